@@ -1,0 +1,77 @@
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+STAMP := .tidemark/setup.stamp
+DIR ?= ../shared/oracle
+SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
+LONG := oracle_all or chaos or soak or bench
+
+# uv works on this folder's .venv, whatever environment is active, with a Python that is already here.
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV
+
+.PHONY: help setup demo test test-fast lint format oracle ui clean FORCE
+
+help: ## list the tasks
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make everything: uv, .venv from uv.lock, the JARs of Spark; quick when nothing changed
+	@$(BIN)/python -m platform_defs.resources.jars
+
+$(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
+	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \
+	if [ ! -x $(BIN)/python ] || [ -z "$$uv" ]; then \
+	  for name in python3.12 python3.13 python3.11 python3 python; do \
+	    python=$$($$name -c '$(SUITABLE)' 2>/dev/null) && break; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "tidemark needs Python 3.11, 3.12 or 3.13, and none is on PATH. Install one:" >&2; \
+	    echo "  Debian, Ubuntu:  sudo apt-get install python3 python3-venv" >&2; \
+	    echo "  macOS:           brew install python@3.12" >&2; \
+	    exit 1; \
+	  fi; \
+	fi; \
+	if [ -z "$$uv" ]; then \
+	  uv=.tidemark/uv/bin/uv; \
+	  if [ "$$($$uv --version 2>/dev/null | cut -d' ' -f2)" != "$(UV_VERSION)" ]; then \
+	    echo "setup: uv $(UV_VERSION) into .tidemark/uv"; \
+	    "$$python" -m venv --clear .tidemark/uv; \
+	    .tidemark/uv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"; \
+	  fi; \
+	fi; \
+	[ -x $(BIN)/python ] || "$$uv" venv --quiet --clear --python "$$python" .venv; \
+	"$$uv" sync --frozen; \
+	touch $@
+
+demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
+	$(BIN)/tidemark demo $(ARGS)
+
+test: setup ## run the tests, but not the long ones (ARGS=... goes to pytest)
+	$(BIN)/python -m pytest -m "not ($(LONG))" $(ARGS)
+
+test-fast: setup ## run the tests that need no Spark
+	$(BIN)/python -m pytest -m "not spark and not ($(LONG))" $(ARGS)
+
+lint: setup ## check style, format, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup ## format the code and mend what ruff can
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
+	$(BIN)/python -m tests.oracle $(DIR)
+
+ui: setup ## open Dagster's UI on this project
+	@set -e; home="$${TIDEMARK_DAGSTER_HOME:-$${DAGSTER_HOME:-.tidemark/dagster}}"; mkdir -p "$$home"; \
+	DAGSTER_HOME="$$(cd "$$home" && pwd)" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+
+clean: ## remove caches and what Spark leaves behind; keeps .venv, the JARs and the lake
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist $(STAMP)
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

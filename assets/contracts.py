@@ -1,0 +1,151 @@
+"""What exists, as values: the contract of a source, and the recipe of a derived asset."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from operators.columns import TEMPORARY
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Operator
+from operators.errors import OperatorError
+from operators.timing import Duration, length_ms
+
+EVENT_TIME_RAW = "event_time_raw"
+ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+
+Action = Literal["warn", "quarantine", "fail"]
+
+
+class ContractError(OperatorError):
+    """A source contract or an asset's recipe is not usable as it stands."""
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """A rule that each row of a source must keep.
+
+    Args:
+        name: the rule's name, as quarantine, ledger and reports show it.
+        condition: SQL over the source's columns; a row breaks the rule where it is false (null keeps it).
+        action: `warn` counts the row and lets it in, `quarantine` keeps it out with the reason, `fail` stops the
+            ingest before anything of the micro-batch is committed.
+    """
+
+    name: str
+    condition: str
+    action: Action = "quarantine"
+
+
+@dataclass(frozen=True)
+class BoundedOutOfOrderness:
+    """The watermark after an entry is `max(event_time) - bound - 1 ms`, and never goes back."""
+
+    bound: Duration
+
+    @cached_property
+    def bound_ms(self) -> int:
+        """The bound in ms."""
+        return length_ms(self.bound, "out_of_orderness")
+
+
+@dataclass(frozen=True)
+class Punctuated:
+    """The rows carry the watermark.
+
+    Args:
+        watermark: SQL for a row's watermark (a timestamp; null where it carries none).
+        marker: SQL that is true for a row that only carries a watermark and is no event; such rows are counted
+            as markers and do not reach the log.
+    """
+
+    watermark: str
+    marker: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceContract:
+    """What a source promises, and what becomes of rows that break it.
+
+    Args:
+        name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake.
+        schema: the columns, a `StructType` or DDL; `NOT NULL` columns must hold a value.
+        event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
+            bad input stops the ingest: use `try_` functions.
+        watermark: how the watermark is found.
+        unique_key: columns by which two rows are the same event; empty to let everything in.
+        duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
+        idle_timeout: a source silent for this long in wall-clock time no longer holds the watermark; None for never.
+        future_skew: rows further ahead of the wall clock go to quarantine; None to let them in.
+        rules: row rules.
+        options: options for Spark's `from_csv` / `from_json`.
+    """
+
+    name: str
+    schema: str | StructType
+    event_time: str
+    watermark: BoundedOutOfOrderness | Punctuated = BoundedOutOfOrderness("0 ms")
+    unique_key: tuple[str, ...] = ()
+    duplicate_horizon: Duration = "7 days"
+    idle_timeout: Duration | None = None
+    future_skew: Duration | None = "24 hours"
+    rules: tuple[RowRule, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        columns = self.struct.fieldNames()
+        for column in columns:
+            if column in ENGINE_COLUMNS or column.startswith((TEMPORARY, "_")):
+                raise ContractError.bad_value("schema", column, f"names other than {', '.join(ENGINE_COLUMNS)}, not starting with '_'")
+        for column in self.unique_key:
+            if column not in columns:
+                raise ContractError.bad_value("unique_key", column, f"columns of the schema: {', '.join(columns)}")
+        length_ms(self.duplicate_horizon, "duplicate_horizon")
+
+    @cached_property
+    def struct(self) -> StructType:
+        """The schema as a `StructType`."""
+        return self.schema if isinstance(self.schema, StructType) else StructType.fromDDL(self.schema)
+
+    @property
+    def log(self) -> str:
+        """The event log's place in the lake."""
+        return f"events/{self.name}"
+
+    @property
+    def quarantine(self) -> str:
+        """The quarantine's place in the lake."""
+        return f"quarantine/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedAsset:
+    """A table made of sources, or of other derived tables, by one operator.
+
+    Args:
+        name: the table's name.
+        inputs: names of sources or derived assets, in the order of the operator's inputs.
+        operator: the operator.
+        shape: a pure function from the operator's result to the table's rows; it keeps the operator's own columns.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    operator: Operator
+    shape: Callable[[DataFrame], DataFrame] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.operator.inputs):
+            raise ContractError.bad_value("inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}")
+
+    def rows(self, *frames: DataFrame) -> DataFrame:
+        """The table's rows for complete input."""
+        result = self.operator(*frames)
+        return self.shape(result) if self.shape else result
+
+    @property
+    def changelog(self) -> str:
+        """The changelog's place in the lake, for an operator that upserts."""
+        return f"changelog/{self.name}"

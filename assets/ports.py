@@ -1,0 +1,97 @@
+"""What assets and checks need of the engine; `platform_defs` provides it as the resource `engine`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from assets.contracts import DerivedAsset, SourceContract
+
+
+class SourceEntryPort(Protocol):
+    """What a ledger entry says of one source; see `platform_defs.engine.ledger.SourceEntry`."""
+
+    seq: int
+    source: str
+    watermark: int | None
+    rows_read: int
+    accepted: int
+    duplicate: int
+    quarantined: int
+
+
+class StepPort(Protocol):
+    """One committed step; see `platform_defs.engine.advance.Step`."""
+
+    rows: int
+
+
+class RebuiltPort(Protocol):
+    """What a rebuild found; see `platform_defs.engine.rebuild.Rebuilt`."""
+
+    days: tuple[date, ...]
+    missing: int
+    extra: int
+
+
+class AccountPort(Protocol):
+    """One side's rows of one day; see `platform_defs.engine.accounting.DayAccount`."""
+
+    side: str
+    day: date
+    accepted: int
+    matched: int
+    unmatched: int
+    pending: int
+    late: int
+    missing: int
+    extra: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every row is accounted for, once."""
+        ...
+
+    @property
+    def completeness(self) -> float:
+        """The share of matched rows among those whose fate is settled."""
+        ...
+
+
+class EnginePort(Protocol):
+    """The engine, as far as assets and checks use it; see `platform_defs.engine.Engine`."""
+
+    @property
+    def sources(self) -> Mapping[str, SourceContract]:
+        """The sources, by name."""
+        ...
+
+    @property
+    def assets(self) -> Mapping[str, DerivedAsset]:
+        """The derived assets, by name."""
+        ...
+
+    def let_in(self) -> Sequence[Sequence[SourceEntryPort]]:
+        """Let in what has landed, and record sources fallen idle; returns the ledger entries made."""
+        ...
+
+    def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:
+        """Advance an asset, one committed step after the other."""
+        ...
+
+    def rebuild(self, asset: str, first: date, last: date) -> RebuiltPort:
+        """Recompute closed days, and put right what differs."""
+        ...
+
+    def account(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[AccountPort]:
+        """Account for every row of the asset's sources, by side and day."""
+        ...
+
+    def table(self, name: str) -> DataFrame:
+        """A table of the lake."""
+        ...
+
+    def described(self, asset: str) -> dict[str, Any]:
+        """How far an asset has come: `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date)."""
+        ...

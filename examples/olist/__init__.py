@@ -1,0 +1,1 @@
+"""Olist's real orders and payments, as input files for Tidemark."""

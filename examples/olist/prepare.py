@@ -1,0 +1,112 @@
+"""Turn Olist's CSV files into the shop's orders and payments, and give payments the time they lack.
+
+A payment takes its order's `order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown,
+and such a payment ends in quarantine as one without a time. Values are passed through as they are written; the shop's
+`amount` of an order stays empty, for Olist has none.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from platform_defs.simulator import land
+
+ORDERS = "olist_orders_dataset.csv"
+PAYMENTS = "olist_order_payments_dataset.csv"
+ORDER_TIME = "order_purchase_timestamp"
+TIMES = {"orders": "order_time", "payments": "payment_time"}
+ORDER_COLUMNS = ("order_id", "customer_id", "order_status", ORDER_TIME, "order_approved_at")
+PAYMENT_COLUMNS = ("order_id", "payment_sequential", "payment_type", "payment_value")
+
+Row = dict[str, str]
+
+
+class Prepared(TypedDict):
+    """How many rows were landed, and how many of them have no time."""
+
+    orders: int
+    orders_without_time: int
+    payments: int
+    payments_without_time: int
+
+
+def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time", "as_is"] = "by_time") -> Prepared:
+    """Land the orders and payments of a folder of Olist files, as `orders/part-*.csv` and `payments/part-*.csv`, each with a header.
+
+    Args:
+        data: folder that holds the two Olist files.
+        landing: root of the input files.
+        parts: files a source; each holds about the same number of rows.
+        arrival: `by_time` sorts each source by its time, rows without one first, so that no row is late in any number of parts;
+            `as_is` keeps the order of the files, in which nearly every row after the first part is late.
+
+    Returns:
+        The number of rows of each source, and of those without a time.
+
+    Raises:
+        ValueError: a file or column is missing, or an argument is not one of those above.
+        FileExistsError: the landing folder holds other files of these names.
+    """
+    if parts < 1 or arrival not in ("by_time", "as_is"):
+        raise ValueError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")
+    orders = _read(data / ORDERS, ORDER_COLUMNS)
+    shop = {"orders": [_order(o) for o in orders], "payments": _payments(_read(data / PAYMENTS, PAYMENT_COLUMNS), orders)}
+    for source, rows in shop.items():
+        time = TIMES[source]
+        ordered = sorted(rows, key=lambda row, time=time: row[time]) if arrival == "by_time" else rows
+        _land(landing / source, ordered, tuple(rows[0]), parts)
+    return Prepared(
+        orders=len(orders),
+        orders_without_time=sum(not row["order_time"] for row in shop["orders"]),
+        payments=len(shop["payments"]),
+        payments_without_time=sum(not row["payment_time"] for row in shop["payments"]),
+    )
+
+
+def _read(path: Path, columns: Sequence[str]) -> list[Row]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; the folder holds {sorted(file.name for file in path.parent.glob('*.csv'))}")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        found = list(reader.fieldnames or ())
+        rows = list(reader)
+    missing = [column for column in columns if column not in found]
+    if missing:
+        raise ValueError(f"{path} has no column {missing}; it has {found}")
+    if not rows:
+        raise ValueError(f"{path} has no rows; its columns are {found}")
+    return rows
+
+
+def _order(row: Row) -> Row:
+    return {"order_id": row["order_id"], "customer_id": row["customer_id"], "status": row["order_status"], "amount": "", "order_time": row[ORDER_TIME]}
+
+
+def _payments(payments: list[Row], orders: list[Row]) -> list[Row]:
+    approved = {order["order_id"]: order["order_approved_at"] for order in orders}
+    return [
+        {
+            "payment_id": f"{row['order_id']}-{row['payment_sequential']}",
+            "order_id": row["order_id"],
+            "method": row["payment_type"],
+            "amount": row["payment_value"],
+            "payment_time": approved.get(row["order_id"], ""),
+        }
+        for row in payments
+    ]
+
+
+def _land(folder: Path, rows: list[Row], columns: Sequence[str], parts: int) -> None:
+    for part in range(parts):
+        first, end = len(rows) * part // parts, len(rows) * (part + 1) // parts
+        land(folder / f"part-{part:05d}.csv", _csv(rows[first:end], columns))
+
+
+def _csv(rows: list[Row], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,91 @@
+"""Changelogs: the difference of two tables as row kinds, and the way back.
+
+The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. A
+changelog is exact: folding it over the older table gives the newer one, and no row in it is superfluous.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators.columns import check_present, temporary
+
+CHANGE = "change"
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
+_SIGN = temporary("sign")
+
+
+def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """The changes that lead from one keyed table to another, nulls being equal to nulls.
+
+    Args:
+        before: the older table, at most one row a key.
+        after: the newer one, with the same columns.
+        key: the key columns; a null is an ordinary key.
+
+    Returns:
+        `before`'s columns and `change` (string): `+I`, `-U` with its `+U`, or `-D`. Equal rows are left out.
+    """
+    check_present(before, key, "key")
+    check_present(after, before.columns, "after")
+    old, new = _packed(before, before.columns, key, "old"), _packed(after, before.columns, key, "new")
+    same_key = _all_equal([(F.col(f"{temporary('old')}_{c}"), F.col(f"{temporary('new')}_{c}")) for c in key])
+    was, now = F.col(temporary("old")), F.col(temporary("new"))
+    changes = (
+        F.when(was.isNull(), F.array(_change(INSERT, now)))
+        .when(now.isNull(), F.array(_change(DELETE, was)))
+        .when(~was.eqNullSafe(now), F.array(_change(UPDATE_BEFORE, was), _change(UPDATE_AFTER, now)))
+    )
+    pairs = old.join(new, same_key, "full").select(F.explode(changes).alias("c"))
+    return pairs.select("c.row.*", f"c.{CHANGE}")
+
+
+def _packed(frame: DataFrame, columns: Sequence[str], key: Sequence[str], which: str) -> DataFrame:
+    name = temporary(which)
+    return frame.select(F.struct(*columns).alias(name), *[F.col(c).alias(f"{name}_{c}") for c in key])
+
+
+def _all_equal(pairs: Sequence[tuple[Column, Column]]) -> Column:
+    condition = F.lit(True)
+    for one, other in pairs:
+        condition = condition & one.eqNullSafe(other)
+    return condition
+
+
+def _change(kind: str, row: Column) -> Column:
+    return F.struct(F.lit(kind).alias(CHANGE), row.alias("row"))
+
+
+def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
+    """The last change of each key.
+
+    Args:
+        changelog: rows with `change`.
+        key: the key columns.
+        order: a column that orders the steps; inside a step a key has one change, or a `-U` with its `+U`.
+
+    Returns:
+        The changelog's columns, one row a key: `+I`, `+U` or `-D`.
+    """
+    rank = temporary("rank")
+    latest = Window.partitionBy(*key).orderBy(F.col(order).desc())
+    told = changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
+    return told.withColumn(rank, F.row_number().over(latest)).where(F.col(rank) == 1).drop(rank)
+
+
+def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
+    """The table that a changelog leads to, from nothing."""
+    last = net(changelog, key=key, order=order)
+    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
+
+
+def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
+    """The rows that two tables hold a different number of times, nulls being equal to nulls.
+
+    Returns:
+        `before`'s columns and `copies` (bigint): how many more of the row `after` holds (below zero: fewer).
+    """
+    check_present(after, before.columns, "after")
+    both = after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    return both.groupBy(*before.columns).agg(F.sum(_SIGN).alias(copies)).where(F.col(copies) != 0)

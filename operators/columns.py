@@ -1,0 +1,58 @@
+"""Column checks shared by the operators, and the one source of temporary names."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import NumericType, TimestampType
+
+from operators.errors import ColumnError
+
+TEMPORARY = "__tm_"
+"""Prefix of the operators' temporary columns. No input may hold a name with it, no result does."""
+
+RESULT_TIME = "result_time"
+FINAL_AT = "final_at"
+
+
+def temporary(name: str) -> str:
+    """A temporary column's name."""
+    return TEMPORARY + name
+
+
+def names(value: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, as a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:
+    """Raise `ColumnError` unless the frame holds every column, and none with a reserved name."""
+    for column in columns:
+        if column not in frame.columns:
+            raise ColumnError.missing(parameter, column, frame.columns)
+    for column in frame.columns:
+        if column.startswith(TEMPORARY):
+            raise ColumnError.reserved(column, TEMPORARY)
+
+
+def check_time(frame: DataFrame, column: str, parameter: str) -> None:
+    """Raise `ColumnError` unless the column is there and is a timestamp."""
+    check_present(frame, [column], parameter)
+    found = frame.schema[column].dataType
+    if not isinstance(found, TimestampType):
+        raise ColumnError.not_a_time(parameter, column, found.simpleString())
+
+
+def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> None:
+    """Raise `ColumnError` when a key has types that Spark would compare by a lossy cast."""
+    for column in columns:
+        one, other = left.schema[column].dataType, right.schema[column].dataType
+        if one != other and not (isinstance(one, NumericType) and isinstance(other, NumericType)):
+            raise ColumnError.key_types(column, one.simpleString(), other.simpleString())
+
+
+def check_distinct(columns: Sequence[str]) -> None:
+    """Raise `ColumnError` when a name occurs twice (Spark's names ignore case)."""
+    seen: set[str] = set()
+    twice = [c for c in columns if c.lower() in seen or seen.add(c.lower())]
+    if twice:
+        raise ColumnError.collision(twice)

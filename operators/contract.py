@@ -1,0 +1,120 @@
+"""What an operator tells the engine, which knows no operator by name.
+
+An operator is a frozen, checked value. Calling it on frames gives the whole answer for complete input, with
+`result_time` (the result's event time) and `final_at` (the watermark from which the result cannot change).
+Beside that it says what it reads, what it emits and which rows come too late; a user's own operator plugs in
+the same way.
+
+The engine's frames hold the source's columns and `event_time` (timestamp, whole milliseconds), `seq` (the
+ledger entry that brought the row) and `arrival` (its place in the entry); (`seq`, `arrival`) names a row for good.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from pyspark.sql import Column, DataFrame
+
+EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Read by closed range: to close `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
+
+    Args:
+        reach: for each input, how far before a range it must be read, in ms.
+        delay: the largest `final_at - result_time`, in ms; a reader of the results sees its watermark that much later.
+    """
+
+    reach: tuple[int, ...]
+    delay: int = 0
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Read the rows of new ledger entries only, and fold them into the operator's own table (see `Folding`)."""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Read every row, old or new, of the keys that new ledger entries hold.
+
+    Args:
+        key: the columns of the key, by the same names in every input.
+    """
+
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Append:
+    """Results are final and only ever added."""
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """Results replace each other by key; the changes are kept as a changelog.
+
+    Args:
+        key: the columns of the key; a null is an ordinary key.
+    """
+
+    key: tuple[str, ...]
+
+
+Reads = Closed | Entries | Touched
+Emits = Append | Upsert
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """The operator contract."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of its inputs, in the order of a call."""
+        ...
+
+    @property
+    def reads(self) -> Reads:
+        """What a step must read."""
+        ...
+
+    @property
+    def emits(self) -> Emits:
+        """How its results reach its table."""
+        ...
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether a row is late, `watermark` being the operator's before the row's entry; false where that is null."""
+        ...
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """The whole answer for complete input."""
+        ...
+
+
+@runtime_checkable
+class Folding(Operator, Protocol):
+    """An operator that reads `Entries`: it folds new rows into its own current rows."""
+
+    def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        """The rows of the touched keys after the step, from those before it and the new entries' rows."""
+        ...
+
+
+@runtime_checkable
+class Accountable(Operator, Protocol):
+    """An operator whose results name the input rows they were made of, so that each can be accounted for."""
+
+    def traced(self, column: str) -> tuple[str, ...]:
+        """The result's name, for each input, of a column that every input holds."""
+        ...
+
+    def expires(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of input `which`'s row should nothing match it."""
+        ...
+
+    def pads(self, which: int) -> bool:
+        """Whether a row of input `which` that nothing matches is in the result."""
+        ...

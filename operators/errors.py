@@ -1,0 +1,66 @@
+"""The one error tree. Each error says what was wrong, what is legal, and the way out; the words live here."""
+
+from typing import Self
+
+
+class OperatorError(ValueError):
+    """An operator, or a value given to it, is not usable as it stands."""
+
+    @classmethod
+    def bad_value(cls, parameter: str, value: object, legal: str) -> Self:
+        """`parameter` holds a value that is not legal."""
+        return cls(f"`{parameter}` is {value!r}; legal: {legal}")
+
+
+class DurationError(OperatorError):
+    """A duration cannot be read, or is finer than the platform's resolution of 1 ms."""
+
+    @classmethod
+    def unreadable(cls, parameter: str, value: object) -> Self:
+        """The value is not a duration."""
+        return cls.bad_value(
+            parameter, value, "whole milliseconds as an int, a timedelta of whole milliseconds, or words such as '24 hours', '90 s', '-250 ms'"
+        )
+
+    @classmethod
+    def negative(cls, parameter: str, value: object) -> Self:
+        """The value lies below zero where only a length makes sense."""
+        return cls.bad_value(parameter, value, "a duration of zero or more")
+
+
+class ColumnError(OperatorError):
+    """A frame lacks a column, holds it with another type, or holds a reserved name."""
+
+    @classmethod
+    def missing(cls, parameter: str, column: str, present: list[str]) -> Self:
+        """The named column is not in the frame."""
+        return cls(f"`{parameter}` names the column {column!r}, which is not there; present: {', '.join(present)}")
+
+    @classmethod
+    def not_a_time(cls, parameter: str, column: str, found: str) -> Self:
+        """The time column is no timestamp."""
+        return cls(f"`{parameter}` names the column {column!r} of type {found}; legal: timestamp (for epoch milliseconds use timestamp_millis(...))")
+
+    @classmethod
+    def key_types(cls, column: str, left: str, right: str) -> Self:
+        """The two sides hold a key column with different types."""
+        return cls(f"`on` names the column {column!r}, which is {left} on the left and {right} on the right; cast one side, or keys that look equal will not match")
+
+    @classmethod
+    def reserved(cls, column: str, prefix: str) -> Self:
+        """A user's column has the prefix of the operators' temporary columns."""
+        return cls(f"the column {column!r} starts with {prefix!r}, which is reserved for temporary columns; rename it")
+
+    @classmethod
+    def collision(cls, columns: list[str]) -> Self:
+        """The result would hold a name twice."""
+        return cls(f"the result would hold {', '.join(columns)} twice; choose other `left_prefix` / `right_prefix`, or rename the input columns")
+
+
+class StreamingError(OperatorError):
+    """Spark's own streaming operator would be wrong, or refuses."""
+
+    @classmethod
+    def refused(cls, operator: str, why: str, way_out: str) -> Self:
+        """Name what would go wrong and what to do instead."""
+        return cls(f"{operator} on streaming frames: {why}; {way_out}")

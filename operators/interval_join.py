@@ -1,0 +1,186 @@
+"""The interval join: two streams joined where their event times lie within bounds of each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators import streaming
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_same_types, check_time, names, temporary
+from operators.contract import EVENT_TIME, Append, Closed
+from operators.errors import OperatorError
+from operators.timing import Duration, Interval, millis, timestamp
+
+How = Literal["inner", "left", "right", "full"]
+_LEFT, _RIGHT = temporary("left_"), temporary("right_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalJoin:
+    """Pairs of equal keys with `left time + lower <= right time <= left time + upper`; on an outer side, padded rows too.
+
+    Either end can be open (`lower_exclusive`, `upper_exclusive`); time has a resolution of 1 ms, finer times are
+    floored. Null keys and null times match nothing. A row that nothing matches comes out once, padded with nulls,
+    on the sides that `how` keeps. A pair's `result_time` is the later of its two times; an unmatched left row's is
+    `max(t, t + upper)`, an unmatched right row's `max(t, t - lower)`; `final_at` is 1 ms after it. In the engine a
+    row is late when `event_time < watermark`; late rows match nothing and are never padded.
+
+    The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval
+    join; `docs/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and
+    refused where that would be wrong.
+
+    Args:
+        on: the key columns, by the same names on both sides.
+        lower: the lower bound: ms, a timedelta, or words such as `'-5 minutes'`.
+        upper: the upper bound. Below `lower` it is legal, and nothing matches.
+        lower_exclusive: whether the lower end is open.
+        upper_exclusive: whether the upper end is open.
+        how: which sides' unmatched rows are kept.
+        residual: a further condition in SQL over the *result's* names, e.g. `left_amount <= right_amount`.
+        left_time: the left event time, a timestamp column.
+        right_time: the right event time, a timestamp column.
+        left_prefix: put before a left column's name that the right side holds too, and before `result_time` and `final_at`.
+        right_prefix: the same for the right side.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> join = IntervalJoin(on="order_id", lower=0, upper="24 hours", how="full")
+    >>> join.interval
+    Interval(lower=0, upper=86400000)
+    """
+
+    on: str | Sequence[str]
+    lower: Duration
+    upper: Duration
+    lower_exclusive: bool = False
+    upper_exclusive: bool = False
+    how: How = "inner"
+    residual: str | None = None
+    left_time: str = EVENT_TIME
+    right_time: str = EVENT_TIME
+    left_prefix: str = "left_"
+    right_prefix: str = "right_"
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise OperatorError.bad_value("on", self.on, "at least one column; a join without a key would compare every row with every other")
+        if self.how not in get_args(How):
+            raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
+        if self.left_prefix == self.right_prefix:
+            raise OperatorError.bad_value("right_prefix", self.right_prefix, "a prefix other than `left_prefix`")
+        _ = self.interval
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return names(self.on)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The bounds, both ends included, in ms."""
+        return Interval.between(self.lower, self.upper, lower_exclusive=self.lower_exclusive, upper_exclusive=self.upper_exclusive)
+
+    @property
+    def inputs(self) -> tuple[str, str]:
+        """The names of the inputs."""
+        return ("left", "right")
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges. To know that a kept row is unmatched, the other side is read as far as a match could lie."""
+        one, mirrored = self.interval, self.interval.mirrored
+        left = max(one.forward, one.backward - mirrored.lower if self.pads(1) else 0)
+        right = max(one.backward, one.forward - one.lower if self.pads(0) else 0)
+        return Closed(reach=(left, right), delay=1)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """`event_time < watermark`, strictly, as Flink's DataStream join has it."""
+        return F.coalesce(event_time < watermark, F.lit(False))
+
+    def pads(self, which: int) -> bool:
+        """Whether unmatched rows of the left (0) or right (1) side are kept."""
+        return self.how in ("full", ("left", "right")[which])
+
+    def expires(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of a row that nothing matches."""
+        wait = (self.interval.forward, self.interval.backward)[which]
+        return timestamp(millis(event_time) + wait + 1)
+
+    def traced(self, column: str) -> tuple[str, str]:
+        """The result's names of a column that both sides hold."""
+        return (column, column) if column in self.key else (self.left_prefix + column, self.right_prefix + column)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Join two frames.
+
+        Args:
+            frames: the left and the right frame, both static (then the result is the whole answer) or both streaming.
+
+        Returns:
+            The key columns, the left columns, the right columns (a name that both hold takes its side's prefix),
+            `result_time` and `final_at` (timestamp).
+        """
+        left, right = frames
+        self._check(left, right)
+        streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
+        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(streams), self.how)
+        return joined.select(*self._key_columns(), *self._payload(left, right), *self._times())
+
+    def _check(self, left: DataFrame, right: DataFrame) -> None:
+        check_present(left, self.key, "on")
+        check_present(right, self.key, "on")
+        check_same_types(left, right, self.key)
+        check_time(left, self.left_time, "left_time")
+        check_time(right, self.right_time, "right_time")
+        check_distinct([*self.key, *self._payload(left, right), RESULT_TIME, FINAL_AT])
+
+    def _payload(self, left: DataFrame, right: DataFrame) -> list[str]:
+        return [
+            self._renamed(c, other, which)
+            for which, (frame, other) in enumerate(((left, right), (right, left)))
+            for c in frame.columns
+            if c not in self.key
+        ]
+
+    def _renamed(self, column: str, other: DataFrame, which: int) -> str:
+        shared = column in other.columns or column in (RESULT_TIME, FINAL_AT)
+        return (self.left_prefix, self.right_prefix)[which] + column if shared else column
+
+    def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
+        """One side with the result's names; its key and time under temporary ones."""
+        mark, time = (_LEFT, _RIGHT)[which], (self.left_time, self.right_time)[which]
+        kept = [F.col(c).alias(self._renamed(c, other, which)) for c in frame.columns if c not in self.key]
+        keys = [F.col(c).alias(mark + c) for c in self.key]
+        return frame.select(*kept, *keys, F.col(time).alias(mark), F.lit(True).alias(mark + "is_there"))
+
+    def _matches(self, streams: bool) -> Column:
+        bounds = streaming.within if streams else _within
+        condition = bounds(F.col(_LEFT), F.col(_RIGHT), self.interval)
+        for column in self.key:
+            condition = (F.col(_LEFT + column) == F.col(_RIGHT + column)) & condition
+        return condition if self.residual is None else condition & F.expr(self.residual)
+
+    def _key_columns(self) -> list[Column]:
+        return [F.coalesce(F.col(_LEFT + c), F.col(_RIGHT + c)).alias(c) for c in self.key]
+
+    def _times(self) -> tuple[Column, Column]:
+        left, right = millis(F.col(_LEFT)), millis(F.col(_RIGHT))
+        result = (
+            F.when(F.col(_RIGHT + "is_there").isNull(), left + self.interval.forward)
+            .when(F.col(_LEFT + "is_there").isNull(), right + self.interval.backward)
+            .otherwise(F.greatest(left, right))
+        )
+        return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)
+
+
+def _within(left: Column, right: Column, interval: Interval) -> Column:
+    return (millis(right) >= millis(left) + interval.lower) & (millis(right) <= millis(left) + interval.upper)

@@ -1,0 +1,66 @@
+"""Where Spark's own stream-stream join may be trusted, and how its bounds must be written.
+
+Spark accepts joins whose answer is wrong: an outer join with a watermark on one side only loses matches and
+counts no dropped row. Those are refused here. What is let through gives the same rows as the static call, on
+input that neither calls late.
+"""
+
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.errors import StreamingError
+from operators.timing import Interval
+
+_DELAY = "spark.watermarkDelayMs"
+_STATIC_WAY_OUT = "write the streams to tables and call the operator on those, or let the engine do it"
+
+
+def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: str, how: str) -> bool:
+    """Whether the frames are streams that Spark joins rightly.
+
+    Returns:
+        True for two streaming frames, False for two static ones.
+
+    Raises:
+        StreamingError: one frame is streaming and the other is not; an outer kind lacks a watermark on a side's
+            time column; the session's time zone has no fixed offset from UTC.
+    """
+    if left.isStreaming != right.isStreaming:
+        side = "left" if left.isStreaming else "right"
+        raise StreamingError.refused(
+            "an interval join", f"only the {side} frame is streaming, so rows of the other would be matched by when a batch ran", _STATIC_WAY_OUT
+        )
+    if not left.isStreaming:
+        return False
+    if how != "inner":
+        _check_watermark(left, left_time, "left", how)
+        _check_watermark(right, right_time, "right", how)
+    _check_zone(left)
+    return True
+
+
+def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
+    if _DELAY not in frame.schema[time].metadata:
+        raise StreamingError.refused(
+            f"a {how} interval join",
+            f"the {side} frame has no watermark on {time!r}, and Spark would lose matches without a word",
+            f"call withWatermark({time!r}, ...) on the {side} frame, or use how='inner'",
+        )
+
+
+def _check_zone(frame: DataFrame) -> None:
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    if zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+        raise StreamingError.refused(
+            "an interval join",
+            f"in the time zone {zone!r} Spark counts calendar days, of 23 or 25 hours at a change of clocks",
+            "set spark.sql.session.timeZone to UTC",
+        )
+
+
+def within(left: Column, right: Column, interval: Interval) -> Column:
+    """The bounds as interval arithmetic on the raw times: the one form from which Spark learns when state may go."""
+    lower, upper = (F.lit(timedelta(milliseconds=end)) for end in (interval.lower, interval.upper))
+    return (right >= left + lower) & (right <= left + upper)

@@ -1,0 +1,129 @@
+"""Time as checked values: durations, intervals and closed ranges, in whole milliseconds, UTC."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from operators.errors import DurationError, OperatorError
+
+Duration = int | str | timedelta
+"""Whole milliseconds, words such as `'24 hours'`, or a `timedelta` of whole milliseconds."""
+
+DAY_MS = 86_400_000
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
+_WORDS = {"millisecond": "ms", "msec": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w"}
+_WRITTEN = re.compile(r"\s*([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+
+
+def duration_ms(value: Duration, parameter: str) -> int:
+    """Read a duration as whole milliseconds.
+
+    Args:
+        value: milliseconds, words (`'24 hours'`, `'90 s'`, `'-250 ms'`), or a `timedelta`.
+        parameter: the name to use in an error.
+
+    Raises:
+        DurationError: the value is no duration, or finer than 1 ms.
+
+    >>> duration_ms("24 hours", "upper")
+    86400000
+    """
+    if isinstance(value, bool):
+        raise DurationError.unreadable(parameter, value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, timedelta):
+        return _from_timedelta(value, parameter)
+    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    word = written[2].lower() if written else ""
+    unit = _UNITS.get(word) or _UNITS.get(_WORDS.get(word.removesuffix("s"), ""))
+    if written is None or unit is None:
+        raise DurationError.unreadable(parameter, value)
+    return int(written[1]) * unit
+
+
+def length_ms(value: Duration, parameter: str) -> int:
+    """Read a duration of zero or more, in milliseconds."""
+    length = duration_ms(value, parameter)
+    if length < 0:
+        raise DurationError.negative(parameter, value)
+    return length
+
+
+def _from_timedelta(value: timedelta, parameter: str) -> int:
+    whole, rest = divmod(value, timedelta(milliseconds=1))
+    if rest:
+        raise DurationError.unreadable(parameter, value)
+    return whole
+
+
+def millis(time: Column) -> Column:
+    """A timestamp as epoch milliseconds, floored."""
+    return F.unix_millis(time)
+
+
+def timestamp(epoch_ms: Column) -> Column:
+    """Epoch milliseconds as a timestamp."""
+    return F.timestamp_millis(epoch_ms)
+
+
+def instant(epoch_ms: int) -> Column:
+    """One instant as a timestamp literal."""
+    return F.timestamp_millis(F.lit(epoch_ms).cast("bigint"))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """`lower <= right time - left time <= upper`, in milliseconds, both ends included.
+
+    An interval whose lower end lies above its upper end is legal and holds nothing.
+    """
+
+    lower: int
+    upper: int
+
+    @classmethod
+    def between(cls, lower: Duration, upper: Duration, *, lower_exclusive: bool = False, upper_exclusive: bool = False) -> "Interval":
+        """Build an interval with either end open or closed.
+
+        Time has a resolution of 1 ms, so an open end is the closed one 1 ms further in.
+        """
+        return cls(duration_ms(lower, "lower") + lower_exclusive, duration_ms(upper, "upper") - upper_exclusive)
+
+    @property
+    def forward(self) -> int:
+        """How long a left row waits for right rows, at least 0."""
+        return max(0, self.upper)
+
+    @property
+    def backward(self) -> int:
+        """How long a right row waits for left rows, at least 0."""
+        return max(0, -self.lower)
+
+    @property
+    def mirrored(self) -> "Interval":
+        """The same interval seen from the other side."""
+        return Interval(-self.upper, -self.lower)
+
+
+@dataclass(frozen=True)
+class ClosedRange:
+    """The results a step closes: `after < final_at <= upto`, in epoch milliseconds.
+
+    `after` is None for the first range of all, which has no lower end.
+    """
+
+    after: int | None
+    upto: int
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.after > self.upto:
+            raise OperatorError.bad_value("after", self.after, f"at most `upto` ({self.upto}): a watermark never goes back")
+
+    def holds(self, final_at: Column) -> Column:
+        """Whether a result is closed by this range."""
+        upto = final_at <= instant(self.upto)
+        return upto if self.after is None else upto & (final_at > instant(self.after))

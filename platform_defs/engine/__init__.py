@@ -1,0 +1,8 @@
+"""The engine: event logs and a ledger in, tables out, every row accounted for."""
+
+from platform_defs.engine.accounting import DayAccount
+from platform_defs.engine.engine import Engine
+from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.progress import ProgressError
+
+__all__ = ["DayAccount", "Engine", "IngestError", "ProgressError"]

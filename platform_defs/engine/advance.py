@@ -1,0 +1,197 @@
+"""Advance: bring a derived asset's table from where it stands to where the watermark is, exactly once.
+
+A step handles the ledger entries after the last one handled and closes the results between two watermarks. Its
+rows and its progress are one Delta commit, so a kill anywhere loses and doubles nothing: the next run reads the
+progress and goes on. The engine knows an operator by its contract alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, DELETE, difference, net
+from operators.columns import FINAL_AT
+from operators.contract import SEQ, Closed, Entries, Folding, Touched, Upsert
+from operators.errors import OperatorError
+from operators.timing import ClosedRange
+from platform_defs.engine.faults import point
+from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
+from platform_defs.engine.reading import Reading, Span
+from platform_defs.engine.steps import cut_entries, cut_time
+
+STEP = "step"
+_FOLDED = "folded"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an asset.
+
+    Args:
+        before: the progress it started from.
+        after: the progress it committed.
+        rows: how many rows it wrote: results, or changes.
+    """
+
+    before: Progress
+    after: Progress
+    rows: int
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Advances one asset.
+
+    Args:
+        reading: reads its inputs.
+        asset: the asset.
+        max_step: rows that one step may read, about.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+    max_step: int
+
+    def __call__(self, until: int | None = None) -> Iterator[Step]:
+        """Step until the asset stands at the ledger's head, its watermark, or `until` (epoch ms).
+
+        The head is pinned when the first step starts. Each step is committed before it is yielded.
+
+        Raises:
+            LakeError: the asset has another writer.
+            ProgressError: its table was made by another operator.
+        """
+        with self.reading.lake.writer(self.asset.name):
+            self._recover()
+            head = self.reading.ledger.head
+            while (step := self._next(head, until)) is not None:
+                yield step
+
+    def _next(self, head: int, until: int | None) -> Step | None:
+        now = progress(self.reading.lake, self.asset)
+        after = self._target(now, head, until)
+        if after is None:
+            return None
+        after = replace(after, step=now.step + 1, operator=describe(self.asset.operator))
+        upserts = isinstance(self.asset.operator.emits, Upsert)
+        rows = self._upsert(now, after) if upserts else self._append(self.results(now, after), after)
+        return Step(now, after, rows)
+
+    def _target(self, now: Progress, head: int, until: int | None) -> Progress | None:
+        """Where the next step leads; None where there is nothing to do."""
+        if not isinstance(self.asset.operator.reads, Closed):
+            seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
+            return Progress(seq=seq) if seq > now.seq else None
+        mark = self.reading.watermark(self.asset, head)
+        mark = mark if until is None or mark is None else min(mark, until)
+        if mark is None or (now.closed_to is not None and mark <= now.closed_to):
+            return None
+        return Progress(seq=head, closed_to=cut_time(self.reading, self.asset, now.closed_to, mark, head, self.max_step))
+
+    def results(self, now: Progress, after: Progress) -> DataFrame:
+        """The rows that the step from one progress to another closes, or of the keys that it touches."""
+        reads = self.asset.operator.reads
+        if isinstance(reads, Closed):
+            return self.closed(ClosedRange(now.closed_to, after.closed_to or 0), after.seq)
+        new = self._new(now, after)
+        if isinstance(reads, Touched):
+            keys = _distinct(new, reads.key)
+            return self.asset.rows(*[_of_keys(self._frame(i, after.seq), keys, reads.key) for i in range(len(new))])
+        return self.asset.rows(*new)
+
+    def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """Each input's rows of the entries that the step handles."""
+        return [self._frame(i, after.seq).where(F.col(SEQ) > now.seq) for i in range(len(self.asset.inputs))]
+
+    def closed(self, closing: ClosedRange, head: int) -> DataFrame:
+        """The results that a range closes, computed from the log alone."""
+        reads = self.asset.operator.reads
+        if not isinstance(reads, Closed):
+            raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")
+        firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
+        frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
+        return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
+
+    def _frame(self, which: int, head: int, span: Span = Span()) -> DataFrame:
+        return self.reading.input(self.asset, which, head, span)
+
+    def _append(self, rows: DataFrame, after: Progress) -> int:
+        lake = self.reading.lake
+        point("advance.before_commit")
+        lake.append(rows, self.asset.name, after.metadata())
+        point("advance.after_commit")
+        commit = lake.newest(self.asset.name, PROGRESS)
+        return 0 if commit is None else commit.rows
+
+    def _upsert(self, now: Progress, after: Progress) -> int:
+        """Commit the changes to the changelog, then fold them into the current table."""
+        changes = self._changes(now, after).withColumn(STEP, F.lit(after.step).cast("bigint")).persist()
+        try:
+            count = changes.count()
+            point("advance.before_commit")
+            self.reading.lake.append(changes, self.asset.changelog, after.metadata())
+            point("advance.after_commit")
+            self._fold()
+            return count
+        finally:
+            changes.unpersist()
+
+    def _changes(self, now: Progress, after: Progress) -> DataFrame:
+        """The difference between the current rows of the keys that the step decides and their rows after it."""
+        operator, key = self.asset.operator, self._key
+        if isinstance(operator.reads, Entries):
+            return self._folded(now, after)
+        rows = self.results(now, after)
+        keys = _distinct(self._new(now, after), operator.reads.key) if isinstance(operator.reads, Touched) else _distinct([rows], key)
+        return difference(_of_keys(self._current(rows), keys, keys.columns), rows, key=key)
+
+    def _folded(self, now: Progress, after: Progress) -> DataFrame:
+        operator = self.asset.operator
+        if not isinstance(operator, Folding):
+            raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
+        new = self._new(now, after)
+        current = _of_keys(self._current(operator(*new)), _distinct(new, self._key), self._key)
+        return difference(current, operator.fold(current, *new), key=self._key)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        emits = self.asset.operator.emits
+        return emits.key if isinstance(emits, Upsert) else ()
+
+    def _current(self, like: DataFrame) -> DataFrame:
+        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
+
+    def _recover(self) -> None:
+        """Fold what a killed step committed and did not fold."""
+        if isinstance(self.asset.operator.emits, Upsert) and self.reading.lake.delta(self.asset.changelog) is not None:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""
+        lake, key = self.reading.lake, self._key
+        reached = progress(lake, self.asset).step
+        changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
+        if lake.delta(self.asset.name) is None:
+            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {_FOLDED: 0})
+        folded = lake.newest(self.asset.name, _FOLDED)
+        if folded is None or folded.value == reached:
+            return
+        due = net(changelog.where((F.col(STEP) > folded.value) & (F.col(STEP) <= reached)), key=key, order=STEP)
+        same = reduce(lambda a, b: a & b, [F.col(f"t.{c}").eqNullSafe(F.col(f"c.{c}")) for c in key])
+        lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={_FOLDED: reached})
+        point("advance.after_fold")
+
+
+def _distinct(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
+    return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()
+
+
+def _of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
+    """A frame's rows with one of the keys, a null being equal to a null."""
+    f, k = frame.alias("f"), keys.alias("k")
+    same = reduce(lambda a, b: a & b, [F.col(f"f.{c}").eqNullSafe(F.col(f"k.{c}")) for c in key])
+    return f.join(k, same, "left_semi")

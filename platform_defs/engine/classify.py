@@ -1,0 +1,105 @@
+"""A source's contract applied to raw rows: each is typed and timed, or has the reason why it is not."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, StringType, StructField
+
+from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
+from operators.contract import ARRIVAL, EVENT_TIME
+from operators.timing import instant, length_ms, millis, timestamp
+from platform_defs.resources.sources import MALFORMED, PATH, RAW
+
+REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
+_TEXT = "_text_"
+FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+
+
+def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
+    """Type and judge raw rows.
+
+    Args:
+        raw: what `sources.read` returns.
+        contract: the source's contract.
+        now: the wall clock in epoch ms.
+
+    Returns:
+        `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,
+        `_path`, `_reason` (string; null for a good row), `_broken_rules` (the rules with another action than
+        quarantine that the row breaks), `_watermark` (timestamp that the row carries) and `_is_marker`.
+    """
+    fields = contract.struct.fields
+    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in fields], *map(_typed, fields))
+    timed = kept.withColumn(EVENT_TIME_RAW, F.expr(contract.event_time).cast("timestamp"))
+    marked = timed.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
+    return marked.select(
+        ARRIVAL,
+        timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
+        EVENT_TIME_RAW,
+        *contract.struct.fieldNames(),
+        RAW,
+        PATH,
+        _reason(contract, now).alias(REASON),
+        _broken(contract).alias(BROKEN),
+        MARK,
+        IS_MARKER,
+    )
+
+
+def _typed(field: StructField) -> Column:
+    text = F.col(field.name)
+    if not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, StringType):
+        return text
+    return text.try_cast(field.dataType).alias(field.name)
+
+
+def _mark(contract: SourceContract) -> Column:
+    how = contract.watermark
+    return F.expr(how.watermark).cast("timestamp") if isinstance(how, Punctuated) else F.lit(None).cast("timestamp")
+
+
+def _is_marker(contract: SourceContract) -> Column:
+    how = contract.watermark
+    if not isinstance(how, Punctuated) or how.marker is None:
+        return F.lit(False)
+    return F.coalesce(F.expr(how.marker), F.lit(False)) & F.col(MALFORMED).isNull()
+
+
+def _reason(contract: SourceContract, now: int) -> Column:
+    """The first thing wrong with a row. A marker need only be well-formed, and carry a watermark in range."""
+    time, mark = F.col(EVENT_TIME_RAW), F.col(MARK)
+    of_event = F.coalesce(*[_missing(f) for f in contract.struct.fields if not f.nullable], *_time_faults(contract, time, now), *_rule_faults(contract))
+    of_marker = F.when(mark.isNull(), F.lit("watermark: a marker row carries none"))
+    carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
+    unreadable = [_unreadable(f) for f in contract.struct.fields]
+    by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
+    return F.coalesce(F.when(F.col(MALFORMED).isNotNull(), F.concat(F.lit("malformed: "), F.col(MALFORMED))), *unreadable, *carried, by_kind)
+
+
+def _unreadable(field: StructField) -> Column:
+    lost = F.col(_TEXT + field.name).isNotNull() & F.col(field.name).isNull()
+    return F.when(lost, F.lit(f"type: {field.name} is no {field.dataType.simpleString()}"))
+
+
+def _missing(field: StructField) -> Column:
+    return F.when(F.col(field.name).isNull(), F.lit(f"missing: {field.name}"))
+
+
+def _time_faults(contract: SourceContract, time: Column, now: int) -> list[Column]:
+    return [F.when(time.isNull(), F.lit("event time: missing")), *_range_faults(contract, time, now, "event time")]
+
+
+def _range_faults(contract: SourceContract, time: Column, now: int, what: str) -> list[Column]:
+    faults = [F.when(~millis(time).between(FIRST_TIME, LAST_TIME), F.lit(f"{what}: not in the years 1 to 9999"))]
+    if contract.future_skew is not None:
+        bound = instant(now + length_ms(contract.future_skew, "future_skew"))
+        faults.append(F.when(time > bound, F.lit(f"{what}: more than {contract.future_skew} ahead of the clock")))
+    return faults
+
+
+def _rule_faults(contract: SourceContract) -> list[Column]:
+    return [F.when(~F.expr(r.condition), F.lit(f"rule: {r.name}")) for r in contract.rules if r.action == "quarantine"]
+
+
+def _broken(contract: SourceContract) -> Column:
+    others = [F.when(~F.expr(r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
+    return F.array_compact(F.array(*others)) if others else F.array().cast("array<string>")

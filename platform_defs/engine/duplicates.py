@@ -1,0 +1,66 @@
+"""Rows whose event the log holds already: the same key within the horizon of event time."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.contract import ARRIVAL, EVENT_TIME
+from operators.timing import millis
+
+_TIME, _PLACE = "t", "place"
+_LOGGED = -1
+
+
+def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int) -> DataFrame | None:
+    """The rows that repeat an event.
+
+    Rows are taken by arrival; a row repeats an event when a row *let in* before it, here or in the log, has the
+    same key and an event time at most `horizon` away. A key with a null is no key, and repeats nothing.
+
+    Args:
+        rows: the new rows, with `arrival` and `event_time`.
+        log: the log's rows that lie within the horizon of any of them.
+        key: the key columns.
+        horizon: in ms.
+
+    Returns:
+        `arrival` of each duplicate; None where there is none.
+    """
+    new = _keyed(rows, key, F.col(ARRIVAL))
+    suspects = _suspects(new, _keyed(log, key, F.lit(_LOGGED).cast("bigint")), key).persist()
+    try:
+        if suspects.isEmpty():
+            return None
+        let_in = suspects.groupBy(*key).agg(_taken(horizon).alias("taken")).select(F.explode("taken").alias("row")).select(f"row.{_PLACE}")
+        repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(let_in, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
+        kept = repeated.localCheckpoint()
+        return None if kept.isEmpty() else kept
+    finally:
+        suspects.unpersist()
+
+
+def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
+    there = F.lit(True)
+    for column in key:
+        there = there & F.col(column).isNotNull()
+    return frame.where(there).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), place.alias(_PLACE))
+
+
+def _suspects(new: DataFrame, logged: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Rows of the keys that occur twice here, or here and in the log: few, as a rule."""
+    known = logged.join(new.select(*key).distinct(), list(key), "left_semi")
+    twice = new.groupBy(*key).count().where("count > 1").select(*key).unionByName(known.select(*key)).distinct()
+    return new.join(twice, list(key), "left_semi").unionByName(known)
+
+
+def _taken(horizon: int) -> Column:
+    """Of one key's rows, those let in: the log's, then by arrival each that is not within the horizon of one before."""
+    rows = F.array_sort(F.collect_list(F.struct(_PLACE, _TIME)))
+
+    def take(taken: Column, row: Column) -> Column:
+        near = F.exists(taken, lambda t: F.abs(t[_TIME] - row[_TIME]) <= horizon)
+        return F.when((row[_PLACE] == _LOGGED) | ~near, F.array_append(taken, row)).otherwise(taken)
+
+    nothing = F.array().cast(f"array<struct<{_PLACE}:bigint,{_TIME}:bigint>>")
+    return F.aggregate(rows, nothing, take)

@@ -1,0 +1,158 @@
+"""The engine: the one object through which assets, sensors, the CLI and tests work on a lake."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import Closed
+from platform_defs.engine.accounting import DayAccount, account, uncounted_entries
+from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.days import day_of, day_start
+from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ledger import Entry, Ledger
+from platform_defs.engine.progress import Progress, restore, stored_progress
+from platform_defs.engine.reading import Reading
+from platform_defs.engine.rebuild import Rebuilt, rebuild
+from platform_defs.engine.replay import Replay
+from platform_defs.engine.signals import Signals
+from platform_defs.engine.stream import Stream
+from platform_defs.resources.lake import Lake
+
+
+def wall_clock() -> int:
+    """The time in epoch ms."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Event logs, a ledger, and the tables made of them, in one lake.
+
+    Args:
+        lake: the lake.
+        sources: the sources, by name.
+        assets: the derived assets, by name.
+        connect: makes or finds the Spark session; called when it is first needed.
+        clock: the wall clock, in epoch ms.
+        max_step: rows that a step may read, about.
+        folders: each source's folder of input files.
+        max_files: files of a source that one micro-batch takes.
+    """
+
+    lake: Lake
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+    connect: Callable[[], SparkSession]
+    clock: Callable[[], int] = wall_clock
+    max_step: int = 5_000_000
+    folders: Mapping[str, str] = field(default_factory=dict)
+    max_files: int = 64
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.connect()
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The lake's ledger."""
+        return Ledger(self.lake, self.clock)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Reads assets' inputs."""
+        return Reading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+
+    @cached_property
+    def ingest(self) -> Ingest:
+        """Lets micro-batches of files in."""
+        return Ingest(self.spark, self.lake, self.ledger, self.sources)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """Writes entries without rows."""
+        return Signals(self.spark, self.lake, self.ledger, self.sources)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Lets a recorded sequence of entries in."""
+        return Replay(self.spark, self.lake, self.ledger, self.sources)
+
+    @property
+    def stream(self) -> Stream:
+        """Ingests what lands in the sources' folders."""
+        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
+
+    def drain(self) -> Entry | None:
+        """Close the end of the input, far enough for every asset, those made of other assets too."""
+        reach = sum(max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed))
+        return self.signals.drain(reach)
+
+    def steps(self, asset: str, until: int | None = None) -> Iterator[Step]:
+        """Advance an asset, one committed step after the other."""
+        return self._advance(asset)(until)
+
+    def advance(self, asset: str, until: int | None = None) -> list[Step]:
+        """Advance an asset as far as it goes, or up to `until` (epoch ms)."""
+        return list(self.steps(asset, until))
+
+    def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
+        """Recompute closed days, and put right what differs."""
+        return rebuild(self._advance(asset), first, last)
+
+    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""
+        return account(self._as_stored(asset), days)
+
+    def uncounted(self, asset: str) -> dict[tuple[str, int], tuple[int, int]]:
+        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
+        return uncounted_entries(self._advance(asset))
+
+    def late(self, asset: str, source: str) -> DataFrame:
+        """The view `late/<asset>`: a source's rows that came too late for the asset."""
+        advance = self._as_stored(asset)
+        return advance.reading.input(advance.asset, advance.asset.inputs.index(source), self.ledger.head, late=True)
+
+    def table(self, name: str) -> DataFrame:
+        """A table of the lake."""
+        return self.spark.read.format("delta").load(self.lake.path(name))
+
+    def progress(self, asset: str) -> Progress:
+        """How far an asset has come."""
+        return stored_progress(self.lake, self.assets[asset])
+
+    def open_days(self, asset: str) -> tuple[date, date] | None:
+        """The days that an advance would reach: from the first not complete to the one the watermark is in."""
+        mark = self._reach(asset)
+        if mark is None:
+            return None
+        now = self.progress(asset).closed_to
+        starts = self._first_event_times(self.assets[asset].inputs) if now is None else [now + 1]
+        if not starts or (now is not None and mark <= now):
+            return None
+        return day_of(min(starts[0], mark)), day_of(mark)
+
+    def _reach(self, asset: str) -> int | None:
+        return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]
+
+    def _first_event_times(self, inputs: Sequence[str]) -> list[int]:
+        seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in inputs and s.first_event_time is not None]
+        return [min(seen)] if seen else []
+
+    def complete(self, asset: str, day: date) -> bool:
+        """Whether a day can only change by corrections now."""
+        closed_to = self.progress(asset).closed_to
+        return closed_to is not None and closed_to >= day_start(day) + 86_400_000 - 1
+
+    def _advance(self, asset: str) -> Advance:
+        return Advance(self.reading, self.assets[asset], self.max_step)
+
+    def _as_stored(self, asset: str) -> Advance:
+        described = self.progress(asset).operator
+        kept = self.assets[asset] if described is None else replace(self.assets[asset], operator=restore(described))
+        return Advance(replace(self.reading, assets={**self.assets, asset: kept}, _timelines={}), kept, self.max_step)

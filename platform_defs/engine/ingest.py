@@ -1,0 +1,239 @@
+"""Ingest: from raw rows to the event log and the ledger, each row once.
+
+Attempt `seq` = head + 1; append to the logs and to quarantine, marked with it; commit the ledger entry. A kill
+before the last write leaves orphans, rows of a `seq` that no entry tells of: they are reused when the same input
+comes again, and removed first when another does. Readers never see them, for they read `seq <= head`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContract
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import instant, length_ms, millis
+from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
+from platform_defs.engine.duplicates import duplicates
+from platform_defs.engine.faults import point
+from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
+from platform_defs.engine.tables import log_schema
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.sources import PATH, RAW, File, read
+
+_DUPLICATE = "_duplicate"
+
+
+class IngestError(RuntimeError):
+    """A micro-batch was not let in; nothing of it is in the ledger."""
+
+    @classmethod
+    def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
+        """Rows broke rules whose action is to fail."""
+        told = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
+        return cls(
+            f"source {source!r} broke rules whose action is 'fail': {told}; nothing of the micro-batch was committed. "
+            "Mend the input, or give the rule the action 'quarantine' or 'warn'"
+        )
+
+    @classmethod
+    def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
+        """The log holds another number of rows than were counted."""
+        return cls(f"source {source!r}: {counted} rows were to be let in and the log holds {held}; the input changed while it was read. Run the ingest again")
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What one pass over the judged rows tells."""
+
+    read: int
+    good: int
+    quarantined: int
+    markers: int
+    warned: int
+    first: int | None
+    last: int | None
+    mark: int | None
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """Lets micro-batches in.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        contracts: the sources, by name.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    contracts: Mapping[str, SourceContract]
+
+    def files(self, found: Sequence[File]) -> Entry | None:
+        """Let files in as one entry; those the ledger tells of already are passed over.
+
+        Returns:
+            The entry, or None when nothing was new.
+
+        Raises:
+            IngestError: a rule whose action is to fail was broken.
+        """
+        with self.lake.writer("ledger"):
+            fresh = self._fresh(found)
+            return self._enter(fresh) if fresh else None
+
+    def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
+        fresh: dict[str, list[File]] = {}
+        for source in sorted({f.source for f in found}):
+            known = {o.split("|")[0] for o in self.ledger.offsets(source)}
+            files = sorted({f.path: f for f in found if f.source == source and f.path not in known}.values())
+            fresh |= {source: files} if files else {}
+        return fresh
+
+    def _enter(self, fresh: Mapping[str, Sequence[File]]) -> Entry:
+        seq, now = self.ledger.head + 1, self.ledger.now()
+        last = self.ledger.last()
+        attempts = {name: _attempt(seq, self.contracts[name], files) for name, files in fresh.items()}
+        clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
+        said = [self._source(seq, now, self.contracts[name], files, last.get(name)) for name, files in fresh.items()]
+        point("ingest.before_ledger")
+        entry = tuple(said) + self._silent(seq, now, last, set(fresh))
+        self.ledger.commit([entry])
+        point("ingest.after_ledger")
+        return entry
+
+    def _silent(self, seq: int, now: int, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
+        """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
+        return tuple(
+            moved(said, seq=seq, kind="rows", ingested_at=now, idle=True)
+            for name, said in idle_sources(self.ledger, self.contracts, now).items()
+            if name not in told
+        )
+
+    def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+        judged = classify(read(self.spark, contract, files), contract, now).persist()
+        try:
+            counts = self._count(judged, contract)
+            repeated = self._repeated(judged, contract, counts)
+            accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files), now)
+            blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
+            return replace(
+                moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
+                watermark=_watermark(contract, counts, last),
+                max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
+                first_event_time=counts.first,
+                last_event_time=counts.last,
+                rows_read=counts.read,
+                accepted=accepted,
+                duplicate=counts.good - accepted,
+                quarantined=counts.quarantined,
+                markers=counts.markers,
+                warned=counts.warned,
+                offsets=tuple(f.offset for f in files),
+            )
+        finally:
+            judged.unpersist()
+
+    def _count(self, judged: DataFrame, contract: SourceContract) -> _Counts:
+        good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
+        failing = [r.name for r in contract.rules if r.action == "fail"]
+        row = judged.agg(
+            F.count("*").alias("read"),
+            F.count_if(good).alias("good"),
+            F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
+            F.count_if(F.col(REASON).isNull() & F.col(IS_MARKER)).alias("markers"),
+            F.count_if(good & (F.size(BROKEN) > 0)).alias("warned"),
+            F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
+            F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
+            F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+            *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
+        ).first()
+        told: dict[str, Any] = row.asDict() if row else {}
+        broken = {name: told.pop(f"failed_{name}") for name in failing}
+        if any(broken.values()):
+            raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
+        return _Counts(**told)
+
+    def _repeated(self, judged: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
+        if not contract.unique_key or counts.first is None or counts.last is None:
+            return None
+        horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
+        log = self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= self.ledger.head)
+        near = F.col(EVENT_TIME).between(instant(counts.first - horizon), instant(counts.last + horizon))
+        return duplicates(judged.where(_is_good()), log.where(near), contract.unique_key, horizon)
+
+    def _write(
+        self, judged: DataFrame, repeated: DataFrame | None, contract: SourceContract, counts: _Counts, attempt: dict[str, Any], now: int
+    ) -> int:
+        """Append what is due; returns how many rows of the entry the log holds."""
+        good = judged.where(_is_good())
+        events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
+        seq = F.lit(attempt["seq"]).cast("bigint").alias(SEQ)
+        log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
+        due = counts.good if repeated is None else counts.good - repeated.count()
+        held = self._append(log, contract.log, attempt, due)
+        if held != due:
+            raise IngestError.miscounted(contract.name, due, held)
+        point("ingest.after_log")
+        rejects = judged.where(F.col(REASON).isNotNull())
+        told = rejects.select(seq, ARRIVAL, F.col(REASON).alias("reason"), F.col(RAW).alias("raw"), F.col(PATH).alias("path"), instant(now).alias("ingested_at"))
+        self._append(told, contract.quarantine, attempt, counts.quarantined)
+        point("ingest.after_quarantine")
+        return held
+
+    def _append(self, rows: DataFrame, table: str, attempt: dict[str, Any], due: int) -> int:
+        """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
+        left = self.lake.newest(table, ATTEMPT)
+        if left is not None and left.value == attempt:
+            if left.rows == due:
+                return due
+            remove_orphans(self.spark, self.lake, table, attempt["seq"])
+        if due == 0:
+            return 0
+        point("ingest.before_append")
+        self.lake.append(rows, table, {ATTEMPT: attempt})
+        written = self.lake.newest(table, ATTEMPT)
+        return 0 if written is None else written.rows
+
+
+def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
+    """The sources that have been silent for longer than their idle timeout and are not idle yet.
+
+    A source never seen has been silent since the ledger's first entry.
+    """
+    heard = {s.source: e[0].ingested_at for e in ledger.entries() for s in e if s.rows_read}
+    began = ledger.entries()[0][0].ingested_at if ledger.head else now
+    last, found = ledger.last(), dict[str, SourceEntry]()
+    for name, contract in contracts.items():
+        said = last.get(name) or SourceEntry(seq=0, kind="idle", ingested_at=began, source=name)
+        silent = now - heard.get(name, began)
+        if contract.idle_timeout is not None and not said.idle and silent > length_ms(contract.idle_timeout, "idle_timeout"):
+            found[name] = said
+    return found
+
+
+def _is_good() -> Column:
+    return F.col(REASON).isNull() & ~F.col(IS_MARKER)
+
+
+def _watermark(contract: SourceContract, counts: _Counts, last: SourceEntry | None) -> int | None:
+    how = contract.watermark
+    if isinstance(how, BoundedOutOfOrderness):
+        found = None if counts.last is None else counts.last - how.bound_ms - 1
+    else:
+        found = counts.mark
+    return max((w for w in (found, last and last.watermark) if w is not None), default=None)
+
+
+def _attempt(seq: int, contract: SourceContract, files: Sequence[File]) -> dict[str, Any]:
+    """What a commit remembers of the attempt that made it."""
+    told = json.dumps([contract.name, contract.struct.json(), contract.event_time, repr(contract.rules), [f.offset for f in files]])
+    return {"seq": seq, "input": hashlib.sha256(told.encode()).hexdigest()[:16]}

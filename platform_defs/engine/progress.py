@@ -1,0 +1,84 @@
+"""An asset's progress: committed with its rows, in one Delta commit, and read back from there."""
+
+import dataclasses
+import importlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from assets.contracts import DerivedAsset
+from operators.contract import Operator, Upsert
+from platform_defs.resources.lake import Lake
+
+PROGRESS = "progress"
+
+
+class ProgressError(RuntimeError):
+    """An asset cannot go on from where it stands."""
+
+    @classmethod
+    def other_operator(cls, asset: str, stored: str, wanted: str) -> "ProgressError":
+        """The table was made by an operator with other parameters."""
+        return cls(
+            f"{asset} was made with {stored}, and the settings now say {wanted}; rows of both in one table would mean nothing. "
+            "Use the settings it was made with, or another lake (TIDEMARK_LAKE) or asset name, or delete the table and advance again: the log holds all that is needed"
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an asset has come.
+
+    Args:
+        step: the number of its commits of results.
+        seq: the ledger entry up to which rows were handled.
+        closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
+        operator: what made the table, as `describe` tells it.
+    """
+
+    step: int = 0
+    seq: int = 0
+    closed_to: int | None = None
+    operator: str | None = None
+
+    def metadata(self) -> dict[str, Any]:
+        """What the commit remembers."""
+        return {PROGRESS: asdict(self)}
+
+
+def progress(lake: Lake, asset: DerivedAsset) -> Progress:
+    """How far an asset has come, from its own commits.
+
+    Raises:
+        ProgressError: the table was made by another operator.
+    """
+    found = stored_progress(lake, asset)
+    wanted = describe(asset.operator)
+    if found.operator is not None and found.operator != wanted:
+        raise ProgressError.other_operator(asset.name, found.operator, wanted)
+    return found
+
+
+def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
+    """How far an asset has come, whatever operator made it."""
+    commit = lake.newest(results_table(asset), PROGRESS)
+    return Progress() if commit is None else Progress(**commit.value)
+
+
+def results_table(asset: DerivedAsset) -> str:
+    """The table whose commits are the asset's commit points."""
+    return asset.changelog if isinstance(asset.operator.emits, Upsert) else asset.name
+
+
+def describe(operator: Operator) -> str:
+    """An operator as text from which `restore` makes it again: its class and its parameters."""
+    kind = type(operator)
+    parameters = {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)} if dataclasses.is_dataclass(operator) else {}
+    return json.dumps({"type": f"{kind.__module__}:{kind.__qualname__}", **parameters}, default=str)
+
+
+def restore(described: str) -> Operator:
+    """The operator that a table was made with."""
+    parameters = json.loads(described)
+    module, _, name = parameters.pop("type").partition(":")
+    return getattr(importlib.import_module(module), name)(**parameters)

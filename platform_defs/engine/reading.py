@@ -1,0 +1,125 @@
+"""What a step reads: the rows of its inputs that are not late, pinned at a ledger entry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
+from operators.columns import FINAL_AT, RESULT_TIME, temporary
+from operators.contract import EVENT_TIME, SEQ, Append, Closed
+from operators.errors import OperatorError
+from operators.timing import instant
+from platform_defs.engine import watermarks
+from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.progress import stored_progress
+from platform_defs.engine.tables import log_schema
+from platform_defs.engine.watermarks import Timeline
+from platform_defs.resources.lake import Lake
+
+_WATERMARK = temporary("watermark")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Event times to read: `first <= event_time <= last`, in epoch ms; None for no end."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def holds(self, time: Column) -> Column:
+        """Whether a time lies in the span."""
+        condition = F.lit(True) if self.first is None else time >= instant(self.first)
+        return condition if self.last is None else condition & (time <= instant(self.last))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads assets' inputs.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        sources: the sources, by name.
+        assets: the derived assets, by name.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+    _timelines: dict[tuple[str, int], Timeline] = field(default_factory=dict, compare=False)
+
+    def timeline(self, name: str) -> Timeline:
+        """The watermark of a source, or the one that readers of a derived asset see."""
+        cached = (name, self.ledger.head)
+        if cached not in self._timelines:
+            self._timelines[cached] = self._timeline(name)
+        return self._timelines[cached]
+
+    def _timeline(self, name: str) -> Timeline:
+        if name in self.sources:
+            return watermarks.of_source(self.ledger.entries(), name)
+        asset = self.assets[name]
+        reads = asset.operator.reads
+        return watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0)
+
+    def operator_timeline(self, asset: DerivedAsset) -> Timeline:
+        """An asset's own watermark over the ledger."""
+        return watermarks.of_operator([self.timeline(name) for name in asset.inputs])
+
+    def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
+        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far."""
+        marks = [self.operator_timeline(asset).after[seq]]
+        for name in asset.inputs:
+            if name in self.assets:
+                marks.append(self._delivered(self.assets[name]))
+        return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
+
+    def _delivered(self, upstream: DerivedAsset) -> int | None:
+        closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
+        return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, Closed) else 0)
+
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = Span(), *, late: bool = False) -> DataFrame:
+        """The rows of an input, up to an entry, that are not late (or those that are).
+
+        Args:
+            asset: the asset that reads.
+            which: the input's index.
+            head: the last entry to read.
+            span: the event times to read.
+            late: whether to read the late rows instead.
+
+        Returns:
+            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
+            standing for its `result_time`.
+        """
+        name = asset.inputs[which]
+        if name in self.assets:
+            return self._derived(self.assets[name], span, late)
+        rows = self.log(name, head).where(span.holds(F.col(EVENT_TIME))).drop(EVENT_TIME_RAW)
+        return self._judged(rows, asset, name, head, late)
+
+    def log(self, source: str, head: int) -> DataFrame:
+        """A source's event log up to an entry."""
+        contract = self.sources[source]
+        return self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= head)
+
+    def _derived(self, upstream: DerivedAsset, span: Span, late: bool) -> DataFrame:
+        if not isinstance(upstream.operator.emits, Append):
+            raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
+        rows = self.spark.read.format("delta").load(self.lake.path(upstream.name)).where(F.lit(not late))
+        return rows.where(span.holds(F.col(RESULT_TIME))).withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)
+
+    def _judged(self, rows: DataFrame, asset: DerivedAsset, source: str, head: int, late: bool) -> DataFrame:
+        entries = self.ledger.entries()[:head]
+        marks = watermarks.possibly_late(entries, source, self.operator_timeline(asset))
+        if not marks:
+            return rows.where(F.lit(not late))
+        table = self.spark.createDataFrame(list(marks.items()), f"{SEQ} bigint, {_WATERMARK} bigint")
+        known = rows.join(F.broadcast(table), SEQ, "left")
+        verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
+        return known.where(verdict if late else ~verdict).select(*rows.columns)

@@ -1,0 +1,83 @@
+"""Replay: many entries of rows and watermarks let in with one commit a table, as a log taken from elsewhere is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from assets.contracts import SourceContract
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import millis
+from platform_defs.engine.classify import REASON, classify
+from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans
+from platform_defs.engine.tables import log_schema
+from platform_defs.resources.lake import Lake
+
+ENTRY = "_entry"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Lets a recorded sequence of entries in.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        contracts: the sources, by name.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    contracts: Mapping[str, SourceContract]
+
+    def __call__(self, rows: Mapping[str, DataFrame], marks: Sequence[Mapping[str, int]]) -> None:
+        """Append entries: those with rows move no watermark, those with marks hold no rows.
+
+        Args:
+            rows: by source, what `sources.read` returns and `_entry` (int): the entry's index, from 0. Every row
+                must pass its contract, and nothing is looked up as a duplicate: what is replayed was let in before.
+            marks: for each entry, the watermarks it gives (epoch ms) by source; empty for an entry of rows.
+
+        Raises:
+            ValueError: a row does not pass its contract.
+        """
+        with self.lake.writer("ledger"):
+            head, now = self.ledger.head, self.ledger.now()
+            clear_orphans(self.spark, self.lake, self.contracts, head + 1)
+            counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
+            last, entries = self.ledger.last(), list[Entry]()
+            for index, given in enumerate(marks):
+                said = [_told(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts]
+                entries.append(tuple(said))
+                last = {s.source: s for s in said}
+            self.ledger.commit(entries)
+
+    def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
+        judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL).persist()
+        try:
+            wrong = judged.where(F.col(REASON).isNotNull()).first()
+            if wrong is not None:
+                raise ValueError(f"a row to replay into {contract.name!r} does not pass its contract: {wrong[REASON]}")
+            seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
+            log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
+            self.lake.append(log, contract.log, {ATTEMPT: {"seq": head + entries, "input": "replay"}})
+            time = millis(F.col(EVENT_TIME))
+            told = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            return {entry: (count, first, last) for entry, count, first, last in told}
+        finally:
+            judged.unpersist()
+
+
+def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
+    said = moved(last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source), seq=seq, kind="rows" if mark is None else "watermark", ingested_at=now)
+    if mark is not None:
+        said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
+    if rows is None:
+        return said
+    count, first, newest = rows
+    known = newest if said.max_event_time is None else max(newest, said.max_event_time)
+    return moved(said, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=known)

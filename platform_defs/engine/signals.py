@@ -1,0 +1,74 @@
+"""Entries without rows: a given watermark, sources fallen idle, the end of the input."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from assets.contracts import SourceContract
+from platform_defs.engine.ingest import idle_sources
+from platform_defs.engine.ledger import Entry, Kind, Ledger, SourceEntry, moved
+from platform_defs.engine.orphans import clear_orphans
+from platform_defs.resources.lake import Lake
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Writes the ledger's entries without rows.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        contracts: the sources, by name.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    contracts: Mapping[str, SourceContract]
+
+    def watermark(self, given: Mapping[str, int]) -> Entry:
+        """Lift sources to given watermarks (epoch ms). One below a source's own changes nothing: it never goes back."""
+        return self._write("watermark", given)
+
+    def drain(self, reach: int) -> Entry | None:
+        """Close the end of the input: lift every source past the newest event of all, by `reach` and 1 ms.
+
+        Args:
+            reach: in ms, the longest that any result may wait for a row.
+
+        Returns:
+            The entry; None where no event was ever seen.
+        """
+        seen = [s.max_event_time for s in self.ledger.last().values() if s.max_event_time is not None]
+        return self._write("drain", dict.fromkeys(self.contracts, max(seen) + reach + 1)) if seen else None
+
+    def idle(self) -> Entry | None:
+        """Record the sources that have been silent for longer than their idle timeout; None when there is none."""
+        now = self.ledger.now()
+        silent = idle_sources(self.ledger, self.contracts, now)
+        if not silent or not self.ledger.head:
+            return None
+        with self.lake.writer("ledger"):
+            seq = self.ledger.head + 1
+            return self._commit(tuple(moved(s, seq=seq, kind="idle", ingested_at=now, idle=True) for s in silent.values()))
+
+    def _write(self, kind: Kind, given: Mapping[str, int]) -> Entry:
+        unknown = [name for name in given if name not in self.contracts]
+        if unknown:
+            raise ValueError(f"no source is named {unknown[0]!r}; the sources: {', '.join(self.contracts)}")
+        with self.lake.writer("ledger"):
+            seq, now, last = self.ledger.head + 1, self.ledger.now(), self.ledger.last()
+            return self._commit(tuple(_lifted(last.get(name), name, mark, seq, now, kind) for name, mark in given.items()))
+
+    def _commit(self, entry: Entry) -> Entry:
+        clear_orphans(self.spark, self.lake, self.contracts, entry[0].seq)
+        self.ledger.commit([entry])
+        return entry
+
+
+def _lifted(last: SourceEntry | None, source: str, mark: int, seq: int, now: int, kind: Kind) -> SourceEntry:
+    said = last or SourceEntry(seq=seq, kind=kind, ingested_at=now, source=source)
+    lifted = mark if said.watermark is None else max(mark, said.watermark)
+    return moved(said, seq=seq, kind=kind, ingested_at=now, watermark=lifted)

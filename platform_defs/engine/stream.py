@@ -1,0 +1,87 @@
+"""The stream: one Structured Streaming query finds files, each micro-batch becomes one ledger entry.
+
+The ledger, not Spark's checkpoint, knows what was let in: a lost checkpoint lists every file again, and those
+the ledger tells of are passed over. Spark's batch ids are not used.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ledger import Entry
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.sources import File, listing
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Ingests from folders.
+
+    Args:
+        spark: the session.
+        lake: the lake, which also holds the query's checkpoint.
+        ingest: lets micro-batches in.
+        folders: each source's folder.
+        max_files: files of a source that one micro-batch takes.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ingest: Ingest
+    folders: Mapping[str, str]
+    max_files: int
+
+    def run(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
+        """Let in what is there (`every` None: `availableNow`), or what comes, for ever, at a processing-time interval.
+
+        Args:
+            every: the trigger's interval, such as `'30 seconds'`.
+            on_entry: called after each entry is committed.
+
+        Returns:
+            The entries made.
+
+        Raises:
+            IngestError: a rule whose action is to fail was broken.
+        """
+        made: list[Entry] = []
+        failed: list[Exception] = []
+
+        def let_in(batch: DataFrame, _: int) -> None:
+            try:
+                entry = self.ingest.files([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
+                if entry is not None:
+                    made.append(entry)
+                    on_entry(entry)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        query = self._listing().writeStream.foreachBatch(let_in).option("checkpointLocation", self._checkpoint())
+        started = (query.trigger(availableNow=True) if every is None else query.trigger(processingTime=every)).start()
+        try:
+            started.awaitTermination()
+        except StreamingQueryException:
+            if failed:
+                raise failed[0] from None
+            raise
+        finally:
+            started.stop()
+        return made
+
+    def _listing(self) -> DataFrame:
+        for folder in self.folders.values():
+            if "://" not in folder:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+        return reduce(DataFrame.union, [listing(self.spark, folder, source, self.max_files) for source, folder in self.folders.items()])
+
+    def _checkpoint(self) -> str:
+        """One checkpoint for each set of folders: Spark refuses one that was made for another set."""
+        told = hashlib.sha256(repr(sorted(self.folders.items())).encode()).hexdigest()[:12]
+        return self.lake.path(f"_checkpoints/{told}")

@@ -1,0 +1,25 @@
+"""The schemas of the tables that ingest writes."""
+
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from assets.contracts import EVENT_TIME_RAW, SourceContract
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+
+
+def log_schema(contract: SourceContract) -> StructType:
+    """An event log: what names the row, its time, and the source's own columns."""
+    own = [StructField(f.name, f.dataType) for f in contract.struct.fields]
+    return StructType(
+        [
+            StructField(SEQ, LongType()),
+            StructField(ARRIVAL, LongType()),
+            StructField(EVENT_TIME, TimestampType()),
+            StructField(EVENT_TIME_RAW, TimestampType()),
+            *own,
+        ]
+    )
+
+
+def event_schema(contract: SourceContract) -> StructType:
+    """What an operator gets of an event: the log without the raw time."""
+    return StructType([f for f in log_schema(contract).fields if f.name != EVENT_TIME_RAW])

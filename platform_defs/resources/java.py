@@ -1,0 +1,104 @@
+"""The Java that Spark runs on: found, checked, or asked for in one message."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from platform_defs.settings import settings
+
+SUPPORTED = (17, 21)
+
+_PLACES = (
+    "/usr/lib/jvm/*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "C:/Program Files/*/jdk*",
+    "C:/Program Files/*/jre*",
+    "C:/Program Files/*/zulu*",
+)
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+_PRINTED = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaNotFound(RuntimeError):
+    """No Java that Spark 4.1 runs on."""
+
+    @classmethod
+    def none_of(cls, seen: dict[str, int]) -> "JavaNotFound":
+        """Say what was found, and how to install what is wanted."""
+        found = ", ".join(f"Java {version} in {home}" for home, version in seen.items()) or "no Java at all"
+        return cls(
+            f"Spark 4.1 needs Java 17 or 21; found {found}. Install one:\n"
+            "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless\n"
+            "  macOS:           brew install openjdk@17\n"
+            "  Windows:         winget install EclipseAdoptium.Temurin.17.JRE\n"
+            "If it is installed already, set JAVA_HOME (or TIDEMARK_JAVA_HOME) to its folder, the one that holds bin/java."
+        )
+
+
+def find_java(homes: Iterable[Path] | None = None) -> str:
+    """Find a JAVA_HOME with Java 17 or 21.
+
+    Args:
+        homes: the folders to try, in this order; by default `java_homes()`.
+
+    Returns:
+        The first that fits, as an absolute path.
+
+    Raises:
+        JavaNotFound: none fits; the message says how to install one.
+    """
+    seen: dict[str, int] = {}
+    for home in java_homes() if homes is None else homes:
+        version = java_version(home)
+        if version in SUPPORTED:
+            return str(home.absolute())
+        if version is not None:
+            seen.setdefault(str(home), version)
+    raise JavaNotFound.none_of(seen)
+
+
+def java_homes() -> Iterator[Path]:
+    """List the folders where a Java may be: the setting, `PATH`, then the well-known places."""
+    configured = settings().java_home
+    if configured:
+        yield Path(configured).expanduser()
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve().parent.parent
+    if sys.platform == "darwin":
+        yield from _from_macos()
+    for place in _PLACES:
+        root = Path(place).anchor
+        if root:
+            yield from sorted(Path(root).glob(place.removeprefix(root)))
+
+
+def java_version(home: Path) -> int | None:
+    """Read the major version of the Java in `home`; None when no Java is there."""
+    program = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
+    if not program.is_file():
+        return None
+    release = home / "release"
+    written = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
+    match = written or _PRINTED.search(_printed(program, "-version"))
+    return int(match[1]) if match else None
+
+
+def _from_macos() -> Iterator[Path]:
+    for version in SUPPORTED:
+        home = _printed(Path("/usr/libexec/java_home"), "-F", "-v", str(version)).strip()
+        if home.startswith("/"):
+            yield Path(home)
+
+
+def _printed(*command: str | Path) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr if done.returncode == 0 else ""

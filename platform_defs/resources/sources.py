@@ -1,0 +1,196 @@
+"""Input files: found by Structured Streaming, read as raw rows with their place in the entry.
+
+CSV and JSON are read as lines, so that what cannot be parsed can be kept as it came. CSV columns are taken by the
+names in each file's own header. A field may not hold a line break.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, StringType, StructField, StructType
+
+from assets.contracts import SourceContract
+from operators.columns import temporary
+from operators.contract import ARRIVAL
+
+RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
+_POSITION_BITS = 42
+_CORRUPT = temporary("corrupt")
+_PARSED = temporary("parsed")
+_LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """One input file, as it was when it was found.
+
+    Args:
+        modified: its modification time in epoch ms.
+        path: its URI, as Spark's `_metadata.file_path` has it.
+        length: its size in bytes.
+        source: the source it belongs to.
+    """
+
+    modified: int
+    path: str
+    length: int
+    source: str
+
+    @property
+    def offset(self) -> str:
+        """What the ledger keeps of it."""
+        return f"{self.path}|{self.modified}|{self.length}"
+
+    @property
+    def pattern(self) -> str:
+        """The path as Spark's readers take it: decoded, and with nothing that a glob would read as a wildcard."""
+        return re.sub(r"([*?\[\]{}\\])", r"\\\1", unquote(self.path))
+
+    @property
+    def suffix(self) -> str:
+        """Its format's suffix, a compression's put aside."""
+        suffixes = [s for s in PurePosixPath(self.path).suffixes if s not in (".gz", ".bz2", ".zst", ".snappy", ".lz4")]
+        return suffixes[-1].lower() if suffixes else ""
+
+
+def listing(spark: SparkSession, folder: str, source: str, max_files: int) -> DataFrame:
+    """A stream of the files that appear in a folder; their content is not read."""
+    reader = spark.readStream.format("binaryFile").schema(_LISTING).option("maxFilesPerTrigger", max_files)
+    files = reader.option("recursiveFileLookup", "true").load(folder)
+    modified = F.unix_millis("modificationTime").alias("modified")
+    return files.select(F.lit(source).alias("source"), F.col("_metadata.file_path").alias("path"), modified, "length")
+
+
+def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:
+    """The files' rows, not judged yet.
+
+    Returns:
+        The contract's columns (atomic ones as string), `_raw` (the row as it came), `_path`, `_malformed` (why the
+        row cannot be parsed, or null) and `arrival` (bigint: by modification time, path and position).
+    """
+    ordered = sorted(files)
+    frames = [
+        _FORMATS.get(suffix, _unknown)(spark, contract, list(group), ordered)
+        for suffix, group in groupby(sorted(ordered, key=lambda f: f.suffix), key=lambda f: f.suffix)
+    ]
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.unionByName(other)
+    return frame
+
+
+def as_text(struct: StructType) -> StructType:
+    """The schema with every atomic column as string, so that each can be cast, and refused, on its own."""
+    return StructType([StructField(f.name, StringType() if isinstance(f.dataType, AtomicType) else f.dataType) for f in struct.fields])
+
+
+def _json(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    schema = as_text(contract.struct).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **contract.options}
+    parsed = F.from_json("value", schema, options)
+    return _parsed(_lines(spark, files, ordered), contract, parsed, "not a JSON object")
+
+
+def _csv(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """CSV files by the header each has: the files of one header are read together."""
+    headers = {f: _first_line(spark, f) for f in files}
+    frames: list[DataFrame] = []
+    for header, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
+        lines = _lines(spark, list(group), ordered)
+        rows = lines.where((F.col("value") != header) | (F.col("_start") != 0))
+        frames.append(_csv_rows(rows, contract, header))
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.unionByName(other)
+    return frame
+
+
+def _csv_rows(lines: DataFrame, contract: SourceContract, header: str) -> DataFrame:
+    separator = contract.options.get("sep", ",")
+    found = next(csv.reader(io.StringIO(header.removeprefix("\ufeff")), delimiter=separator), [])
+    missing = [c for c in contract.struct.fieldNames() if c not in found]
+    if missing or len(set(found)) != len(found):
+        why = f"the file's header lacks {', '.join(missing)}" if missing else "the file's header holds a name twice"
+        return _rejected(lines, contract, why)
+    ddl = ", ".join(f"`{c.replace('`', '``')}` STRING" for c in [*found, _CORRUPT])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"', **contract.options}
+    return _parsed(lines, contract, F.from_csv("value", ddl, options), f"not {len(found)} fields, as its file's header has")
+
+
+def _parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """Parquet files by the schema each has."""
+    frames: list[DataFrame] = []
+    for file in files:
+        rows = spark.read.parquet(file.pattern)
+        row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
+        names = {c.lower(): c for c in rows.columns}
+        columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in as_text(contract.struct).fields]
+        place = _arrival([file], ordered, F.col("_metadata.row_index"))
+        frames.append(rows.select(*columns, row, F.lit(file.path).alias(PATH), F.lit(None).cast("string").alias(MALFORMED), place))
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.unionByName(other)
+    return frame
+
+
+def _as_declared(name: str | None, declared: StructField, rows: DataFrame) -> Column:
+    if name is None:
+        return F.lit(None).cast(declared.dataType)
+    same = rows.schema[name].dataType == declared.dataType
+    return F.col(f"`{name}`") if same else F.col(f"`{name}`").cast(declared.dataType)
+
+
+def _unknown(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """Files of no format we know: one rejected row a file, so that they are seen."""
+    rows = [(f.path, f.path, (ordered.index(f)) << _POSITION_BITS) for f in files]
+    frame = spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint")
+    return _rejected(frame, contract, "the file is not .csv, .json, .jsonl, .ndjson or .parquet")
+
+
+def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """The lines that are not blank, each with its place: the split's start and the line's number below it."""
+    start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
+    line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
+    lines = spark.read.text([f.pattern for f in files]).select("value", path.alias(PATH), start.alias("_start"), _arrival(files, ordered, start + line))
+    return lines.where(F.trim("value") != "")
+
+
+def _arrival(files: Sequence[File], ordered: Sequence[File], position: Column) -> Column:
+    ranks = {f.path: n for n, f in enumerate(ordered) if f in set(files)}
+    pairs = [F.lit(part) for item in ranks.items() for part in item]
+    rank = F.lit(next(iter(ranks.values()))) if len(ranks) == 1 else F.create_map(*pairs)[F.col("_metadata.file_path")]
+    return (F.shiftleft(rank.cast("bigint"), _POSITION_BITS) + position).alias(ARRIVAL)
+
+
+def _parsed(lines: DataFrame, contract: SourceContract, parsed: Column, why: str) -> DataFrame:
+    rows = lines.withColumn(_PARSED, parsed)
+    broken = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    columns = [F.when(~broken, F.col(f"{_PARSED}.`{c}`")).alias(c) for c in contract.struct.fieldNames()]
+    return rows.select(*columns, F.col("value").alias(RAW), PATH, F.when(broken, F.lit(why)).alias(MALFORMED), ARRIVAL)
+
+
+def _rejected(lines: DataFrame, contract: SourceContract, why: str) -> DataFrame:
+    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
+    return lines.select(*columns, F.col("value").alias(RAW), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
+
+
+def _first_line(spark: SparkSession, file: File) -> str:
+    first = spark.read.text(file.pattern).where(F.trim("value") != "").limit(1).collect()
+    return first[0].value if first else ""
+
+
+_FORMATS: dict[str, Callable[[SparkSession, SourceContract, Sequence[File], Sequence[File]], DataFrame]] = {
+    ".csv": _csv,
+    ".json": _json,
+    ".jsonl": _json,
+    ".ndjson": _json,
+    ".parquet": _parquet,
+}

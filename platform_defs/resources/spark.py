@@ -1,0 +1,58 @@
+"""The Spark session: dagster-pyspark's resource, with Delta, the pinned JARs and the master filled in."""
+
+import os
+import sys
+from typing import Any
+
+from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark.resources import spark_session_from_config
+from pyspark.sql import SparkSession
+
+from platform_defs.resources.jars import jar_paths
+from platform_defs.resources.java import find_java
+from platform_defs.settings import Settings
+
+
+def spark_config(settings: Settings) -> dict[str, str]:
+    """The configuration of a session that starts without network and knows Delta."""
+    local = settings.spark_master.startswith("local")
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}
+    return here | {
+        "spark.app.name": "tidemark",
+        "spark.master": settings.spark_master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.jars": ",".join(jar_paths()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+
+
+def session(settings: Settings, **more: str) -> SparkSession:
+    """The session of this process: made on the first call, the same ever after.
+
+    Args:
+        settings: the platform's settings.
+        more: further Spark configuration, by its dotted names.
+    """
+    os.environ["JAVA_HOME"] = find_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return spark_session_from_config(spark_config(settings) | more)
+
+
+class SparkResource(LazyPySparkResource):
+    """dagster-pyspark's lazy resource, whose session is the platform's: one a process, none before it is needed."""
+
+    spark_config: dict[str, Any] = {}
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            from platform_defs.settings import settings
+
+            self._spark_session = session(settings(), **self.spark_config)

@@ -1,0 +1,67 @@
+"""Every setting of the platform, and the only module that reads the environment.
+
+Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep the names
+the world gave them). A wrong value fails on the first use of `settings()`, with the variable's name.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from operators.timing import duration_ms
+
+PROJECT = Path(__file__).resolve().parent.parent
+HOME = PROJECT / ".tidemark"
+
+
+def _checked_duration(value: str) -> str:
+    duration_ms(value, "a duration setting")
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_checked_duration)]
+
+
+class Settings(BaseSettings):
+    """The settings of one process.
+
+    Durations are words such as `24 hours`, `90 s` or `250 ms`; see `operators.timing.duration_ms`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore", frozen=True)
+
+    lake: str = Field(str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)")
+    landing: str = Field(str(HOME / "landing"), description="root of the input files: one folder a source")
+    dagster_home: str = Field(
+        str(HOME / "dagster"),
+        validation_alias=AliasChoices("TIDEMARK_DAGSTER_HOME", "DAGSTER_HOME"),
+        description="where Dagster keeps its runs and events",
+    )
+    spark_master: str = Field("local[*]", description="the Spark master")
+    driver_memory: str = Field("3g", description="heap of the Spark driver")
+    shuffle_partitions: int = Field(4, ge=1, description="shuffle partitions before adaptive execution merges them")
+    spark_ui: bool = Field(False, description="whether the Spark UI listens")
+    jars: str = Field(str(HOME / "jars"), description="folder that holds the pinned JARs; an air-gapped site fills it by hand")
+    maven_mirror: str | None = Field(None, description="base URL of a company mirror of Maven Central")
+    java_home: str | None = Field(
+        None, validation_alias=AliasChoices("TIDEMARK_JAVA_HOME", "JAVA_HOME"), description="the Java to use; found when unset"
+    )
+    payment_within: Duration = Field("24 hours", description="a payment belongs to an order when it comes at most this long after it")
+    join_how: Literal["inner", "left", "right", "full"] = Field("full", description="the kind of the payment-order join")
+    out_of_orderness: Duration = Field("10 minutes", description="how far a row may lag the newest one and not be late")
+    idle_timeout: Duration = Field("1 hour", description="a source silent for this long no longer holds the watermark")
+    duplicate_horizon: Duration = Field("7 days", description="how far apart in event time two rows of a key are still duplicates")
+    future_skew: Duration = Field("24 hours", description="a row further ahead of the clock than this goes to quarantine")
+    max_step: int = Field(5_000_000, ge=1, description="rows an advance handles in one step, about; bounds the memory")
+    max_files: int = Field(64, ge=1, description="files one micro-batch takes")
+    first_day: str = Field("2016-01-01", pattern=r"^\d{4}-\d{2}-\d{2}$", description="the first daily partition")
+    completeness: float = Field(0.5, ge=0, le=1, description="join completeness below this is a warning")
+
+
+@lru_cache
+def settings() -> Settings:
+    """The settings of this process, read from the environment once."""
+    return Settings()

@@ -1,0 +1,54 @@
+"""What the tests share: one Spark session, a fake clock, and lakes in temporary folders."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset, SourceContract
+from platform_defs.engine import Engine, faults
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.spark import session
+from platform_defs.settings import Settings
+from tests.support.clock import Clock
+
+MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need Spark, so that the quick ones can be run alone."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The one session of the run."""
+    return session(Settings(driver_memory="3g", shuffle_partitions=2), **{"spark.sql.adaptive.enabled": "true"})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A wall clock that stands still until it is moved."""
+    return Clock()
+
+
+@pytest.fixture
+def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine:
+    """Make an engine on this test's lake; a second one on it is what a process started anew would see."""
+
+    def make(sources: Sequence[SourceContract], assets: Sequence[DerivedAsset], max_step: int = 5_000_000) -> Engine:
+        folders: Mapping[str, str] = {s.name: str(tmp_path / "landing" / s.name) for s in sources}
+        named = {s.name: s for s in sources}, {a.name: a for a in assets}
+        return Engine(Lake(str(tmp_path / "lake")), *named, lambda: spark, clock, max_step, folders)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> Iterator[None]:
+    """A test that installs a fault leaves none behind."""
+    yield
+    faults.install(None)

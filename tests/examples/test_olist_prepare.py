@@ -1,0 +1,142 @@
+"""Olist's files as landing files; the real ones are read where they lie, and checked by a naive join."""
+
+import csv
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from examples.olist.prepare import ORDERS, PAYMENTS, prepare
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "olist"
+real = pytest.mark.skipif(not (DATA / ORDERS).is_file(), reason=f"the Olist sample is not at {DATA}")
+
+ORDER_LINES = """order_id,customer_id,order_status,order_purchase_timestamp,order_approved_at
+b,"São, Paulo",delivered,2018-01-02 10:00:00,2018-01-02 11:00:00
+a,李雷,created,2018-01-01 10:00:00,
+c,"say ""hi"" twice",shipped,2018-01-03 10:00:00,2018-01-03 10:00:00
+"""
+PAYMENT_LINES = """order_id,payment_sequential,payment_type,payment_installments,payment_value
+c,1,boleto,1,007.50
+b,2,voucher,1,1.0
+b,1,credit_card,3,99.90
+a,1,boleto,1,5
+nowhere,1,boleto,1,6
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / ORDERS).write_text(ORDER_LINES, encoding="utf-8")
+    (tmp_path / PAYMENTS).write_text(PAYMENT_LINES, encoding="utf-8")
+    return tmp_path
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = []
+    for path in sorted(folder.iterdir()):
+        with path.open(newline="", encoding="utf-8") as file:
+            rows += csv.DictReader(file)
+    return rows
+
+
+def _time(written: str) -> datetime:
+    return datetime.strptime(written, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+
+
+def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_first(small: Path) -> None:
+    counts = prepare(small, small / "landing")
+    assert counts == {"orders": 3, "orders_without_time": 0, "payments": 5, "payments_without_time": 2}
+    assert (small / "landing" / "payments" / "part-00000.csv").read_text() == (
+        "order_id,payment_sequential,payment_type,payment_installments,payment_value,payment_time\n"
+        "a,1,boleto,1,5,\n"
+        "nowhere,1,boleto,1,6,\n"
+        "b,2,voucher,1,1.0,2018-01-02 11:00:00\n"
+        "b,1,credit_card,3,99.90,2018-01-02 11:00:00\n"
+        "c,1,boleto,1,007.50,2018-01-03 10:00:00\n"
+    )
+
+
+def test_orders_keep_every_column_and_value(small: Path) -> None:
+    prepare(small, small / "landing")
+    header, b, a, c = ORDER_LINES.splitlines(keepends=True)
+    assert (small / "landing" / "orders" / "part-00000.csv").read_text(encoding="utf-8") == header + a + b + c
+
+
+def test_as_is_keeps_the_order_of_the_files(small: Path) -> None:
+    prepare(small, small / "landing", arrival="as_is")
+    assert [row["order_id"] for row in _rows(small / "landing" / "orders")] == ["b", "a", "c"]
+    assert [row["order_id"] for row in _rows(small / "landing" / "payments")] == ["c", "b", "b", "a", "nowhere"]
+
+
+def test_parts_have_a_header_each_and_all_rows_once(small: Path) -> None:
+    prepare(small, small / "landing", parts=4)
+    files = sorted((small / "landing" / "payments").iterdir())
+    assert [file.name for file in files] == [f"part-{part:05d}.csv" for part in range(4)]
+    assert {file.read_text().splitlines()[0] for file in files} == {PAYMENT_LINES.splitlines()[0] + ",payment_time"}
+    assert len(_rows(small / "landing" / "payments")) == 5
+    assert len(_rows(small / "landing" / "orders")) == 3
+
+
+def test_preparing_again_changes_nothing_and_preparing_otherwise_is_refused(small: Path) -> None:
+    assert prepare(small, small / "landing") == prepare(small, small / "landing")
+    with pytest.raises(FileExistsError, match=r"part-00000\.csv already holds other input"):
+        prepare(small, small / "landing", parts=2)
+
+
+def test_a_missing_file_is_named(small: Path) -> None:
+    (small / PAYMENTS).unlink()
+    with pytest.raises(ValueError, match=rf"{PAYMENTS} is missing; the folder holds \['{ORDERS}'\]"):
+        prepare(small, small / "landing")
+
+
+def test_a_missing_column_is_named_with_those_found(small: Path) -> None:
+    (small / ORDERS).write_text("order_id,order_purchase_timestamp\na,2018-01-01 10:00:00\n")
+    with pytest.raises(ValueError, match=r"has no column \['order_approved_at'\]; it has \['order_id', 'order_purchase_timestamp'\]"):
+        prepare(small, small / "landing")
+    assert not (small / "landing").exists()
+
+
+def test_an_empty_file_is_named(small: Path) -> None:
+    (small / ORDERS).write_text(ORDER_LINES.splitlines()[0])
+    with pytest.raises(ValueError, match=rf"{ORDERS} has no rows"):
+        prepare(small, small / "landing")
+
+
+def test_no_parts_are_refused(small: Path) -> None:
+    with pytest.raises(ValueError, match="`parts` is 0 and `arrival` is 'by_time'; legal are 1 or more"):
+        prepare(small, small / "landing", parts=0)
+
+
+@real
+def test_the_real_sample_gives_the_known_counts(tmp_path: Path) -> None:
+    assert prepare(DATA, tmp_path) == {"orders": 8135, "orders_without_time": 0, "payments": 8924, "payments_without_time": 161}
+    orders, payments = _rows(tmp_path / "orders"), _rows(tmp_path / "payments")
+    timed = [row for row in payments if row["payment_time"]]
+    assert (len(orders), len(payments), len(timed)) == (8135, 8924, 8763)
+    assert len({row["order_id"] for row in orders}) == 8135
+    assert len({(row["order_id"], row["payment_sequential"]) for row in payments}) == 8924
+    assert [row["payment_time"] for row in payments] == sorted(row["payment_time"] for row in payments)
+
+
+@real
+def test_a_naive_join_of_the_real_sample_gives_the_known_pairs(tmp_path: Path) -> None:
+    prepare(DATA, tmp_path, parts=3)
+    paid: dict[str, list[datetime]] = defaultdict(list)
+    for row in _rows(tmp_path / "payments"):
+        if row["payment_time"]:
+            paid[row["order_id"]].append(_time(row["payment_time"]))
+    pairs = [
+        sum(timedelta(0) <= at - _time(row["order_purchase_timestamp"]) <= timedelta(hours=72) for at in paid[row["order_id"]])
+        for row in _rows(tmp_path / "orders")
+    ]
+    assert (sum(pairs), pairs.count(0), 8763 - sum(pairs)) == (8547, 340, 216)
+
+
+@real
+def test_values_of_the_real_sample_pass_untouched(tmp_path: Path) -> None:
+    prepare(DATA, tmp_path, arrival="as_is")
+    assert (tmp_path / "orders" / "part-00000.csv").read_bytes() == (DATA / ORDERS).read_bytes().rstrip(b"\n") + b"\n"
+    landed = (tmp_path / "payments" / "part-00000.csv").read_text().splitlines()
+    assert [line.rsplit(",", 1)[0] for line in landed] == (DATA / PAYMENTS).read_text().splitlines()

@@ -1,0 +1,161 @@
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from platform_defs.resources import jars
+from platform_defs.resources.jars import Jar, JarError
+from platform_defs.resources.java import JavaNotFound
+from platform_defs.settings import settings
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))
+    settings.cache_clear()
+    yield tmp_path / "jars"
+    settings.cache_clear()
+
+
+def jar(name: str, content: bytes) -> Jar:
+    return Jar("org.example", name, "1.0", hashlib.sha256(content).hexdigest())
+
+
+def put(folder: Path, pin: Jar, content: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / pin.file_name
+    path.write_bytes(content)
+    return path
+
+
+def serving(**contents: bytes):
+    """A repository that has these artifacts, and remembers what it was asked for."""
+    asked: list[str] = []
+
+    def download(wanted: Sequence[Jar], into: Path) -> str:
+        asked.extend(pin.artifact for pin in wanted)
+        for pin in wanted:
+            if pin.artifact in contents:
+                put(into, pin, contents[pin.artifact])
+        return "first line\n:: problems summary ::\n\n\tmodule not found\n"
+
+    return download, asked
+
+
+def no_download(wanted: Sequence[Jar], into: Path) -> str:
+    raise AssertionError(f"asked for {wanted}, to put into {into}")
+
+
+A, B = jar("a", b"A"), jar("b", b"B")
+
+
+def test_what_is_fetched_is_in_the_folder_and_nothing_else(folder: Path):
+    download, _ = serving(a=b"A", b=b"B")
+    assert jars.fetch(jars=[A, B], download=download) == [A, B]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a-1.0.jar": b"A", "b-1.0.jar": b"B"}
+
+
+def test_a_filled_folder_needs_no_download(folder: Path):
+    put(folder, A, b"A")
+    assert jars.fetch(jars=[A], download=no_download) == []
+
+
+def test_only_what_lacks_is_fetched(folder: Path):
+    put(folder, A, b"A")
+    download, asked = serving(b=b"B")
+    assert jars.fetch(jars=[A, B], download=download) == [B]
+    assert asked == ["b"]
+
+
+def test_a_damaged_file_in_the_folder_is_replaced(folder: Path):
+    path = put(folder, A, b"half of it")
+    download, _ = serving(a=b"A")
+    assert jars.fetch(jars=[A], download=download) == [A]
+    assert path.read_bytes() == b"A"
+
+
+def test_a_wrong_checksum_names_both_and_keeps_no_file(folder: Path):
+    download, _ = serving(a=b"A", b=b"evil")
+    expected, found = B.sha256, hashlib.sha256(b"evil").hexdigest()
+    with pytest.raises(JarError, match=rf"b-1\.0\.jar .*expected sha256 {expected}, found {found}.*TIDEMARK_MAVEN_MIRROR.*TIDEMARK_JARS"):
+        jars.fetch(jars=[A, B], download=download)
+    assert list(folder.iterdir()) == []
+
+
+def test_what_could_not_be_fetched_names_the_way_out_and_the_cause(folder: Path):
+    download, _ = serving(a=b"A")
+    with pytest.raises(JarError, match=r"(?s)could not fetch b-1\.0\.jar\. .*TIDEMARK_MAVEN_MIRROR.*Ivy said:\n\tmodule not found$"):
+        jars.fetch(jars=[A, B], download=download)
+    assert list(folder.iterdir()) == []
+
+
+def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jars, "pinned", lambda: (A, B, jar("c", b"C")))
+    put(folder, A, b"A")
+    put(folder, B, b"not the pinned file")
+    with pytest.raises(JarError, match=r"b-1\.0\.jar, c-1\.0\.jar\. Run `make setup`.*TIDEMARK_JARS"):
+        jars.jar_paths()
+
+
+def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jars, "pinned", lambda: (B, A))
+    put(folder, A, b"A")
+    put(folder, B, b"B")
+    assert jars.jar_paths() == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
+
+
+def test_a_relative_folder_is_made_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMARK_JARS", "jars")
+    settings.cache_clear()
+    assert jars.jars_folder() == folder
+
+
+def test_the_list_is_complete_and_checksummed():
+    pins = jars.pinned()
+    assert {"delta-spark_4.1_2.13", "delta-storage", "unitycatalog-client"} <= {pin.artifact for pin in pins}
+    assert len({pin.file_name for pin in pins}) == len(pins)
+    assert all(re.fullmatch("[0-9a-f]{64}", pin.sha256) for pin in pins)
+
+
+def test_ivy_is_told_no_host_unless_a_mirror_is_set(tmp_path: Path):
+    assert _resolver(tmp_path, None).get("root") is None
+    assert _resolver(tmp_path, "https://maven.example/a&b").get("root") == "https://maven.example/a&b/"
+
+
+def test_ivy_resolves_nothing_but_what_is_asked():
+    module = ElementTree.fromstring(jars._ivy_module([A, B]))
+    assert [d.attrib for d in module.iter("dependency")] == [
+        {"org": "org.example", "name": name, "rev": "1.0", "transitive": "false", "conf": "default->default"} for name in ("a", "b")
+    ]
+
+
+def test_the_ivy_inside_pyspark_is_found():
+    assert jars._ivy_jar().name.startswith("ivy-")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param(JarError("no such JAR"), "no such JAR\n", id="a JAR fails"),
+        pytest.param(JavaNotFound("no Java"), "no Java\n", id="no Java to fetch with"),
+    ],
+)
+def test_the_command_fails_with_the_message_alone(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails() -> list[Jar]:
+        raise error
+
+    monkeypatch.setattr(jars, "fetch", fails)
+    assert jars.main() == 1
+    assert capsys.readouterr() == ("", said)
+
+
+def _resolver(cache: Path, mirror: str | None) -> ElementTree.Element:
+    found = ElementTree.fromstring(jars._ivy_settings(cache, mirror)).find("resolvers/ibiblio")
+    assert found is not None
+    return found
