@@ -71,7 +71,7 @@ class SourceContract:
 
     Args:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake.
-        schema: the columns, a `StructType` or DDL; `NOT NULL` columns must hold a value.
+        schema: the columns, a `StructType`, or DDL where a Spark session runs; columns that are not nullable must hold a value.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
             bad input stops the ingest: use `try_` functions.
         watermark: how the watermark is found.

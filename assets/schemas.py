@@ -1,14 +1,33 @@
 """The shop's sources: what an order and a payment are."""
 
+from pyspark.sql.types import StructType
+
 from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
 from assets.keys import ORDERS, PAYMENTS
+
+ORDER = (
+    StructType()
+    .add("order_id", "string", nullable=False)
+    .add("customer_id", "string")
+    .add("status", "string")
+    .add("amount", "decimal(12,2)")
+    .add("order_time", "timestamp")
+)
+PAYMENT = (
+    StructType()
+    .add("payment_id", "string", nullable=False)
+    .add("order_id", "string", nullable=False)
+    .add("method", "string")
+    .add("amount", "decimal(12,2)")
+    .add("payment_time", "timestamp")
+)
 
 
 def orders(*, out_of_orderness: str, idle_timeout: str, duplicate_horizon: str, future_skew: str) -> SourceContract:
     """The orders: one row when an order is made."""
     return SourceContract(
         name=ORDERS,
-        schema="order_id STRING NOT NULL, customer_id STRING, status STRING, amount DECIMAL(12,2), order_time TIMESTAMP",
+        schema=ORDER,
         event_time="order_time",
         watermark=BoundedOutOfOrderness(out_of_orderness),
         unique_key=("order_id",),
@@ -23,7 +42,7 @@ def payments(*, out_of_orderness: str, idle_timeout: str, duplicate_horizon: str
     """The payments: one row when a payment is made; an order may have several."""
     return SourceContract(
         name=PAYMENTS,
-        schema="payment_id STRING NOT NULL, order_id STRING NOT NULL, method STRING, amount DECIMAL(12,2), payment_time TIMESTAMP",
+        schema=PAYMENT,
         event_time="payment_time",
         watermark=BoundedOutOfOrderness(out_of_orderness),
         unique_key=("payment_id",),

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import check_present, temporary
+from operators.columns import check_free, check_present, temporary
+from operators.errors import OperatorError
 
 CHANGE = "change"
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
@@ -27,8 +28,11 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> Da
     Returns:
         `before`'s columns and `change` (string): `+I`, `-U` with its `+U`, or `-D`. Equal rows are left out.
     """
+    if not key:
+        raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
     check_present(before, key, "key")
     check_present(after, before.columns, "after")
+    check_free(before, CHANGE)
     old, new = _packed(before, before.columns, key, "old"), _packed(after, before.columns, key, "new")
     same_key = _all_equal([(F.col(f"{temporary('old')}_{c}"), F.col(f"{temporary('new')}_{c}")) for c in key])
     was, now = F.col(temporary("old")), F.col(temporary("new"))
@@ -87,5 +91,6 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
         `before`'s columns and `copies` (bigint): how many more of the row `after` holds (below zero: fewer).
     """
     check_present(after, before.columns, "after")
+    check_free(before, copies)
     both = after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     return both.groupBy(*before.columns).agg(F.sum(_SIGN).alias(copies)).where(F.col(copies) != 0)

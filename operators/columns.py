@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import NumericType, TimestampType
+from pyspark.sql.types import DecimalType, IntegralType, TimestampType
 
 from operators.errors import ColumnError
 
 TEMPORARY = "__tm_"
 """Prefix of the operators' temporary columns. No input may hold a name with it, no result does."""
+
+_EXACT = (IntegralType, DecimalType)
 
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
@@ -34,6 +36,12 @@ def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> N
             raise ColumnError.reserved(column, TEMPORARY)
 
 
+def check_free(frame: DataFrame, column: str) -> None:
+    """Raise `ColumnError` when the frame holds a column that the result adds (Spark's names ignore case)."""
+    if column.lower() in (c.lower() for c in frame.columns):
+        raise ColumnError.taken(column)
+
+
 def check_time(frame: DataFrame, column: str, parameter: str) -> None:
     """Raise `ColumnError` unless the column is there and is a timestamp."""
     check_present(frame, [column], parameter)
@@ -46,7 +54,7 @@ def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) 
     """Raise `ColumnError` when a key has types that Spark would compare by a lossy cast."""
     for column in columns:
         one, other = left.schema[column].dataType, right.schema[column].dataType
-        if one != other and not (isinstance(one, NumericType) and isinstance(other, NumericType)):
+        if one != other and not (isinstance(one, _EXACT) and isinstance(other, _EXACT)):
             raise ColumnError.key_types(column, one.simpleString(), other.simpleString())
 
 

@@ -18,9 +18,8 @@ class DurationError(OperatorError):
     @classmethod
     def unreadable(cls, parameter: str, value: object) -> Self:
         """The value is not a duration."""
-        return cls.bad_value(
-            parameter, value, "whole milliseconds as an int, a timedelta of whole milliseconds, or words such as '24 hours', '90 s', '-250 ms'"
-        )
+        legal = "whole milliseconds as an int, a timedelta of whole milliseconds, or words such as '24 hours', '90 s', '-250 ms'"
+        return cls.bad_value(parameter, value, legal)
 
     @classmethod
     def negative(cls, parameter: str, value: object) -> Self:
@@ -39,12 +38,16 @@ class ColumnError(OperatorError):
     @classmethod
     def not_a_time(cls, parameter: str, column: str, found: str) -> Self:
         """The time column is no timestamp."""
-        return cls(f"`{parameter}` names the column {column!r} of type {found}; legal: timestamp (for epoch milliseconds use timestamp_millis(...))")
+        legal = "legal: timestamp (for epoch milliseconds use timestamp_millis(...))"
+        return cls(f"`{parameter}` names the column {column!r} of type {found}; {legal}")
 
     @classmethod
     def key_types(cls, column: str, left: str, right: str) -> Self:
         """The two sides hold a key column with different types."""
-        return cls(f"`on` names the column {column!r}, which is {left} on the left and {right} on the right; cast one side, or keys that look equal will not match")
+        found = f"which is {left} on the left and {right} on the right"
+        return cls(
+            f"`on` names the column {column!r}, {found}; cast one side, or keys would match by a cast that loses digits, or not at all"
+        )
 
     @classmethod
     def reserved(cls, column: str, prefix: str) -> Self:
@@ -52,9 +55,15 @@ class ColumnError(OperatorError):
         return cls(f"the column {column!r} starts with {prefix!r}, which is reserved for temporary columns; rename it")
 
     @classmethod
+    def taken(cls, column: str) -> Self:
+        """The input holds a column that the result adds."""
+        return cls(f"the column {column!r} is one that the result adds; rename it")
+
+    @classmethod
     def collision(cls, columns: list[str]) -> Self:
         """The result would hold a name twice."""
-        return cls(f"the result would hold {', '.join(columns)} twice; choose other `left_prefix` / `right_prefix`, or rename the input columns")
+        way_out = "choose other `left_prefix` / `right_prefix`, or rename the input columns"
+        return cls(f"the result would hold {', '.join(columns)} twice; {way_out}")
 
 
 class StreamingError(OperatorError):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +16,7 @@ from operators.errors import OperatorError
 from operators.timing import Duration, Interval, millis, timestamp
 
 How = Literal["inner", "left", "right", "full"]
-_LEFT, _RIGHT = temporary("left_"), temporary("right_")
+_LEFT_THERE, _RIGHT_THERE = temporary("there_left"), temporary("there_right")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,8 @@ class IntervalJoin:
 
     def __post_init__(self) -> None:
         if not self.key:
-            raise OperatorError.bad_value("on", self.on, "at least one column; a join without a key would compare every row with every other")
+            legal = "at least one column; a join without a key would compare every row with every other"
+            raise OperatorError.bad_value("on", self.on, legal)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
         if self.left_prefix == self.right_prefix:
@@ -132,8 +134,9 @@ class IntervalJoin:
         left, right = frames
         self._check(left, right)
         streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
-        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(streams), self.how)
-        return joined.select(*self._key_columns(), *self._payload(left, right), *self._times())
+        times = F.col(self._name(self.left_time, right, 0)), F.col(self._name(self.right_time, left, 1))
+        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
+        return joined.select(*self._key_columns(), *self._payload(left, right), *self._result_times(*times))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_present(left, self.key, "on")
@@ -156,30 +159,41 @@ class IntervalJoin:
         return (self.left_prefix, self.right_prefix)[which] + column if shared else column
 
     def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """One side with the result's names; its key and time under temporary ones."""
-        mark, time = (_LEFT, _RIGHT)[which], (self.left_time, self.right_time)[which]
-        kept = [F.col(c).alias(self._renamed(c, other, which)) for c in frame.columns if c not in self.key]
-        keys = [F.col(c).alias(mark + c) for c in self.key]
-        return frame.select(*kept, *keys, F.col(time).alias(mark), F.lit(True).alias(mark + "is_there"))
+        """One side with the result's names. No column twice: Spark refuses a second copy of a time with a watermark."""
+        columns = [F.col(c).alias(self._name(c, other, which)) for c in frame.columns]
+        return frame.select(*columns, F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which]))
 
-    def _matches(self, streams: bool) -> Column:
-        bounds = streaming.within if streams else _within
-        condition = bounds(F.col(_LEFT), F.col(_RIGHT), self.interval)
-        for column in self.key:
-            condition = (F.col(_LEFT + column) == F.col(_RIGHT + column)) & condition
+    def _name(self, column: str, other: DataFrame, which: int) -> str:
+        """A column's name while joining: the result's, but for the right side's key."""
+        if column in self.key:
+            return _right(column) if which else column
+        return self._renamed(column, other, which)
+
+    def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
+        condition = _within(left_time, right_time, self.interval)
+        keys = [(F.col(c), F.col(_right(c))) for c in self.key]
+        if streams:
+            condition = streaming.within(left_time, right_time, self.interval) & condition
+            condition = streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
+        for one, other in keys:
+            condition = (one == other) & condition
         return condition if self.residual is None else condition & F.expr(self.residual)
 
     def _key_columns(self) -> list[Column]:
-        return [F.coalesce(F.col(_LEFT + c), F.col(_RIGHT + c)).alias(c) for c in self.key]
+        return [F.coalesce(F.col(c), F.col(_right(c))).alias(c) for c in self.key]
 
-    def _times(self) -> tuple[Column, Column]:
-        left, right = millis(F.col(_LEFT)), millis(F.col(_RIGHT))
+    def _result_times(self, left_time: Column, right_time: Column) -> tuple[Column, Column]:
+        left, right = millis(left_time), millis(right_time)
         result = (
-            F.when(F.col(_RIGHT + "is_there").isNull(), left + self.interval.forward)
-            .when(F.col(_LEFT + "is_there").isNull(), right + self.interval.backward)
+            F.when(F.col(_RIGHT_THERE).isNull(), left + self.interval.forward)
+            .when(F.col(_LEFT_THERE).isNull(), right + self.interval.backward)
             .otherwise(F.greatest(left, right))
         )
         return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)
+
+
+def _right(key: str) -> str:
+    return temporary(f"right_{key}")
 
 
 def _within(left: Column, right: Column, interval: Interval) -> Column:

@@ -2,10 +2,15 @@
 
 Spark accepts joins whose answer is wrong: an outer join with a watermark on one side only loses matches and
 counts no dropped row. Those are refused here. What is let through gives the same rows as the static call, on
-input that neither calls late.
+input that neither calls late. What Spark does otherwise:
+
+- Its watermark starts at 1970-01-01: on a side with a watermark, what lies before is dropped as late.
+- Without a watermark on both sides an inner join is right, and keeps every row in its state for good.
+- An unmatched row with a null key comes out at once; any other, once the watermark has passed its wait.
 """
 
 from datetime import timedelta
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,18 +30,22 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
 
     Raises:
         StreamingError: one frame is streaming and the other is not; an outer kind lacks a watermark on a side's
-            time column; the session's time zone has no fixed offset from UTC.
+            time column; a frame has watermarks on several columns; the session's time zone is not UTC.
     """
     if left.isStreaming != right.isStreaming:
         side = "left" if left.isStreaming else "right"
         raise StreamingError.refused(
-            "an interval join", f"only the {side} frame is streaming, so rows of the other would be matched by when a batch ran", _STATIC_WAY_OUT
+            "an interval join",
+            f"only the {side} frame is streaming, so rows of the other would be matched by when a batch ran",
+            _STATIC_WAY_OUT,
         )
     if not left.isStreaming:
         return False
     if how != "inner":
         _check_watermark(left, left_time, "left", how)
         _check_watermark(right, right_time, "right", how)
+    _check_chain(left, "left")
+    _check_chain(right, "right")
     _check_zone(left)
     return True
 
@@ -50,6 +59,16 @@ def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
         )
 
 
+def _check_chain(frame: DataFrame, side: str) -> None:
+    marked = [field.name for field in frame.schema if _DELAY in field.metadata]
+    if len(marked) > 1:
+        raise StreamingError.refused(
+            "an interval join",
+            f"the {side} frame has a watermark on each of {', '.join(marked)}, as a stream-stream join's result has, and Spark takes one",
+            _STATIC_WAY_OUT,
+        )
+
+
 def _check_zone(frame: DataFrame) -> None:
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     if zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
@@ -60,7 +79,21 @@ def _check_zone(frame: DataFrame) -> None:
         )
 
 
+def present(*columns: Column) -> Column:
+    """No column is null, said of each side by itself: Spark's full stream-stream join pairs null keys with null keys.
+
+    With it, an outer row with a null key or time does not enter the state, and comes out unmatched at once.
+    """
+    return reduce(Column.__and__, [c.isNotNull() for c in columns])
+
+
 def within(left: Column, right: Column, interval: Interval) -> Column:
-    """The bounds as interval arithmetic on the raw times: the one form from which Spark learns when state may go."""
-    lower, upper = (F.lit(timedelta(milliseconds=end)) for end in (interval.lower, interval.upper))
+    """The bounds as interval arithmetic on the raw times: the one form from which Spark learns when state may go.
+
+    Two times floored to 1 ms can lie nearer by almost 1 ms than the raw ones, so these bounds are that much wider;
+    the exact ones stand beside them in the join.
+    """
+    slack = timedelta(microseconds=999)
+    lower = F.lit(timedelta(milliseconds=interval.lower) - slack)
+    upper = F.lit(timedelta(milliseconds=interval.upper) + slack)
     return (right >= left + lower) & (right <= left + upper)

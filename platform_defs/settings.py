@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore", frozen=True)
 
     lake: str = Field(str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)")
-    landing: str = Field(str(HOME / "landing"), description="root of the input files: one folder a source")
+    landing: str | None = Field(None, description="root of the input files, one folder a source; `<lake>/landing` when unset")
     dagster_home: str = Field(
         str(HOME / "dagster"),
         validation_alias=AliasChoices("TIDEMARK_DAGSTER_HOME", "DAGSTER_HOME"),
@@ -59,6 +59,11 @@ class Settings(BaseSettings):
     max_files: int = Field(64, ge=1, description="files one micro-batch takes")
     first_day: str = Field("2016-01-01", pattern=r"^\d{4}-\d{2}-\d{2}$", description="the first daily partition")
     completeness: float = Field(0.5, ge=0, le=1, description="join completeness below this is a warning")
+
+    @property
+    def landing_root(self) -> str:
+        """Where the input files lie, one folder a source."""
+        return (self.landing or f"{self.lake.rstrip('/')}/landing").rstrip("/")
 
 
 @lru_cache

@@ -21,7 +21,7 @@ from operators.timing import DAY_MS, ClosedRange, instant
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
-from platform_defs.engine.reading import Span
+from platform_defs.engine.reading import LATE, Span
 
 TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
 
@@ -94,10 +94,9 @@ class _Books:
 
     def close(self) -> list[DayAccount]:
         sides = range(len(self.advance.asset.inputs))
-        terms = [t for i in sides for t in self._side(i)] + self._recount()
-        day = _day(F.col(EVENT_TIME))
-        union = reduce(DataFrame.unionByName, [t.select("side", day, "term", "n") for t in terms])
-        counted = union.groupBy("side", "day").pivot("term", list(TERMS)).agg(F.sum("n")).na.fill(0).collect()
+        told = reduce(DataFrame.unionByName, [part for i in sides for part in (self._let_in(i), self._results(i))])
+        terms = _settled(told).unionByName(self._recount()) if self._closed_to is not None else _settled(told)
+        counted = terms.groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in TERMS]).collect()
         return [DayAccount(**row.asDict()) for row in counted if any(row[t] for t in TERMS)]
 
     @property
@@ -106,55 +105,50 @@ class _Books:
             return Span()
         return Span(day_start(self.days[0]), day_start(self.days[1]) + DAY_MS - 1)
 
-    def _side(self, which: int) -> list[DataFrame]:
-        advance, head = self.advance, self.advance.reading.ledger.head
-        asset, reading = advance.asset, advance.reading
-        name = asset.inputs[which]
-        log = reading.log(name, head).where(self._span.holds(F.col(EVENT_TIME)))
-        results = self._results(which)
-        on_time = reading.input(asset, which, head, self._span)
-        rest = on_time.join(results.select(SEQ, ARRIVAL), [SEQ, ARRIVAL], "left_anti")
-        terms = [
-            _term(name, "accepted", log),
-            _term(name, "late", reading.input(asset, which, head, self._span, late=True)),
-            _term(name, "matched", results.where("is_pair").dropDuplicates([SEQ, ARRIVAL])),
-            _term(name, "pending", rest.where(~self._expired(which))),
-        ]
-        gone = results.where(~F.col("is_pair")).dropDuplicates([SEQ, ARRIVAL]) if self.operator.pads(which) else rest.where(self._expired(which))
-        return [*terms, _term(name, "unmatched", gone)]
+    @property
+    def _closed_to(self) -> int | None:
+        return progress(self.advance.reading.lake, self.advance.asset).closed_to
 
-    def _expired(self, which: int) -> Column:
-        closed_to = progress(self.advance.reading.lake, self.advance.asset).closed_to
-        return F.lit(False) if closed_to is None else self.operator.expires(which, F.col(EVENT_TIME)) <= instant(closed_to)
+    def _let_in(self, which: int) -> DataFrame:
+        """A side's rows as the log and the ledger know them."""
+        reading, asset = self.advance.reading, self.advance.asset
+        rows = reading.judged(asset, which, reading.ledger.head, self._span)
+        expires = self.operator.expires(which, F.col(EVENT_TIME))
+        expired = F.lit(False) if self._closed_to is None else expires <= instant(self._closed_to)
+        return _told(rows, asset.inputs[which], self.operator.pads(which), logged=F.lit(True), late=F.col(LATE), expired=expired)
 
     def _results(self, which: int) -> DataFrame:
-        """The rows of a side as the result table holds them, once for each result."""
-        seqs = self.operator.traced(SEQ)
-        is_pair = reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in seqs])
-        named = [F.col(self.operator.traced(c)[which]).alias(c) for c in (SEQ, ARRIVAL, EVENT_TIME)]
-        rows = self._table().select(*named, is_pair.alias("is_pair")).where(F.col(SEQ).isNotNull())
-        return rows.where(self._span.holds(F.col(EVENT_TIME)))
+        """A side's rows as the result table knows them, once for each result."""
+        traced = [self.operator.traced(c)[which] for c in (SEQ, ARRIVAL, EVENT_TIME)]
+        named = [F.col(t).alias(c) for t, c in zip(traced, (SEQ, ARRIVAL, EVENT_TIME), strict=True)]
+        rows = self.table().select(*named, _is_pair(self.operator).alias("_pair")).where(F.col(SEQ).isNotNull())
+        near = rows.where(self._span.holds(F.col(EVENT_TIME)))
+        return _told(near, self.advance.asset.inputs[which], self.operator.pads(which), paired=F.col("_pair"), padded=~F.col("_pair"))
 
-    def _table(self) -> DataFrame:
+    def table(self) -> DataFrame:
+        """The result table; no rows where there is none yet."""
         reading, asset = self.advance.reading, self.advance.asset
-        empty = self.advance.closed(ClosedRange(None, 0), 0)
-        return reading.lake.read(reading.spark, asset.name, empty.schema)
+        if reading.lake.delta(asset.name) is not None:
+            return reading.spark.read.format("delta").load(reading.lake.path(asset.name))
+        return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
 
-    def _recount(self) -> list[DataFrame]:
+    def _recount(self) -> DataFrame:
         """Results that the table lacks, and those it should not hold, on each side they belong to."""
-        advance = self.advance
-        now = progress(advance.reading.lake, advance.asset)
-        if now.closed_to is None:
-            return []
-        closing = self._closing(now.closed_to)
-        held = self._table().where(closing.holds(F.col(FINAL_AT)))
-        wrong = bag_difference(held, advance.closed(closing, now.seq))
-        terms: list[DataFrame] = []
-        for which, name in enumerate(advance.asset.inputs):
-            at = F.col(self.operator.traced(EVENT_TIME)[which]).alias(EVENT_TIME)
-            of_side = wrong.select(at, "copies").where(F.col(EVENT_TIME).isNotNull() & self._span.holds(F.col(EVENT_TIME)))
-            terms += [_term(name, "missing", of_side, F.col("copies")), _term(name, "extra", of_side, -F.col("copies"))]
-        return terms
+        advance, now = self.advance, progress(self.advance.reading.lake, self.advance.asset)
+        closing = self._closing(now.closed_to or 0)
+        wanted = advance.closed(closing, now.seq)
+        held = self.table().where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        wrong = bag_difference(self._prints(held), self._prints(wanted))
+        times = self.operator.traced(EVENT_TIME)
+        sides = F.array(*[F.struct(F.lit(n).alias("side"), F.col(t).alias(EVENT_TIME)) for n, t in zip(advance.asset.inputs, times, strict=True)])
+        each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
+        lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
+        columns = [lacks.get(t, F.lit(0)).cast("bigint").alias(t) for t in TERMS]
+        return each.where(self._span.holds(F.col(EVENT_TIME))).select("side", _day(F.col(EVENT_TIME)), *columns)
+
+    def _prints(self, results: DataFrame) -> DataFrame:
+        """A hash of each result, with its sides' times."""
+        return results.select(*self.operator.traced(EVENT_TIME), F.xxhash64(*results.columns).alias("print"))
 
     def _closing(self, closed_to: int) -> ClosedRange:
         """All results that may hold a row of the days: none is final before its row's time, or later than the reach beyond it."""
@@ -169,9 +163,38 @@ def _day(time: Column) -> Column:
     return time.cast("date").alias("day")
 
 
-def _term(side: str, term: str, rows: DataFrame, weight: Column | None = None) -> DataFrame:
-    n = F.lit(1) if weight is None else F.greatest(weight, F.lit(0))
-    return rows.select(F.lit(side).alias("side"), EVENT_TIME, F.lit(term).alias("term"), n.cast("bigint").alias("n"))
+_FLAGS = ("logged", "late", "expired", "paired", "padded")
+
+
+def _told(rows: DataFrame, side: str, pads: bool, **flags: Column) -> DataFrame:
+    """What one table says of rows; what it does not speak of is false."""
+    said = [F.coalesce(flags.get(f, F.lit(False)), F.lit(False)).alias(f) for f in _FLAGS]
+    return rows.select(F.lit(side).alias("side"), F.lit(pads).alias("pads"), SEQ, ARRIVAL, EVENT_TIME, *said)
+
+
+def _settled(told: DataFrame) -> DataFrame:
+    """The terms by side and day. A row that the tables name differently falls apart in two, and neither adds up."""
+    rows = told.groupBy("side", "pads", SEQ, ARRIVAL, EVENT_TIME).agg(*[F.max(f).alias(f) for f in _FLAGS])
+    logged, late, expired, paired, padded = (F.col(f) for f in _FLAGS)
+    rest = logged & ~late & ~paired & ~padded
+    counts = {
+        "accepted": logged,
+        "matched": paired,
+        "unmatched": F.when(F.col("pads"), padded).otherwise(rest & expired),
+        "pending": rest & ~expired,
+        "late": late,
+    }
+    return rows.groupBy("side", _day(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
+
+
+def _is_pair(operator: Accountable) -> Column:
+    return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
+
+
+def pairs(advance: Advance) -> int:
+    """How many results are made of a row of every input."""
+    books = _Books(advance, None)
+    return books.table().where(_is_pair(books.operator)).count()
 
 
 def uncounted_entries(advance: Advance) -> dict[tuple[str, int], tuple[int, int]]:

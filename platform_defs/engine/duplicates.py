@@ -27,17 +27,18 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     Returns:
         `arrival` of each duplicate; None where there is none.
     """
-    new = _keyed(rows, key, F.col(ARRIVAL))
-    suspects = _suspects(new, _keyed(log, key, F.lit(_LOGGED).cast("bigint")), key).persist()
+    new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
+    keys = _repeated_keys(new, logged, key).persist()
     try:
-        if suspects.isEmpty():
+        if keys.isEmpty():
             return None
+        suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
         let_in = suspects.groupBy(*key).agg(_taken(horizon).alias("taken")).select(F.explode("taken").alias("row")).select(f"row.{_PLACE}")
         repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(let_in, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
         kept = repeated.localCheckpoint()
         return None if kept.isEmpty() else kept
     finally:
-        suspects.unpersist()
+        keys.unpersist()
 
 
 def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
@@ -47,11 +48,11 @@ def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
     return frame.where(there).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), place.alias(_PLACE))
 
 
-def _suspects(new: DataFrame, logged: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Rows of the keys that occur twice here, or here and in the log: few, as a rule."""
-    known = logged.join(new.select(*key).distinct(), list(key), "left_semi")
-    twice = new.groupBy(*key).count().where("count > 1").select(*key).unionByName(known.select(*key)).distinct()
-    return new.join(twice, list(key), "left_semi").unionByName(known)
+def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The keys that occur twice among the new rows, or there and in the log: few, as a rule."""
+    counts = new.groupBy(*key).agg(F.count("*").alias("n"))
+    known = logged.select(*key).withColumn("known", F.lit(True))
+    return counts.join(known, list(key), "left").where("n > 1 or known").select(*key).distinct()
 
 
 def _taken(horizon: int) -> Column:

@@ -1,22 +1,24 @@
 """The engine: the one object through which assets, sensors, the CLI and tests work on a lake."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
-from platform_defs.engine.accounting import DayAccount, account, uncounted_entries
+from operators.timing import DAY_MS
+from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
-from platform_defs.engine.days import day_of, day_start
+from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.progress import Progress, restore, stored_progress
-from platform_defs.engine.reading import Reading
+from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
@@ -88,6 +90,12 @@ class Engine:
         """Ingests what lands in the sources' folders."""
         return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
 
+    def let_in(self) -> list[Entry]:
+        """Let in what has landed, and record the sources that have fallen idle."""
+        made = self.stream.run()
+        idle = self.signals.idle()
+        return [*made, idle] if idle else made
+
     def drain(self) -> Entry | None:
         """Close the end of the input, far enough for every asset, those made of other assets too."""
         reach = sum(max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed))
@@ -109,6 +117,10 @@ class Engine:
         """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""
         return account(self._as_stored(asset), days)
 
+    def pairs(self, asset: str) -> int:
+        """How many of an asset's results are made of a row of every input."""
+        return pairs(self._as_stored(asset))
+
     def uncounted(self, asset: str) -> dict[tuple[str, int], tuple[int, int]]:
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
         return uncounted_entries(self._advance(asset))
@@ -116,7 +128,8 @@ class Engine:
     def late(self, asset: str, source: str) -> DataFrame:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""
         advance = self._as_stored(asset)
-        return advance.reading.input(advance.asset, advance.asset.inputs.index(source), self.ledger.head, late=True)
+        judged = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), self.ledger.head)
+        return judged.where(LATE).drop(LATE)
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
@@ -126,28 +139,34 @@ class Engine:
         """How far an asset has come."""
         return stored_progress(self.lake, self.assets[asset])
 
+    def described(self, asset: str) -> dict[str, Any]:
+        """How far an asset has come: `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
+
+        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date.
+        """
+        closed_to, mark = self.progress(asset).closed_to, self._reach(asset)
+        behind = 0 if mark is None else mark - (self._start(asset) if closed_to is None else closed_to)
+        complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
+        return {"closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
+
     def open_days(self, asset: str) -> tuple[date, date] | None:
         """The days that an advance would reach: from the first not complete to the one the watermark is in."""
         mark = self._reach(asset)
         if mark is None:
             return None
         now = self.progress(asset).closed_to
-        starts = self._first_event_times(self.assets[asset].inputs) if now is None else [now + 1]
-        if not starts or (now is not None and mark <= now):
+        if now is not None and mark <= now:
             return None
-        return day_of(min(starts[0], mark)), day_of(mark)
+        return day_of(min(self._start(asset) if now is None else now + 1, mark)), day_of(mark)
 
     def _reach(self, asset: str) -> int | None:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]
 
-    def _first_event_times(self, inputs: Sequence[str]) -> list[int]:
+    def _start(self, asset: str) -> int:
+        """The oldest event time among the asset's sources; 0 where there is none."""
+        inputs = self.assets[asset].inputs
         seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in inputs and s.first_event_time is not None]
-        return [min(seen)] if seen else []
-
-    def complete(self, asset: str, day: date) -> bool:
-        """Whether a day can only change by corrections now."""
-        closed_to = self.progress(asset).closed_to
-        return closed_to is not None and closed_to >= day_start(day) + 86_400_000 - 1
+        return min(seen, default=0)
 
     def _advance(self, asset: str) -> Advance:
         return Advance(self.reading, self.assets[asset], self.max_step)

@@ -19,6 +19,7 @@ from platform_defs.engine.watermarks import Timeline
 from platform_defs.resources.lake import Lake
 
 _WATERMARK = temporary("watermark")
+LATE = temporary("late")
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,14 @@ class Reading:
         closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
         return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, Closed) else 0)
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = Span(), *, late: bool = False) -> DataFrame:
-        """The rows of an input, up to an entry, that are not late (or those that are).
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = Span()) -> DataFrame:
+        """The rows of an input, up to an entry, that are not late.
 
         Args:
             asset: the asset that reads.
             which: the input's index.
             head: the last entry to read.
             span: the event times to read.
-            late: whether to read the late rows instead.
 
         Returns:
             The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
@@ -99,27 +99,27 @@ class Reading:
         """
         name = asset.inputs[which]
         if name in self.assets:
-            return self._derived(self.assets[name], span, late)
+            return self._derived(self.assets[name], span)
+        return self.judged(asset, which, head, span).where(~F.col(LATE)).drop(LATE)
+
+    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = Span()) -> DataFrame:
+        """All rows of a source that an asset reads, with the verdict `LATE` (boolean)."""
+        name = asset.inputs[which]
         rows = self.log(name, head).where(span.holds(F.col(EVENT_TIME))).drop(EVENT_TIME_RAW)
-        return self._judged(rows, asset, name, head, late)
+        marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
+        if not marks:
+            return rows.withColumn(LATE, F.lit(False))
+        table = self.spark.createDataFrame(list(marks.items()), f"{SEQ} bigint, {_WATERMARK} bigint")
+        verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
+        return rows.join(F.broadcast(table), SEQ, "left").select(*rows.columns, verdict.alias(LATE))
 
     def log(self, source: str, head: int) -> DataFrame:
         """A source's event log up to an entry."""
         contract = self.sources[source]
         return self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= head)
 
-    def _derived(self, upstream: DerivedAsset, span: Span, late: bool) -> DataFrame:
+    def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
         if not isinstance(upstream.operator.emits, Append):
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
-        rows = self.spark.read.format("delta").load(self.lake.path(upstream.name)).where(F.lit(not late))
-        return rows.where(span.holds(F.col(RESULT_TIME))).withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)
-
-    def _judged(self, rows: DataFrame, asset: DerivedAsset, source: str, head: int, late: bool) -> DataFrame:
-        entries = self.ledger.entries()[:head]
-        marks = watermarks.possibly_late(entries, source, self.operator_timeline(asset))
-        if not marks:
-            return rows.where(F.lit(not late))
-        table = self.spark.createDataFrame(list(marks.items()), f"{SEQ} bigint, {_WATERMARK} bigint")
-        known = rows.join(F.broadcast(table), SEQ, "left")
-        verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
-        return known.where(verdict if late else ~verdict).select(*rows.columns)
+        rows = self.spark.read.format("delta").load(self.lake.path(upstream.name)).where(span.holds(F.col(RESULT_TIME)))
+        return rows.withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)

@@ -1,0 +1,25 @@
+"""Check results by day. Dagster 1.13's public `AssetCheckResult` knows no partition; the event it becomes does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+_MOST_DAYS = 31
+
+
+def log_days(context: dg.AssetExecutionContext, check: str, days: Mapping[str, tuple[bool, dict[str, Any]]], severity: dg.AssetCheckSeverity) -> None:
+    """Log one evaluation a day, so that the UI shows which day failed.
+
+    A run over more than a month logs the failing days only: the summary tells of the others.
+
+    Args:
+        context: the step.
+        check: the check's name.
+        days: by partition key, whether it passed, and what to show.
+        severity: of a failure.
+    """
+    due = {day: told for day, told in days.items() if len(days) <= _MOST_DAYS or not told[0]}
+    for day, (passed, metadata) in sorted(due.items())[-_MOST_DAYS:]:
+        context.log_event(AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day))

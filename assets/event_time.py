@@ -1,0 +1,161 @@
+"""The factory of derived assets: days, checks, metadata and lineage from one recipe."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+import dagster as dg
+
+from assets.contracts import DerivedAsset
+from assets.day_checks import log_days
+from assets.keys import event_key
+from assets.lineage import column_lineage
+from assets.metadata import moment, table_schema
+from assets.partitions import days_of, end_of, span
+from assets.ports import AccountPort, EnginePort
+from operators.contract import Closed
+from operators.timing import DAY_MS
+
+LAW, COMPLETENESS = "conservation_law", "join_completeness"
+TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
+
+
+class AdvanceConfig(dg.Config):
+    """How to materialise days.
+
+    Args:
+        rebuild: recompute days that are closed already, and put right what differs; then advance as ever.
+    """
+
+    rebuild: bool = False
+
+
+def event_time_asset(
+    derived: DerivedAsset,
+    *,
+    sources: Sequence[str],
+    days: dg.DailyPartitionsDefinition,
+    completeness: float = 0.0,
+    description: str | None = None,
+    group: str = "wide",
+) -> dg.AssetsDefinition:
+    """Make a derived table an asset with daily partitions by `final_at`.
+
+    Materialising days advances the table to the end of the last one, or as far as the watermark allows. Two checks
+    come with it: the conservation law (blocking), and join completeness (a warning below the threshold).
+
+    Args:
+        derived: the recipe.
+        sources: which of its inputs are sources; the others are derived assets.
+        days: the partitions.
+        completeness: the least share of matched rows among those whose fate is settled, by day.
+        description: what the table holds.
+        group: the asset's group.
+    """
+    deps = [event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs]
+    specs = [
+        dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description="Every accepted row is matched, unmatched, pending or late, once."),
+        dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=f"At least {completeness:.0%} of the settled rows of each side found a match."),
+    ]
+
+    @dg.asset(
+        name=derived.name,
+        deps=deps,
+        partitions_def=days,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        check_specs=specs,
+        group_name=group,
+        kinds={"spark", "delta"},
+        description=description,
+    )
+    def table(
+        context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
+    ) -> Iterator[dg.MaterializeResult]:
+        first, last = days_of(context)
+        done = _advance(engine, derived.name, first, last, config)
+        accounts = engine.account(derived.name, (first - _reach(derived), last))
+        _add_days(context, derived.name, accounts, first, last)
+        yield dg.MaterializeResult(
+            metadata=_told(engine, derived, accounts) | done,
+            check_results=[_law(context, accounts), _completeness(context, accounts, completeness)],
+        )
+
+    return table
+
+
+def _advance(engine: EnginePort, name: str, first: date, last: date, config: AdvanceConfig) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if config.rebuild:
+        rebuilt = engine.rebuild(name, first, last)
+        told = {"rebuilt": span(rebuilt.days), "rows_put_right": rebuilt.missing + rebuilt.extra}
+    steps = list(engine.steps(name, end_of(last)))
+    return told | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
+
+
+def _reach(derived: DerivedAsset) -> timedelta:
+    """How far before a day of `final_at` the rows that it settles may lie."""
+    reads = derived.operator.reads
+    return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, Closed) else timedelta(0)
+
+
+def _told(engine: EnginePort, derived: DerivedAsset, accounts: Sequence[AccountPort]) -> dict[str, Any]:
+    frame, state = engine.table(derived.name), engine.described(derived.name)
+    totals = {f"{term} {side}": n for (side, term), n in _totals(accounts).items() if term != "accepted"}
+    return totals | {
+        "watermark": moment(state["watermark"]),
+        "closed_to": moment(state["closed_to"]),
+        "lag_seconds": state["lag_ms"] / 1000,
+        "dagster/column_schema": table_schema(frame.schema),
+        "dagster/column_lineage": column_lineage(engine, derived, frame.columns),
+    }
+
+
+def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
+    sides = sorted({a.side for a in accounts})
+    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in sides for term in TERMS}
+
+
+def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], first: date, last: date) -> None:
+    for day in sorted({a.day for a in accounts if first <= a.day <= last}):
+        told = {f"day's {term} {side}": n for (side, term), n in _totals([a for a in accounts if a.day == day]).items()}
+        context.add_asset_metadata(told, asset_key=name, partition_key=str(day))
+
+
+def _law(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort]) -> dg.AssetCheckResult:
+    broken = [a for a in accounts if not a.holds]
+    _log(context, LAW, accounts, {a.day for a in broken}, dg.AssetCheckSeverity.ERROR)
+    return dg.AssetCheckResult(
+        check_name=LAW,
+        passed=not broken,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=", ".join(f"{a.side} {a.day}" for a in broken[:10]) or "every row is accounted for",
+        metadata={"broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]), "days": len({a.day for a in accounts}), **_sum(accounts)},
+    )
+
+
+def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], least: float) -> dg.AssetCheckResult:
+    poor = [a for a in accounts if a.completeness < least]
+    _log(context, COMPLETENESS, accounts, {a.day for a in poor}, dg.AssetCheckSeverity.WARN)
+    worst = min(accounts, key=lambda a: a.completeness, default=None)
+    return dg.AssetCheckResult(
+        check_name=COMPLETENESS,
+        passed=not poor,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(poor)} days and sides below {least:.0%}" if poor else f"no day below {least:.0%}",
+        metadata={"worst": f"{worst.side} {worst.day}: {worst.completeness:.1%}" if worst else "no rows", "poor": [_row(a) for a in poor[:10]]},
+    )
+
+
+def _log(context: dg.AssetExecutionContext, check: str, accounts: Sequence[AccountPort], failed: set[date], severity: dg.AssetCheckSeverity) -> None:
+    first, last = days_of(context)
+    days = sorted({a.day for a in accounts if first <= a.day <= last})
+    told = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}
+    log_days(context, check, told, severity)
+
+
+def _row(account: AccountPort) -> dict[str, Any]:
+    return {"side": account.side, "day": str(account.day), **{term: getattr(account, term) for term in TERMS}}
+
+
+def _sum(accounts: Sequence[AccountPort]) -> dict[str, int]:
+    return {f"{term} {side}": n for (side, term), n in _totals(accounts).items()}

@@ -1,0 +1,51 @@
+"""The event logs: one asset a source, all let in by one step."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.contracts import SourceContract
+from assets.keys import event_key
+from assets.metadata import moment, table_schema
+from assets.ports import EnginePort, SourceEntryPort
+
+COUNTS = ("rows_read", "accepted", "duplicate", "quarantined")
+
+
+def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
+    """The event logs of a pipeline's sources, `events/<name>` each.
+
+    Args:
+        contracts: the sources.
+
+    Returns:
+        A multi-asset whose step lets in what has landed: every micro-batch one entry of the ledger.
+    """
+
+    @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False)
+    def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
+        entries = engine.let_in()
+        context.log.info(f"{len(entries)} ledger entries")
+        for contract in contracts:
+            said = [s for entry in entries for s in entry if s.source == contract.name]
+            yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_told(said))
+
+    return logs
+
+
+def _spec(contract: SourceContract) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        event_key(contract.name),
+        group_name="events",
+        kinds={"spark", "delta"},
+        description=f"Every well-formed event of the source `{contract.name}`, in the order it was let in. Nothing is dropped for being late; "
+        f"what breaks the contract is in `{contract.quarantine}` with its reason.",
+        metadata={"dagster/column_schema": table_schema(contract.struct), "event_time": contract.event_time, "unique_key": list(contract.unique_key)},
+    )
+
+
+def _told(said: Sequence[SourceEntryPort]) -> dict[str, Any]:
+    counts = {name: sum(getattr(s, name) for s in said) for name in COUNTS}
+    newest = said[-1] if said else None
+    return counts | {"dagster/partition_row_count": counts["accepted"], "ledger_entries": len(said), "watermark": moment(newest.watermark if newest else None)}

@@ -1,0 +1,31 @@
+"""Which input columns a derived table's columns come from."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets.contracts import DerivedAsset
+from assets.keys import event_key
+from assets.ports import EnginePort
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable
+
+
+def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
+    """The lineage of an operator's result, as far as its columns bear their inputs' names or those it traces."""
+    return dg.TableColumnLineage({column: found for column in columns if (found := _deps(engine, derived, column))})
+
+
+def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
+    found: list[dg.TableColumnDep] = []
+    for which, name in enumerate(derived.inputs):
+        if name not in engine.sources:
+            continue
+        own = [*engine.sources[name].struct.fieldNames(), SEQ, ARRIVAL, EVENT_TIME]
+        others = {c for n in derived.inputs if n != name and n in engine.sources for c in engine.sources[n].struct.fieldNames()} | {SEQ, ARRIVAL, EVENT_TIME}
+        found += [dg.TableColumnDep(event_key(name), c) for c in own if column == _named(derived, c, which, c in others)]
+    return found
+
+
+def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str:
+    operator = derived.operator
+    return operator.traced(column)[which] if shared and isinstance(operator, Accountable) else column

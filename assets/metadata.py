@@ -1,0 +1,23 @@
+"""Values as Dagster shows them."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from pyspark.sql.types import StructType
+
+
+def moment(epoch_ms: int | None) -> dg.MetadataValue:
+    """An instant; an empty text where there is none."""
+    if epoch_ms is None:
+        return dg.MetadataValue.text("none yet")
+    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms))
+
+
+def table_schema(struct: StructType) -> dg.TableSchema:
+    """A Spark schema."""
+    return dg.TableSchema(
+        [
+            dg.TableColumn(f.name, f.dataType.simpleString(), constraints=dg.TableColumnConstraints(nullable=f.nullable))
+            for f in struct.fields
+        ]
+    )

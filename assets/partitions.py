@@ -1,0 +1,35 @@
+"""The days of derived assets: one partition a day of `final_at`, UTC."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+
+from operators.timing import DAY_MS
+
+
+def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
+    """Days from the first one to today, and as far ahead as a result may become final.
+
+    Args:
+        first_day: the first day, ISO.
+        ahead_ms: how far past the wall clock a result's `final_at` may lie: the future skew and the reach.
+    """
+    return dg.DailyPartitionsDefinition(start_date=first_day, end_offset=1 + -(-ahead_ms // DAY_MS))
+
+
+def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
+    """The first and last day of a run."""
+    window = context.partition_key_range
+    return date.fromisoformat(window.start), date.fromisoformat(window.end)
+
+
+def end_of(day: date) -> int:
+    """The watermark at which a day is complete, in epoch ms."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) + DAY_MS - 1
+
+
+def span(days: Sequence[date]) -> str:
+    """Days in words."""
+    return f"{min(days)} to {max(days)}" if days else "no days"

@@ -1,0 +1,154 @@
+"""The factory from a suite to Dagster asset checks: one check an expectation, one validation for all of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+from great_expectations import ExpectationSuite
+from great_expectations.expectations.expectation import Expectation
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType, TimestampType
+
+from assets.ports import EnginePort
+from expectations.validation import Finding, Row, check_name, validate
+
+Days = tuple[date, date]
+
+PARTITION = "dagster/partition"
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+NO_TABLE = frozenset(
+    {"PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE"}
+)
+"""Spark's error conditions for a table that nothing has written yet."""
+
+
+def suite_checks(
+    asset_key: dg.AssetKey,
+    table: str,
+    suite: ExpectationSuite,
+    *,
+    day_column: str | None = None,
+    sample: int = 10,
+    blocking: bool = False,
+) -> dg.AssetChecksDefinition:
+    """Make a suite the checks of an asset.
+
+    Each expectation is a check of its own, named by its `meta["check"]`. A failed one shows how many rows fail and
+    some of them; it is an error if the expectation is critical, else a warning. A table that nothing has written yet
+    passes.
+
+    Args:
+        asset_key: the asset.
+        table: its table, as `engine.table` names it.
+        suite: the expectations; their names differ.
+        day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
+        sample: how many failing rows to show.
+        blocking: whether a failed critical expectation holds back what lies downstream in the same run.
+    """
+    expectations = {check_name(e): e for e in suite.expectations}
+    specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
+
+    @dg.multi_asset_check(name=f"{asset_key.to_python_identifier()}_suite", specs=specs, can_subset=True, compute_kind="greatexpectations")
+    def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
+        wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
+        days = run_days(context.run.tags) if day_column else None
+        frame = _table(engine, table)
+        if frame is None:
+            yield from (_absent(asset_key, name, e) for name, e in wanted.items())
+            return
+        if day_column and days:
+            frame = frame.where(_within(day_column, days))
+        found = validate(frame, list(wanted.values()), sample)
+        yield from (_result(asset_key, wanted[name], finding, frame.schema, days) for name, finding in found.items())
+
+    return checks
+
+
+def run_days(tags: Mapping[str, str]) -> Days | None:
+    """The first and last day of a run over daily partitions; None for a run that has none."""
+    first, last = tags.get(RANGE_START, tags.get(PARTITION)), tags.get(RANGE_END, tags.get(PARTITION))
+    return None if first is None or last is None else (date.fromisoformat(first), date.fromisoformat(last))
+
+
+def _spec(asset_key: dg.AssetKey, name: str, expectation: Expectation, blocking: bool) -> dg.AssetCheckSpec:
+    critical = _severity(expectation) is dg.AssetCheckSeverity.ERROR
+    return dg.AssetCheckSpec(name, asset=asset_key, description=expectation.description, blocking=blocking and critical)
+
+
+def _severity(expectation: Expectation) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if expectation.severity == "critical" else dg.AssetCheckSeverity.WARN
+
+
+def _table(engine: EnginePort, table: str) -> DataFrame | None:
+    """The table, or None where there is none yet."""
+    try:
+        frame = engine.table(table)
+        _ = frame.schema  # a Spark Connect session finds out here
+    except AnalysisException as error:
+        if error.getCondition() in NO_TABLE:
+            return None
+        raise
+    return frame
+
+
+def _within(column: str, days: Days) -> Any:
+    first, end = (datetime(d.year, d.month, d.day, tzinfo=UTC) for d in (days[0], days[1] + timedelta(days=1)))
+    return (F.col(column) >= F.lit(first)) & (F.col(column) < F.lit(end))
+
+
+def _absent(asset_key: dg.AssetKey, name: str, expectation: Expectation) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset_key,
+        check_name=name,
+        passed=True,
+        severity=_severity(expectation),
+        description="no rows yet",
+        metadata={"note": "no rows yet"},
+    )
+
+
+def _result(
+    asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, schema: StructType, days: Days | None
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset_key,
+        check_name=check_name(expectation),
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.ERROR if finding.error else _severity(expectation),
+        description=_words(finding),
+        metadata=_metadata(expectation, finding, schema) | ({"days": f"{days[0]} to {days[1]}"} if days else {}),
+    )
+
+
+def _words(finding: Finding) -> str:
+    if finding.error:
+        return f"could not be evaluated: {finding.error}"
+    if finding.evaluated is None:
+        return f"observed {finding.observed}"
+    return f"{finding.unexpected:,} of {finding.evaluated:,} rows fail"
+
+
+def _metadata(expectation: Expectation, finding: Finding, schema: StructType) -> dict[str, Any]:
+    config = expectation.configuration
+    told: dict[str, Any] = {"expectation": dg.MetadataValue.json({"type": config.type, **config.kwargs})}
+    if finding.evaluated is not None:
+        told |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
+    if finding.sample:
+        told["failing_rows"] = _shown(finding.sample, schema)
+    return told
+
+
+def _shown(rows: Sequence[Row], schema: StructType) -> dg.TableMetadataValue:
+    columns = [dg.TableColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
+    records = [dg.TableRecord({f.name: _plain(row[f.name], f.dataType) for f in schema.fields}) for row in rows]
+    return dg.MetadataValue.table(records, dg.TableSchema(columns))
+
+
+def _plain(value: Any, kind: DataType) -> str | int | float | bool | None:
+    """A value as the UI's table takes it; PySpark gives instants in this process's own time zone, without saying so."""
+    if isinstance(value, datetime) and isinstance(kind, TimestampType):
+        return value.astimezone(UTC).isoformat()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

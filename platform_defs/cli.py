@@ -1,0 +1,152 @@
+"""The command line: `tidemark`."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from operators.errors import OperatorError
+from platform_defs import demo as demos
+from platform_defs import report
+from platform_defs.engine import Engine, IngestError, ProgressError
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.jars import JarError
+from platform_defs.resources.java import JavaNotFound
+from platform_defs.resources.lake import LakeError
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import settings
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for.")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
+EXPECTED = (OperatorError, IngestError, ProgressError, LakeError, JavaNotFound, JarError, ValueError, FileExistsError)
+
+errors = Console(stderr=True)
+
+
+def _engine() -> Engine:
+    return make_engine(settings(), SparkResource())
+
+
+def _show(as_json: bool, value: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
+    print(json.dumps(value, default=str, indent=2)) if as_json else table(value)
+
+
+def _progress() -> Progress:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=errors, transient=True)
+
+
+@app.command()
+def demo(
+    data: Annotated[Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.")] = None,
+    orders: Annotated[int, typer.Option(help="Orders of the simulated day.")] = 2_000,
+    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.")] = 6,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
+    arrival: Annotated[demos.Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
+    as_json: Json = False,
+) -> None:
+    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, and account for every row."""
+    with _progress() as bar:
+        task = bar.add_task("starting", total=parts + 1)
+        told = demos.run(data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1))
+    _show(as_json, told, report.print_demo)
+
+
+@app.command()
+def ingest(
+    every: Annotated[str | None, typer.Option(help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let in what has landed."""
+    engine = _engine()
+    with _progress() as bar:
+        task = bar.add_task("ledger entries", total=None)
+        if every is None:
+            entries = engine.let_in()
+        else:
+
+            def advance(_: object) -> None:
+                bar.update(task, advance=1)
+                for name in engine.assets:
+                    engine.advance(name)
+
+            entries = engine.stream.run(every, advance)
+    _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
+
+
+@app.command()
+def advance(as_json: Json = False) -> None:
+    """Advance every derived table as far as its watermark allows."""
+    _show(as_json, {"steps": _advance_all(_engine(), None)}, report.print_steps)
+
+
+def _advance_all(engine: Engine, until: int | None) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    with _progress() as bar:
+        for name in engine.assets:
+            state = engine.described(name)
+            task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
+            for step in engine.steps(name, until):
+                told.append(report.step(name, step))
+                bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
+    return told
+
+
+@app.command()
+def backfill(
+    first: Annotated[str, typer.Option("--from", help="The first day of final_at, YYYY-MM-DD, UTC.")],
+    last: Annotated[str, typer.Option("--to", help="The last day.")],
+    rebuild: Annotated[bool, typer.Option(help="Recompute days that are closed already, and put right what differs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Advance every derived table to the end of a range of days; with --rebuild, recompute its closed days first."""
+    from_day, to_day = date.fromisoformat(first), date.fromisoformat(last)
+    if from_day > to_day:
+        raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
+    engine = _engine()
+    rebuilt = [report.rebuilt(name, engine.rebuild(name, from_day, to_day)) for name in engine.assets] if rebuild else []
+    steps = _advance_all(engine, report.end_of(to_day))
+    _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
+
+
+@app.command()
+def drain(as_json: Json = False) -> None:
+    """Close the end of the input: nothing more will come, so every row's fate is settled. What comes later is late."""
+    engine = _engine()
+    entry = engine.drain()
+    steps = _advance_all(engine, None)
+    _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Sources, watermarks, lag, counts and the conservation law, at a glance."""
+    _show(as_json, report.status(_engine()), report.print_status)
+
+
+@app.command()
+def late(
+    source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
+    asset: Annotated[str, typer.Option(help="The asset that judges.")] = "payment_order_wide",
+    limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
+) -> None:
+    """Show the rows of a source that came too late for an asset: the view `late/<asset>`."""
+    _engine().late(asset, source).orderBy("seq", "arrival").show(limit, truncate=False)
+
+
+def main() -> None:
+    """Run the command line; what a user can put right ends in one line, not in a traceback."""
+    try:
+        app()
+    except EXPECTED as error:
+        errors.print(f"[bold red]error:[/] {error}", highlight=False)
+        raise SystemExit(1) from None
+
+
+__all__ = ["app", "main"]

@@ -1,0 +1,44 @@
+"""The code location."""
+
+import dagster as dg
+
+from assets.event_time import event_time_asset
+from assets.events import event_logs
+from assets.partitions import daily
+from expectations import all_checks
+from operators.timing import length_ms
+from platform_defs.jobs import advance_job, ingest_job
+from platform_defs.pipeline import shop
+from platform_defs.resources.engine import engine_resource
+from platform_defs.resources.spark import SparkResource
+from platform_defs.schedules import nightly
+from platform_defs.sensors import ledger_moved, new_input
+from platform_defs.settings import Settings, settings
+
+
+def build(values: Settings) -> dg.Definitions:
+    """Everything Dagster shows, with the settings filled in."""
+    sources, derived = shop(values)
+    days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
+    wide = event_time_asset(
+        derived[0],
+        sources=[s.name for s in sources],
+        days=days,
+        completeness=values.completeness,
+        description=f"Each payment beside its order, at most {values.payment_within} after it; kept: {values.join_how} join.",
+    )
+    return dg.Definitions(
+        assets=[event_logs(sources), wide],
+        asset_checks=all_checks(),
+        jobs=[ingest_job, advance_job(days)],
+        sensors=[new_input, ledger_moved],
+        schedules=[nightly],
+        resources={"spark": SparkResource(), "engine": engine_resource(values)},
+        executor=dg.in_process_executor,
+    )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The code location's entry point."""
+    return build(settings())

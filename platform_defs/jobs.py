@@ -1,0 +1,27 @@
+"""The jobs: let in what has landed; advance the derived tables."""
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from assets.keys import ORDERS, PAYMENT_ORDER_WIDE, PAYMENTS, event_key
+
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+ingest_job = dg.define_asset_job(
+    "ingest", selection=dg.AssetSelection.assets(event_key(ORDERS), event_key(PAYMENTS)), description="Let in what has landed."
+)
+
+
+def advance_job(days: dg.DailyPartitionsDefinition) -> UnresolvedAssetJobDefinition:
+    """Advance the payment-order wide table over days."""
+    return dg.define_asset_job(
+        "advance",
+        selection=dg.AssetSelection.assets(PAYMENT_ORDER_WIDE),
+        partitions_def=days,
+        description="Close what the watermark allows, up to the end of the last day asked for.",
+    )
+
+
+def over(first: object, last: object) -> dict[str, str]:
+    """The tags of a run over days."""
+    return {RANGE_START: str(first), RANGE_END: str(last)}

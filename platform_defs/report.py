@@ -1,0 +1,160 @@
+"""What the command line tells: the engine's values as plain data, and as tables."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from platform_defs.engine import DayAccount, Engine
+from platform_defs.engine.accounting import TERMS
+from platform_defs.engine.advance import Step
+from platform_defs.engine.days import day_start, moment
+from platform_defs.engine.ledger import Entry
+from platform_defs.engine.rebuild import Rebuilt
+from operators.timing import DAY_MS
+
+COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
+out = Console()
+
+
+def end_of(day: date) -> int:
+    """The watermark at which a day is complete."""
+    return day_start(day) + DAY_MS - 1
+
+
+def instant(epoch_ms: int | None) -> str | None:
+    """An instant as text, in ms and UTC."""
+    return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def entry(said: Entry) -> dict[str, Any]:
+    """A ledger entry."""
+    sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in said}
+    return {"seq": said[0].seq, "kind": said[0].kind, "sources": sources}
+
+
+def step(asset: str, done: Step) -> dict[str, Any]:
+    """A step of an asset."""
+    return {"asset": asset, "step": done.after.step, "seq": done.after.seq, "closed_to": instant(done.after.closed_to), "rows": done.rows}
+
+
+def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
+    """What a rebuild put right."""
+    return {"asset": asset, "days_put_right": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
+
+
+def status(engine: Engine) -> dict[str, Any]:
+    """The lake at a glance."""
+    return {
+        "lake": engine.lake.root,
+        "ledger_head": engine.ledger.head,
+        "sources": {name: _source(engine, name) for name in engine.sources},
+        "assets": {name: _asset(engine, name) for name in engine.assets},
+    }
+
+
+def _source(engine: Engine, name: str) -> dict[str, Any]:
+    said = [s for e in engine.ledger.entries() for s in e if s.source == name]
+    counts = {c: sum(getattr(s, c) for s in said) for c in COUNTS}
+    last = said[-1] if said else None
+    times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
+    return counts | times | {"idle": bool(last and last.idle)}
+
+
+def _asset(engine: Engine, name: str) -> dict[str, Any]:
+    state, reached = engine.described(name), engine.progress(name)
+    told: dict[str, Any] = {
+        "operator": reached.operator,
+        "steps": reached.step,
+        "closed_to": instant(state["closed_to"]),
+        "watermark": instant(state["watermark"]),
+        "lag_seconds": state["lag_ms"] / 1000,
+        "complete_to": state["complete_to"],
+    }
+    if reached.step == 0 and engine.ledger.head == 0:
+        return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
+    accounts = engine.account(name)
+    uncounted = engine.uncounted(name)
+    return told | {"pairs": engine.pairs(name), **_by_side(accounts), "law": _law(accounts, uncounted)}
+
+
+def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
+    sides = sorted({a.side for a in accounts})
+    return {term: {side: sum(getattr(a, term) for a in accounts if a.side == side) for side in sides} for term in TERMS}
+
+
+def _law(accounts: Sequence[DayAccount], uncounted: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
+    broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
+    entries = [{"source": s, "seq": n, "ledger": told, "log": held} for (s, n), (told, held) in sorted(uncounted.items())]
+    return {"holds": not broken and not entries, "broken": broken, "ledger_differs_from_log": entries}
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for n, column in enumerate(columns):
+        table.add_column(column, justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
+    for row in rows:
+        table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in row])
+    out.print(table)
+
+
+def print_entries(told: dict[str, Any]) -> None:
+    """Ledger entries."""
+    rows = [[e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in told["entries"] for name, s in e["sources"].items()]
+    _table("Ledger entries", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
+
+
+def print_steps(told: dict[str, Any]) -> None:
+    """Steps."""
+    rows = [list(s.values()) for s in told["steps"]]
+    _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print("Every table stands at its watermark.")
+
+
+def print_backfill(told: dict[str, Any]) -> None:
+    """What a backfill did."""
+    for done in told["rebuilt"]:
+        days, missing, extra = ", ".join(done["days_put_right"]), done["missing"], done["extra"]
+        right = f"put right: {days} ({missing} rows missing, {extra} extra)" if days else "rebuilt, and nothing differed"
+        out.print(f"{done['asset']}: {right}")
+    print_steps(told)
+
+
+def print_drain(told: dict[str, Any]) -> None:
+    """What a drain did."""
+    print_entries(told)
+    print_steps(told)
+
+
+def print_status(told: dict[str, Any]) -> None:
+    """The lake at a glance."""
+    out.print(f"[bold]Lake[/] {told['lake']}, {told['ledger_head']} ledger entries", highlight=False)
+    rows = [[name, *[s[c] for c in COUNTS], s["watermark"], "idle" if s["idle"] else ""] for name, s in told["sources"].items()]
+    _table("Sources", ["source", *COUNTS, "watermark", ""], rows)
+    for name, asset in told["assets"].items():
+        _print_asset(name, asset)
+
+
+def _print_asset(name: str, asset: dict[str, Any]) -> None:
+    terms = [t for t in TERMS if t in asset]
+    sides = sorted(asset["accepted"]) if terms else []
+    _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in sides])
+    out.print(f"  {asset['pairs']:,} pairs; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}", highlight=False)
+    law = asset["law"]
+    if law["holds"]:
+        out.print("  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late, on every side and day.")
+    for broken in law["broken"]:
+        out.print(f"  [red]The law is broken[/] for {broken['side']} on {broken['day']}: {broken}", highlight=False)
+    for differs in law.get("ledger_differs_from_log", []):
+        out.print(f"  [red]Ledger and log differ:[/] {differs}", highlight=False)
+
+
+def print_demo(told: dict[str, Any]) -> None:
+    """What the demo did, where the tables lie, and what to look at next."""
+    print_status(told["status"])
+    if told["planned"]:
+        kinds = sorted({k for counts in told["planned"].values() for k in counts})
+        _table("What the simulator put in", ["source", *kinds], [[s, *[counts.get(k, 0) for k in kinds]] for s, counts in told["planned"].items()])
+    _table("Tables", ["table", "path"], [[name, path] for name, path in told["tables"].items()])
+    out.print(f"\nOpen the UI with: [bold]{told['ui']}[/]", highlight=False)

@@ -1,0 +1,33 @@
+"""The engine as a Dagster resource: made of the settings, on the platform's Spark."""
+
+import dagster as dg
+
+from platform_defs.engine import Engine
+from platform_defs.pipeline import shop
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import Settings
+
+
+def make_engine(values: Settings, spark: SparkResource) -> Engine:
+    """The shop's engine."""
+    sources, derived = shop(values)
+    return Engine(
+        Lake(values.lake),
+        {s.name: s for s in sources},
+        {d.name: d for d in derived},
+        lambda: spark.spark_session,
+        max_step=values.max_step,
+        folders={s.name: f"{values.landing_root}/{s.name}" for s in sources},
+        max_files=values.max_files,
+    )
+
+
+def engine_resource(values: Settings) -> dg.ResourceDefinition:
+    """The engine as a resource, on the resource `spark`, which starts when it is first needed."""
+
+    @dg.resource(required_resource_keys={"spark"})
+    def engine(context: dg.InitResourceContext) -> Engine:
+        return make_engine(values, context.resources.spark)
+
+    return engine

@@ -1,0 +1,14 @@
+"""The nightly schedule."""
+
+import dagster as dg
+
+from assets.keys import PAYMENT_ORDER_WIDE
+from platform_defs.engine import Engine
+from platform_defs.jobs import over
+
+
+@dg.schedule(job_name="advance", cron_schedule="30 2 * * *", execution_timezone="UTC", description="Advances what the day's sensors left open.")
+def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
+    """Every night at 02:30 UTC."""
+    days = engine.open_days(PAYMENT_ORDER_WIDE)
+    return dg.RunRequest(tags=over(*days)) if days else dg.SkipReason("the table stands at its watermark")

@@ -1,0 +1,300 @@
+"""The checks as Dagster runs them, on frames with the real tables' schemas."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import dagster as dg
+import great_expectations as gx
+import pyarrow as pa
+import pytest
+from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from assets.keys import event_key
+from assets.plans import payment_order_wide
+from assets.schemas import orders, payments
+from expectations import all_checks, suite_checks, suites
+from expectations.checks import RANGE_END, RANGE_START, run_days
+from platform_defs.engine.tables import event_schema, log_schema
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
+POLICY = {"out_of_orderness": "10 minutes", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
+ORDERS, PAYMENTS = orders(**POLICY), payments(**POLICY)
+WIDE = payment_order_wide(within="24 hours", how="full")
+WIDE_KEY = dg.AssetKey("payment_order_wide")
+
+
+@dataclass
+class FakeEngine:
+    """Gives frames for tables; a table it was not given is missing as a lake's table is."""
+
+    spark: SparkSession
+    tables: dict[str, DataFrame] = field(default_factory=dict)
+    nowhere: str = "/nonexistent/lake"
+
+    def table(self, name):
+        return self.tables[name] if name in self.tables else self.spark.read.format("delta").load(f"{self.nowhere}/{name}")
+
+
+def log_row(**own):
+    return {"event_time": NOON, "event_time_raw": NOON, **own}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A dataset: its checks, a good row, and for each check what spoils a row (a list: in how many rows)."""
+
+    table: str
+    key: dg.AssetKey
+    good: dict
+    spoiled: dict
+
+    @property
+    def checks(self):
+        return next(d for d in all_checks() if next(iter(d.check_keys)).asset_key == self.key)
+
+    def rows(self):
+        """Good rows, and the spoiled ones tagged with the check they break; each with an identity of its own."""
+        tagged = [("good", {})] * 3 + [
+            (check, row) for check, rows in self.spoiled.items() for row in (rows if isinstance(rows, list) else [rows])
+        ]
+        return [{**self.good, **self.identity(i), **row, "breaks": check} for i, (check, row) in enumerate(tagged)]
+
+    def identity(self, i):
+        return {"seq": 1 + i % 2, "arrival": i} if "order_seq" not in self.good else {"order_arrival": i, "payment_arrival": i}
+
+
+LOG_SPOILED = {
+    "seq_not_null": {"seq": None},
+    "arrival_not_null": {"arrival": None},
+    "event_time_not_null": {"event_time": None},
+    "row_identity_unique": [{"seq": 9, "arrival": 9}, {"seq": 9, "arrival": 9}],
+    "event_time_floored": {"event_time": NOON + MS},
+    "amount_not_negative": {"amount": Decimal("-0.01")},
+}
+ORDER_LOG = Case(
+    table="events/orders",
+    key=event_key("orders"),
+    good=log_row(order_id="o", customer_id="ana", status="created", amount=Decimal("0.00"), order_time=NOON),
+    spoiled={
+        **LOG_SPOILED,
+        "order_id_not_null": {"order_id": None},
+        "customer_id_not_null": {"customer_id": None},
+        "status_known": {"status": "teleported"},
+    },
+)
+PAYMENT_LOG = Case(
+    table="events/payments",
+    key=event_key("payments"),
+    good=log_row(payment_id="p", order_id="o", method="boleto", amount=Decimal("0.01"), payment_time=NOON),
+    spoiled={
+        **LOG_SPOILED,
+        "payment_id_not_null": {"payment_id": None},
+        "order_id_not_null": {"order_id": None},
+        "amount_not_null": {"amount": None},
+        "method_known": {"method": "shells"},
+    },
+)
+ORDER_SIDE = {
+    "order_seq": 1,
+    "order_event_time": NOON,
+    "order_amount": Decimal("2.00"),
+    "customer_id": "ana",
+    "status": "created",
+    "order_time": NOON,
+}
+PAYMENT_SIDE = {
+    "payment_seq": 2,
+    "payment_event_time": NOON,
+    "payment_id": "p",
+    "method": "card",
+    "payment_amount": Decimal("2.00"),
+    "payment_time": NOON,
+}
+NO_ORDER = {**dict.fromkeys(ORDER_SIDE), "order_arrival": None}
+NO_PAYMENT = {**dict.fromkeys(PAYMENT_SIDE), "payment_arrival": None}
+WIDE_TABLE = Case(
+    table="payment_order_wide",
+    key=WIDE_KEY,
+    good={
+        "order_id": "o",
+        **ORDER_SIDE,
+        **PAYMENT_SIDE,
+        "order_arrival": 0,
+        "payment_arrival": 0,
+        "result_time": NOON,
+        "final_at": NOON + MS,
+    },
+    spoiled={
+        "good": [NO_ORDER, NO_PAYMENT, {"order_amount": None}],
+        "order_id_not_null": {"order_id": None},
+        "result_time_not_null": {"result_time": None},
+        "final_at_not_null": {"final_at": None},
+        "final_after_result": {"final_at": NOON},
+        "payment_not_before_order": {"payment_event_time": NOON - MS},
+        "row_has_a_side": {**NO_ORDER, **NO_PAYMENT},
+        "pair_unique": [{"order_arrival": 99, "payment_arrival": 99}, {"order_arrival": 99, "payment_arrival": 99}],
+        "status_known": {"status": "teleported"},
+        "method_known": {"method": "shells"},
+        "order_amount_not_negative": {"order_amount": Decimal("-2.00"), "payment_amount": None},
+        "payment_amount_not_negative": {"payment_amount": Decimal("-2.00")},
+        "payment_not_above_order": {"payment_amount": Decimal("2.01")},
+    },
+)
+CASES = [ORDER_LOG, PAYMENT_LOG, WIDE_TABLE]
+WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order"}
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    """Make a dataset's frame, of exactly its table's columns (`breaks` beside them)."""
+    empty = [spark.createDataFrame([], event_schema(source)) for source in (ORDERS, PAYMENTS)]
+    schemas = {"events/orders": log_schema(ORDERS), "events/payments": log_schema(PAYMENTS), "payment_order_wide": WIDE.rows(*empty).schema}
+
+    def make(case, rows):
+        schema = StructType([*schemas[case.table].fields, StructField("breaks", StringType())])
+        assert all(set(row) == set(schema.fieldNames()) for row in rows)
+        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation: quick
+
+    return make
+
+
+def run(engine, checks, key, *, only=None, tags=None):
+    """Run checks (or one of them) as a job of Dagster's, and give what they said by name."""
+    selection = dg.AssetSelection.checks(dg.AssetCheckKey(key, only)) if only else dg.AssetSelection.all_asset_checks()
+    job = dg.define_asset_job("checks", selection=selection)
+    defs = dg.Definitions(assets=[dg.AssetSpec(key)], asset_checks=[checks], jobs=[job], resources={"engine": engine})
+    result = defs.resolve_job_def("checks").execute_in_process(tags=tags)
+    return {e.check_name: e for e in result.get_asset_check_evaluations()}
+
+
+def failing(evaluation, column="breaks"):
+    return [record.data[column] for record in evaluation.metadata["failing_rows"].records]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
+def test_good_rows_pass_every_check(case, frame, spark):
+    good = [row for row in case.rows() if row["breaks"] == "good"]
+    table = frame(case, good)
+    said = run(FakeEngine(spark, {case.table: table}), case.checks, case.key)
+    assert not table.storageLevel.useMemory  # Great Expectations would leave it cached
+    assert set(said) == set(case.spoiled) - {"good"}
+    assert {name for name, e in said.items() if not e.passed} == set()
+    assert all("failing_rows" not in e.metadata for e in said.values())
+    assert said["order_id_not_null"].description == f"0 of {len(good)} rows fail"
+    assert said["order_id_not_null"].metadata["evaluated_rows"].value == len(good)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
+def test_each_spoiled_row_fails_its_own_check_and_no_other(case, frame, spark):
+    rows = case.rows()
+    said = run(FakeEngine(spark, {case.table: frame(case, rows)}), case.checks, case.key)
+    for name, evaluation in said.items():
+        spoiled = len(case.spoiled[name]) if isinstance(case.spoiled[name], list) else 1
+        assert not evaluation.passed
+        assert failing(evaluation) == [name] * spoiled
+        assert evaluation.metadata["unexpected_count"].value == spoiled
+        assert evaluation.severity == (dg.AssetCheckSeverity.WARN if name in WARNINGS else dg.AssetCheckSeverity.ERROR)
+
+
+def test_a_failed_check_tells_how_many_rows_which_and_why(frame, spark):
+    rows = [row for row in ORDER_LOG.rows() if row["breaks"] in ("good", "amount_not_negative")]
+    said = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
+    assert [name for name, e in said.items() if not e.passed] == ["amount_not_negative"]
+    told = said["amount_not_negative"]
+    assert told.description == "1 of 4 rows fail"
+    assert told.metadata["unexpected_percent"].value == 25.0
+    assert told.metadata["expectation"].value == {"type": "expect_column_values_to_be_between", "column": "amount", "min_value": 0.0}
+    assert failing(told, "amount") == ["-0.01"]
+    assert failing(told, "event_time") == ["2026-03-01T12:00:00+00:00"]
+
+
+def test_the_sample_is_limited_and_the_count_is_not(frame, spark):
+    rows = [{**ORDER_LOG.good, "seq": 1, "arrival": i, "amount": Decimal("-1.00"), "breaks": ""} for i in range(20)]
+    checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), sample=3)
+    said = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), checks, ORDER_LOG.key, only="amount_not_negative")
+    assert set(said) == {"amount_not_negative"}
+    assert len(failing(said["amount_not_negative"])) == 3
+    assert said["amount_not_negative"].metadata["unexpected_count"].value == 20
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
+def test_a_table_that_does_not_exist_yet_passes_with_a_note(case, spark, tmp_path):
+    (tmp_path / case.table).mkdir(parents=True)
+    for nowhere in ("/nonexistent/lake", str(tmp_path)):
+        said = run(FakeEngine(spark, nowhere=nowhere), case.checks, case.key)
+        assert set(said) == set(case.spoiled) - {"good"}
+        assert all(e.passed and e.metadata["note"].value == "no rows yet" for e in said.values())
+
+
+def test_an_empty_table_passes(frame, spark):
+    said = run(FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, [])}), WIDE_TABLE.checks, WIDE_KEY)
+    assert all(e.passed and e.metadata["evaluated_rows"].value == 0 for e in said.values())
+
+
+def test_a_missing_column_fails_as_an_error_that_names_it(frame, spark):
+    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"]).drop("status")
+    said = run(FakeEngine(spark, {ORDER_LOG.table: table}), ORDER_LOG.checks, ORDER_LOG.key)
+    assert not said["status_known"].passed
+    assert said["status_known"].severity == dg.AssetCheckSeverity.ERROR
+    assert "status" in str(said["status_known"].description)
+    assert said["row_identity_unique"].passed
+
+
+def test_a_broken_table_is_no_missing_table(spark, tmp_path):
+    (tmp_path / "events/orders/_delta_log").mkdir(parents=True)
+    (tmp_path / "events/orders/_delta_log/00000000000000000000.json").write_text("{}\n")
+    with pytest.raises(Exception, match=r"DELTA_|protocol"):
+        run(FakeEngine(spark, nowhere=str(tmp_path)), ORDER_LOG.checks, ORDER_LOG.key)
+
+
+def test_a_run_over_days_checks_the_rows_of_its_days(frame, spark):
+    days = [NOON + timedelta(days=d, seconds=43_200) for d in (-2, -1, 0)]  # midnights: 28 February, 1 and 2 March
+    finals = [days[0] - MS, days[0], days[1], days[2] - MS, days[2]]
+    rows = [{**WIDE_TABLE.good, **WIDE_TABLE.identity(i), "final_at": at, "status": f"{i}", "breaks": ""} for i, at in enumerate(finals)]
+    engine = FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, rows)})
+    over = {RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}
+    said = run(engine, WIDE_TABLE.checks, WIDE_KEY, only="status_known", tags=over)["status_known"]
+    assert failing(said, "status") == ["1", "2", "3"]
+    assert said.metadata["days"].value == "2026-02-28 to 2026-03-01"
+
+
+def test_a_partitioned_run_of_the_asset_checks_its_day(frame, spark):
+    days = dg.DailyPartitionsDefinition("2026-01-01")
+    asset = dg.asset(key=WIDE_KEY, partitions_def=days)(lambda: None)
+    rows = [
+        {**WIDE_TABLE.good, **WIDE_TABLE.identity(d), "final_at": NOON + timedelta(days=d), "status": f"{d}", "breaks": ""}
+        for d in range(3)
+    ]
+    engine = FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, rows)})
+    one = dg.AssetSelection.checks(dg.AssetCheckKey(WIDE_KEY, "status_known"))
+    job = dg.define_asset_job("advance", selection=dg.AssetSelection.assets(asset).without_checks() | one)
+    defs = dg.Definitions(assets=[asset], asset_checks=[WIDE_TABLE.checks], jobs=[job], resources={"engine": engine})
+    result = defs.resolve_job_def("advance").execute_in_process(partition_key="2026-03-02")
+    said = {e.check_name: e for e in result.get_asset_check_evaluations()}
+    assert failing(said["status_known"], "status") == ["1"]
+
+
+def test_only_critical_expectations_block(spark):
+    checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), blocking=True)
+    blocking = {spec.name for spec in checks.check_specs if spec.blocking}
+    assert blocking == {s.name for s in checks.check_specs} - {"customer_id_not_null", "status_known"}
+    assert not any(spec.blocking for spec in ORDER_LOG.checks.check_specs)
+
+
+def test_an_expectation_on_the_whole_table_shows_what_it_saw(frame, spark):
+    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"])
+    suite = gx.ExpectationSuite(name="own", expectations=[ExpectTableRowCountToBeBetween(min_value=10, meta={"check": "enough_rows"})])
+    said = run(FakeEngine(spark, {ORDER_LOG.table: table}), suite_checks(ORDER_LOG.key, ORDER_LOG.table, suite), ORDER_LOG.key)
+    assert not said["enough_rows"].passed
+    assert said["enough_rows"].description == "observed 3"
+
+
+def test_the_days_of_a_run_come_from_its_tags():
+    assert run_days({}) is None
+    assert run_days({"dagster/partition": "2026-03-01"}) == (NOON.date(), NOON.date())
+    assert run_days({RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}) == ((NOON - timedelta(days=1)).date(), NOON.date())

@@ -1,0 +1,43 @@
+from itertools import chain
+
+import pytest
+
+from expectations import all_checks, suites
+from expectations.validation import check_name
+from platform_defs import simulator
+
+OLIST_STATUSES = {"delivered", "shipped", "canceled", "unavailable", "invoiced", "processing", "created", "approved"}
+OLIST_METHODS = {"credit_card", "boleto", "voucher", "debit_card", "not_defined"}
+SUITES = [suites.orders(), suites.payments(), suites.payment_order_wide()]
+WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order"}
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda s: s.name)
+def test_each_expectation_has_a_name_of_its_own_and_says_why(suite):
+    names = [check_name(e) for e in suite.expectations]
+    assert len(set(names)) == len(names)
+    assert all(e.meta and e.description for e in suite.expectations)
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda s: s.name)
+def test_what_the_platform_cannot_break_is_a_warning(suite):
+    for expectation in suite.expectations:
+        assert (expectation.severity == suites.WARNING) == (check_name(expectation) in WARNINGS), check_name(expectation)
+
+
+def test_the_known_values_are_those_of_the_simulator_and_of_olist():
+    assert set(suites.STATUSES) == OLIST_STATUSES | set(simulator.STATUSES)
+    assert set(suites.METHODS) == OLIST_METHODS | set(simulator.METHODS)
+
+
+def test_each_expectation_is_an_asset_check():
+    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks()))
+    assert {k.asset_key.to_user_string() for k in keys} == {"events/orders", "events/payments", "payment_order_wide"}
+    assert len(keys) == sum(len(suite.expectations) for suite in SUITES)
+
+
+def test_an_expectation_without_a_name_is_named_by_type_and_columns():
+    unnamed = [e.copy(update={"meta": None}) for e in suites.orders().expectations]
+    assert {"expect_column_values_to_not_be_null_order_id", "expect_compound_columns_to_be_unique_seq_arrival"} <= {
+        check_name(e) for e in unnamed
+    }

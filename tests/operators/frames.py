@@ -1,0 +1,48 @@
+"""Small frames for the operators' tests: many cases in one frame, told apart by `case_id`."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+Row = tuple[str, str | None, int | None, str, int]
+"""`case_id`, key, event time in epoch microseconds, the row's name, a value."""
+
+EVENTS = pa.schema(
+    {"case_id": pa.string(), "k": pa.string(), "event_time": pa.timestamp("us", tz="UTC"), "id": pa.string(), "v": pa.int32()}
+)
+
+
+def table(rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> pa.Table:
+    """Rows as an Arrow table."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def frame(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> DataFrame:
+    """Rows as a frame that is a plain literal to Spark."""
+    return spark.createDataFrame(table(rows, schema))
+
+
+def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Several frames as one, so that one job runs them all."""
+    parts = [rows.select(F.lit(tag).alias("tag"), *rows.columns) for tag, rows in frames.items()]
+    return reduce(DataFrame.union, parts)
+
+
+def by_tag(rows: DataFrame) -> dict[str, Counter[tuple[Any, ...]]]:
+    """What each tag's rows are, without the tag."""
+    found: dict[str, Counter[tuple[Any, ...]]] = {}
+    for tag, *rest in rows.collect():
+        found.setdefault(tag, Counter())[tuple(rest)] += 1
+    return found
+
+
+def times(rows: DataFrame) -> DataFrame:
+    """An interval join's result in short: whose rows met, and the two times in epoch milliseconds."""
+    millis = [F.unix_millis(c).alias(c) for c in ("result_time", "final_at")]
+    return rows.select("case_id", "left_id", "right_id", *millis)

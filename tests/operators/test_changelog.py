@@ -1,0 +1,170 @@
+"""Changelogs: folding a difference over the older table gives the newer one, and nothing in it is superfluous."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators import ColumnError, OperatorError, difference, fold
+from operators.changelog import bag_difference, net
+from tests.operators.frames import by_tag, frame, tagged
+
+KEYED = pa.schema({"case_id": pa.string(), "k": pa.string(), "v": pa.int32(), "w": pa.string()})
+KEY = ("case_id", "k")
+Keyed = dict[tuple[str, str | None], tuple[int | None, str | None]]
+
+BEFORE: Keyed = {
+    ("insert", "other"): (0, "x"),
+    ("update", "a"): (1, "x"),
+    ("update one of two", "a"): (1, "x"),
+    ("value to null", "a"): (1, "x"),
+    ("null to value", "a"): (None, "x"),
+    ("delete", "a"): (1, "x"),
+    ("delete a row of nulls", None): (None, None),
+    ("equal", "a"): (1, "x"),
+    ("equal nulls", None): (None, None),
+    ("null key changes", None): (1, "x"),
+    ("null key stays a key of its own", None): (1, "x"),
+    ("null key stays a key of its own", "a"): (1, "x"),
+}
+AFTER: Keyed = {
+    ("insert", "other"): (0, "x"),
+    ("insert", "a"): (1, "x"),
+    ("insert a row of nulls", None): (None, None),
+    ("update", "a"): (2, "x"),
+    ("update one of two", "a"): (1, "y"),
+    ("value to null", "a"): (None, "x"),
+    ("null to value", "a"): (1, "x"),
+    ("equal", "a"): (1, "x"),
+    ("equal nulls", None): (None, None),
+    ("null key changes", None): (2, "x"),
+    ("null key stays a key of its own", None): (2, "x"),
+    ("null key stays a key of its own", "a"): (1, "x"),
+}
+CHANGES = {
+    "insert": {("a", 1, "x", "+I")},
+    "insert a row of nulls": {(None, None, None, "+I")},
+    "update": {("a", 1, "x", "-U"), ("a", 2, "x", "+U")},
+    "update one of two": {("a", 1, "x", "-U"), ("a", 1, "y", "+U")},
+    "value to null": {("a", 1, "x", "-U"), ("a", None, "x", "+U")},
+    "null to value": {("a", None, "x", "-U"), ("a", 1, "x", "+U")},
+    "delete": {("a", 1, "x", "-D")},
+    "delete a row of nulls": {(None, None, None, "-D")},
+    "equal": set(),
+    "equal nulls": set(),
+    "null key changes": {(None, 1, "x", "-U"), (None, 2, "x", "+U")},
+    "null key stays a key of its own": {(None, 1, "x", "-U"), (None, 2, "x", "+U")},
+}
+
+
+def _rows(keyed: Keyed) -> list[tuple[object, ...]]:
+    return [(*key, *values) for key, values in keyed.items()]
+
+
+@pytest.fixture(scope="module")
+def changes(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
+    return by_tag(difference(frame(spark, _rows(BEFORE), KEYED), frame(spark, _rows(AFTER), KEYED), key=KEY))
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_difference_holds_just_the_changes(changes: dict[str, Counter[tuple[Any, ...]]], case: str):
+    assert changes.get(case, Counter()) == Counter(CHANGES[case])
+
+
+def _random(seed: int, cases: int = 30) -> list[Keyed]:
+    """Three successive tables."""
+    choose = random.Random(seed)
+    keys = [(str(case), k) for case in range(cases) for k in (None, "a", "b")]
+    values = [(v, w) for v in (None, 1, 2) for w in (None, "x")]
+    return [{key: choose.choice(values) for key in keys if choose.random() < 0.6} for _ in range(3)]
+
+
+def _count(before: Keyed, after: Keyed) -> int:
+    both = before.keys() & after.keys()
+    return len(before.keys() ^ after.keys()) + 2 * sum(before[key] != after[key] for key in both)
+
+
+@settings(max_examples=3, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_folding_the_differences_gives_each_table_in_turn_and_no_change_is_superfluous(spark: SparkSession, seed: int):
+    tables: list[Keyed] = [{}, *_random(seed)]
+    frames = [frame(spark, _rows(t), KEYED) for t in tables]
+    steps = [difference(before, after, key=KEY).withColumn("step", F.lit(n)) for n, (before, after) in enumerate(pairwise(frames), start=1)]
+    log = steps[0].union(steps[1]).union(steps[2]).localCheckpoint()
+    folded = {str(n): fold(log.where(F.col("step") <= n), key=KEY, order="step") for n in (1, 2, 3)}
+    counts = dict(log.groupBy("step").count().collect())
+    found = by_tag(tagged(folded))
+    for n, (before, now) in enumerate(pairwise(tables), start=1):
+        assert found[str(n)] == Counter(_rows(now))
+        assert counts[n] == _count(before, now)
+
+
+def test_net_keeps_each_keys_last_change_and_fold_what_is_still_there(spark: SparkSession):
+    schema = pa.schema({"k": pa.string(), "v": pa.int32(), "change": pa.string(), "step": pa.int32()})
+    log = [
+        ("added", 1, "+I", 1),
+        ("updated", 1, "+I", 1),
+        ("updated", 1, "-U", 2),
+        ("updated", 2, "+U", 2),
+        ("deleted", 1, "+I", 1),
+        ("deleted", 1, "-D", 3),
+        ("back", 1, "+I", 1),
+        ("back", 1, "-D", 2),
+        ("back", 3, "+I", 3),
+        (None, None, "+I", 1),
+        (None, None, "-U", 3),
+        (None, 5, "+U", 3),
+    ]
+    rows = frame(spark, log, schema)
+    last = net(rows, key=["k"], order="step")
+    assert last.columns == rows.columns
+    kept = {("added", 1, "+I", 1), ("updated", 2, "+U", 2), ("deleted", 1, "-D", 3), ("back", 3, "+I", 3), (None, 5, "+U", 3)}
+    assert {tuple(r) for r in last.collect()} == kept
+    folded = fold(rows, key=["k"], order="step")
+    assert {tuple(r) for r in folded.collect()} == {(k, v) for k, v, change, _ in kept if change != "-D"}
+    assert folded.columns == ["k", "v"]
+
+
+def test_a_bag_difference_counts_copies_and_takes_nulls_for_equal(spark: SparkSession):
+    schema = pa.schema({"k": pa.string(), "v": pa.int32()})
+    before = [("equal", 1), ("fewer", 1), ("fewer", 1), ("fewer", 1), ("gone", 1), (None, None), (None, 1), ("moved", None)]
+    after = [("equal", 1), ("fewer", 1), ("more", 1), ("more", 1), (None, None), (None, None), (None, 1), ("moved", 1)]
+    found = bag_difference(frame(spark, before, schema), frame(spark, after, schema))
+    copies = {("fewer", 1, -2), ("gone", 1, -1), ("more", 1, 2), (None, None, 1), ("moved", None, -1), ("moved", 1, 1)}
+    assert {tuple(r) for r in found.collect()} == copies
+    assert found.dtypes == [("k", "string"), ("v", "int"), ("copies", "bigint")]
+
+
+def test_the_later_table_may_hold_its_columns_in_another_order(spark: SparkSession):
+    before = frame(spark, [("1", "a", 1, "x")], KEYED)
+    after = frame(spark, [("1", "a", 1, "x")], KEYED).select("w", "v", "k", "case_id")
+    assert difference(before, after, key=KEY).collect() == []
+    assert bag_difference(before, after).collect() == []
+
+
+def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
+    rows = frame(spark, [], KEYED)
+    with pytest.raises(ColumnError, match="`key` names the column 'nope', which is not there; present: case_id, k, v, w"):
+        difference(rows, rows, key=["nope"])
+    with pytest.raises(ColumnError, match="`after` names the column 'w', which is not there"):
+        difference(rows, rows.drop("w"), key=KEY)
+    with pytest.raises(ColumnError, match="`after` names the column 'w', which is not there"):
+        bag_difference(rows, rows.drop("w"))
+    with pytest.raises(OperatorError, match=r"`key` is .*; legal: at least one column"):
+        difference(rows, rows, key=[])
+    told = rows.withColumnRenamed("v", "change")
+    with pytest.raises(ColumnError, match="the column 'change' is one that the result adds; rename it"):
+        difference(told, told, key=KEY)
+    counted = rows.withColumnRenamed("v", "copies")
+    with pytest.raises(ColumnError, match="the column 'copies' is one that the result adds; rename it"):
+        bag_difference(counted, counted)
+    reserved = rows.withColumnRenamed("v", "__tm_v")
+    with pytest.raises(ColumnError, match="the column '__tm_v' starts with '__tm_', which is reserved"):
+        difference(reserved, reserved, key=KEY)

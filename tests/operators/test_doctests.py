@@ -1,0 +1,22 @@
+"""The examples in the operators' docstrings run."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import operators
+
+MODULES = [operators.__name__, *(f"operators.{m.name}" for m in pkgutil.iter_modules(operators.__path__))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name: str):
+    result = doctest.testmod(importlib.import_module(name), raise_on_error=False)
+    assert result.failed == 0
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder()
+    assert sum(len(t.examples) for name in MODULES for t in finder.find(importlib.import_module(name))) >= 3

@@ -1,0 +1,209 @@
+"""The interval join on streams: the static call's rows where Spark is right, a refusal with a way out where it is not."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import IntervalJoin, StreamingError
+from operators.interval_join import How
+from tests.operators.frames import Row, by_tag, table, tagged, times
+
+SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
+BATCHES, SPAN, DELAY = 2, 100, 20
+PUSH = 10_000
+"""Each side's last row, at this time in ms, lifts the watermark past what was sent before."""
+
+BOTH = (f"{DELAY} milliseconds", f"{DELAY} milliseconds")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One streaming query: joins of the same two streams, by the tag of their rows."""
+
+    id: str
+    joins: dict[str, IntervalJoin]
+    watermarks: tuple[str | None, str | None] = BOTH
+
+
+def _joins(bounds: str, *hows: How, **spec: Any) -> dict[str, IntervalJoin]:
+    return {f"{bounds}: {how}": IntervalJoin(on=("case_id", "k"), how=how, **spec) for how in hows}
+
+
+RESIDUAL = "left_v <= right_v AND left_v < 3"
+QUERIES = (
+    Query(
+        "watermarks on both sides",
+        {
+            **_joins("bounds around zero", "inner", "right", "full", lower=-30, upper=40),
+            **_joins("negative bounds", "left", "full", lower=-60, upper=-20, lower_exclusive=True),
+            **_joins("bounds wider than a batch", "left", lower=110, upper=150),
+            **_joins("lower above upper", "full", lower=30, upper=-30),
+            **_joins("residual on both sides and on one", "left", "full", lower=-30, upper=40, residual=RESIDUAL),
+        },
+    ),
+    Query("on the left only", _joins("negative bounds", "inner", lower=-60, upper=-20), (BOTH[0], None)),
+    Query("on neither", _joins("bounds around zero", "inner", lower=-30, upper=40), (None, None)),
+)
+
+
+def _files(side: str) -> list[list[Row]]:
+    """A side's rows by micro-batch: null keys, doubled instants, out of order by less than the watermark's delay.
+
+    All lie after 1970: Spark's watermark begins there, and it drops what lies before.
+    """
+    choose = random.Random(side)
+
+    def row(batch: int, n: int) -> Row:
+        ms = (batch + 1) * SPAN + choose.randrange(SPAN) + 1 - choose.randrange(DELAY)
+        us = ms * 1000 + choose.choice((0, 0, 1, 500, 999))
+        return choose.choice("xy"), choose.choice((None, "a", "a", "b")), us, f"{side}{batch}-{n}", choose.randrange(4)
+
+    sent = [[row(batch, n) for n in range(60)] for batch in range(BATCHES)]
+    return [*sent, [("push", side, PUSH * 1000, f"{side} push", 0)]]
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders of files, one file a micro-batch."""
+    folder = tmp_path_factory.mktemp("streams")
+    for side in ("left", "right"):
+        (folder / side).mkdir()
+        for n, rows in enumerate(_files(side)):
+            path = folder / side / f"{n}.parquet"
+            pq.write_table(table(rows), path)
+            os.utime(path, (1_700_000_000 + n, 1_700_000_000 + n))
+    return folder
+
+
+def _stream(spark: SparkSession, folder: Path, delay: str | None) -> DataFrame:
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return rows.withWatermark("event_time", delay) if delay else rows
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A query's rows, what the static call says, and what Spark kept and dropped."""
+
+    rows: dict[str, Counter[tuple[Any, ...]]]
+    static: dict[str, Counter[tuple[Any, ...]]]
+    kept: int
+    dropped: int
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
+    """Every query, run side by side, one state partition each."""
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    queries = {query.id: _start(spark, streams, query, n, tmp_path_factory.mktemp("checkpoint")) for n, query in enumerate(QUERIES)}
+    found: dict[str, Ran] = {}
+    for n, query in enumerate(QUERIES):
+        queries[query.id].awaitTermination()
+        states = [state for progress in queries[query.id].recentProgress for state in progress.stateOperators]
+        last = queries[query.id].recentProgress[-1].stateOperators
+        found[query.id] = Ran(
+            by_tag(_final(spark.table(f"joined{n}"))),
+            by_tag(_final(_answer(query, *[spark.read.schema(SCHEMA).parquet(str(streams / side)) for side in ("left", "right")]))),
+            sum(state.numRowsTotal for state in last),
+            sum(state.numRowsDroppedByWatermark for state in states),
+        )
+    spark.conf.set("spark.sql.shuffle.partitions", partitions or "2")
+    yield found
+    for n in range(len(QUERIES)):
+        spark.catalog.dropTempView(f"joined{n}")
+
+
+def _start(spark: SparkSession, streams: Path, query: Query, n: int, checkpoint: Path) -> Any:
+    sides = [_stream(spark, streams / side, delay) for side, delay in zip(("left", "right"), query.watermarks, strict=True)]
+    writer = _answer(query, *sides).writeStream.format("memory").queryName(f"joined{n}")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def _answer(query: Query, left: DataFrame, right: DataFrame) -> DataFrame:
+    return tagged({tag: times(join(left, right)) for tag, join in query.joins.items()})
+
+
+def _final(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("final_at") < PUSH)
+
+
+@pytest.mark.parametrize(("query", "tag"), [pytest.param(q, tag, id=f"{q.id}: {tag}") for q in QUERIES for tag in q.joins])
+def test_the_stream_gives_the_static_calls_rows(ran: dict[str, Ran], query: Query, tag: str):
+    found = ran[query.id]
+    assert found.dropped == 0
+    assert found.static[tag]
+    assert found.rows.get(tag) == found.static[tag]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.id)
+def test_state_goes_with_two_watermarks_and_stays_without(ran: dict[str, Ran], query: Query):
+    pushes = 2 * len(query.joins)
+    assert ran[query.id].kept <= pushes if query.watermarks == BOTH else ran[query.id].kept > pushes
+
+
+def _rates(spark: SparkSession) -> DataFrame:
+    """A stream that is never started."""
+    return spark.readStream.format("rate").load().selectExpr("value as k", "timestamp as event_time", "timestamp as other")
+
+
+JOIN = IntervalJoin(on="k", lower=0, upper=10)
+LEFT, RIGHT, FULL = (IntervalJoin(on="k", lower=0, upper=10, how=how) for how in ("left", "right", "full"))
+
+
+def test_one_side_streaming_is_refused(spark: SparkSession):
+    static = spark.range(1).selectExpr("id as k", "timestamp_millis(id) as event_time")
+    way_out = "write the streams to tables and call the operator on those"
+    with pytest.raises(StreamingError, match=f"only the left frame is streaming, .*; {way_out}"):
+        JOIN(_rates(spark), static)
+    with pytest.raises(StreamingError, match=f"only the right frame is streaming, .*; {way_out}"):
+        JOIN(static, _rates(spark))
+
+
+@pytest.mark.parametrize("join", [LEFT, RIGHT, FULL], ids=lambda j: j.how)
+@pytest.mark.parametrize(
+    ("left", "right", "side"),
+    [
+        pytest.param("event_time", None, "right", id="left only"),
+        pytest.param(None, "event_time", "left", id="right only"),
+        pytest.param(None, None, "left", id="none"),
+        pytest.param("event_time", "other", "right", id="on another column"),
+        pytest.param("other", "event_time", "left", id="on another column, left"),
+    ],
+)
+def test_an_outer_kind_needs_a_watermark_on_both_time_columns(
+    spark: SparkSession, join: IntervalJoin, left: str | None, right: str | None, side: str
+):
+    frames = [_rates(spark).withWatermark(c, "1 second") if c else _rates(spark) for c in (left, right)]
+    match = rf"a {join.how} interval join on streaming frames: the {side} frame has no watermark on 'event_time', .*; call withWatermark"
+    with pytest.raises(StreamingError, match=match):
+        join(*frames)
+
+
+def test_a_chained_join_is_refused_because_spark_takes_one_watermark_a_side(spark: SparkSession):
+    marked = _rates(spark).withWatermark("event_time", "1 second")
+    chained = JOIN(marked, marked.drop("other"))
+    match = "the left frame has a watermark on each of left_event_time, right_event_time, .*; write the streams to tables"
+    with pytest.raises(StreamingError, match=match):
+        IntervalJoin(on="k", lower=0, upper=10, left_time="left_event_time")(chained, marked)
+
+
+def test_a_session_zone_other_than_utc_is_refused_for_streams_alone(spark: SparkSession):
+    static = spark.range(1).selectExpr("id as k", "timestamp_millis(id) as event_time")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        assert JOIN(static, static).columns[-1] == "final_at"
+        with pytest.raises(
+            StreamingError, match=r"in the time zone 'Europe/Berlin' Spark counts calendar days, .*; set spark.sql.session.timeZone"
+        ):
+            JOIN(_rates(spark), _rates(spark))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -1,0 +1,1 @@
+"""Flink's recorded answers against the engine: `python -m tests.oracle DIR`."""

@@ -1,0 +1,35 @@
+"""`python -m tests.oracle DIR [--operator NAME]`: compare the engine with Flink's recorded answers."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from platform_defs.resources.spark import session
+from platform_defs.settings import Settings
+from tests.oracle.runner import STEPPED, chosen, gather, report, run
+
+
+def main() -> int:
+    """Run every case below a folder; 1 when any failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.oracle", description="Compare the engine with Flink's recorded answers, row by row."
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder with case files (*.json), at any depth")
+    parser.add_argument("--operator", help="only the cases of this operator, by Flink's name")
+    told = parser.parse_args()
+    if not told.folder.exists():
+        parser.error(f"{told.folder} does not exist")
+    gathered = gather(told.folder, told.operator)
+    verdicts = []
+    if gathered.cases:
+        spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
+        with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
+            verdicts = run(spark, Path(folder), gathered.cases)
+    lines = report(gathered, verdicts, len(chosen(gathered.cases, STEPPED)))
+    print("\n".join(lines), flush=True)
+    return int(any(v.status == "failed" for v in (*gathered.unreadable, *verdicts)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Recorded cases: read, checked, and put into the model's words."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.residual import predicate
+from tests.support.model import Event, How, IntervalJoinModel, Joined, Mark, Side
+
+DATASTREAM, SQL = "interval_join", "sql_interval_join"
+KNOWN = (DATASTREAM, SQL)
+FIELDS = {
+    DATASTREAM: ("left_id", "right_id", "left_ts", "right_ts", "result_ts"),
+    SQL: ("left_id", "right_id", "left_k", "right_k", "left_ts", "right_ts"),
+}
+
+Row = tuple[Any, ...]
+
+
+class CaseError(ValueError):
+    """A file holds no case that can be run."""
+
+
+@dataclass(frozen=True)
+class Params:
+    """The join's parameters: cases that have the same share one table."""
+
+    lower: int
+    upper: int
+    lower_exclusive: bool
+    upper_exclusive: bool
+    how: How
+    residual: str | None
+
+    @cached_property
+    def model(self) -> IntervalJoinModel:
+        """The naive model with these parameters."""
+        bounds = self.lower, self.upper, self.lower_exclusive, self.upper_exclusive
+        return IntervalJoinModel(*bounds, self.how, predicate(self.residual) if self.residual else None)
+
+    @property
+    def reach(self) -> int:
+        """The longest that any row waits."""
+        return max(self.model.wait("L"), self.model.wait("R"))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One recorded case.
+
+    Args:
+        path: its file.
+        operator: Flink's operator.
+        name: the case's name; it decides nothing.
+        params: the join's parameters.
+        stream: rows and watermarks as they came; a row's step is its index.
+        drained: whether Flink was sent the last watermark of all.
+        expected: Flink's rows, as a multiset of the operator's fields.
+        late: Flink's late rows by side, as a multiset of (step, id); None where Flink has no such output.
+        error: how Flink ended, where it did not answer.
+    """
+
+    path: Path
+    operator: str
+    name: str
+    params: Params
+    stream: tuple[Event | Mark, ...]
+    drained: bool
+    expected: Counter[Row]
+    late: Mapping[Side, Counter[tuple[int, int]]] | None
+    error: str | None
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The rows."""
+        return [item for item in self.stream if isinstance(item, Event)]
+
+    @cached_property
+    def marks(self) -> list[int]:
+        """The watermarks, the end's not among them, cut to where they still mean something: they never fall."""
+        raised, marks = self.low, list[int]()
+        for item in self.stream:
+            if isinstance(item, Mark):
+                raised = max(raised, min(item.ts, self.high))
+                marks.append(raised)
+        return marks
+
+    @cached_property
+    def low(self) -> int:
+        """A watermark that closes nothing and makes nothing late."""
+        return min((row.ts for row in self.events), default=0) - 1
+
+    @cached_property
+    def high(self) -> int:
+        """A watermark that closes everything."""
+        return max((row.ts for row in self.events), default=0) + self.params.reach + 1
+
+    @property
+    def last_mark(self) -> int | None:
+        """The last watermark that Flink saw."""
+        return self.high if self.drained else max(self.marks, default=None)
+
+    def row(self, joined: Joined) -> Row:
+        """A result in the operator's fields."""
+        return tuple(_field(joined, name) for name in FIELDS[self.operator])
+
+
+def _field(joined: Joined, name: str) -> Any:
+    if name == "result_ts":
+        return joined.result_time
+    side, _, column = name.partition("_")
+    row = joined.left if side == "left" else joined.right
+    return None if row is None else getattr(row, {"k": "key"}.get(column, column))
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Every case file below a folder, or the one file."""
+    yield from sorted(folder.rglob("*.json")) if folder.is_dir() else [folder]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A file's content.
+
+    Raises:
+        CaseError: it is not a JSON object that names its operator.
+    """
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CaseError(f"cannot be read: {error}") from error
+    if not isinstance(told, dict) or not isinstance(told.get("operator"), str):
+        raise CaseError("cannot be read: not a JSON object with an `operator`")
+    return told
+
+
+def parse(path: Path, told: Mapping[str, Any]) -> Case:
+    """A case of one of the known operators.
+
+    Raises:
+        CaseError: something in it is missing, or not what it should be.
+    """
+    try:
+        return _parse(path, told)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _parse(path: Path, told: Mapping[str, Any]) -> Case:
+    operator = told["operator"]
+    rows = told.get("expected_final", told.get("expected")) if operator == SQL else told.get("expected")
+    error = told.get("error")
+    if rows is None and error is None:
+        raise ValueError("neither `expected` nor `error`")
+    late = {
+        s: Counter((_int(r["step"]), _int(r["id"])) for r in told.get(f"expected_late_{n}", ())) for s, n in (("L", "left"), ("R", "right"))
+    }
+    params = _params(told["params"])
+    _ = params.model
+    return Case(
+        path=path,
+        operator=operator,
+        name=str(told.get("name", path.stem)),
+        params=params,
+        stream=tuple(_item(step, item) for step, item in enumerate(told["input"])),
+        drained=told.get("end_watermark", True) is not False,
+        expected=Counter(tuple(_told(row[name], name) for name in FIELDS[operator]) for row in rows or ()),
+        late=late if operator == DATASTREAM else None,  # pyright: ignore[reportArgumentType]
+        error=None if error is None else str(error),
+    )
+
+
+def _told(value: Any, name: str) -> Any:
+    return str(value) if name.endswith("_k") and value is not None else value
+
+
+def _params(told: Mapping[str, Any]) -> Params:
+    how = str(told.get("join_type", "INNER")).lower()
+    if how not in ("inner", "left", "right", "full"):
+        raise ValueError(f"`join_type` is {how!r}")
+    ends = bool(told.get("lower_exclusive", False)), bool(told.get("upper_exclusive", False))
+    return Params(_int(told["lower"]), _int(told["upper"]), *ends, how, told.get("residual") or None)  # pyright: ignore[reportArgumentType]
+
+
+def _item(step: int, told: Mapping[str, Any]) -> Event | Mark:
+    if told["t"] == "w":
+        return Mark(_int(told["ts"]))
+    if told["t"] != "e" or told["side"] not in ("L", "R"):
+        raise ValueError(f"input {step} is neither a watermark nor a row of L or R")
+    key, v = told.get("k"), told.get("v")
+    return Event(step, told["side"], _int(told["id"]), None if key is None else str(key), _int(told["ts"]), None if v is None else _int(v))
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is no integer")
+    return value

@@ -1,0 +1,210 @@
+"""The engine's answer for a case against the naive model and against Flink's."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tests.oracle import flink
+from tests.oracle.cases import DATASTREAM, FIELDS, Case, Row
+from tests.oracle.flink import Flink, touched
+from tests.oracle.lake import Found, Stepped
+from tests.oracle.sql_cache import Simulation
+from tests.support.model import Event, Joined
+
+SHOWN = 3
+NULL_KEY = "Flink's keyBy throws at a null key; ours matches nothing, as the model says"
+
+Allowed = Sequence[tuple[str, Counter[Row]]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one case.
+
+    Args:
+        name: the case, for reports.
+        status: passed, failed or skipped.
+        why: what differs, or why it was skipped.
+        expected: how many rows Flink recorded, late ones included.
+        direct: how many of them the engine has just so.
+        drained: how many of those only a drain brought, the case having no end.
+        reasons: how many rows differ on purpose, by reason.
+        clean: whether no rule was needed.
+    """
+
+    name: str
+    status: Literal["passed", "failed", "skipped"]
+    why: tuple[str, ...] = ()
+    expected: int = 0
+    direct: int = 0
+    drained: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    clean: bool = False
+
+
+def compare(case: Case, found: Found) -> Verdict:
+    """Judge one case."""
+    if found.error is not None:
+        return Verdict(case.name, "failed", (found.error,))
+    if case.error is not None:
+        return _of_error(case, found)
+    differs = against_model(case, found)
+    rules, ours = Flink(case), Counter(_row(case, row) for row in found.rows)
+    late = _late_differs(case, found)
+    more, fewer = (_inner if case.operator == DATASTREAM else _outer)(case, rules, found)
+    ours -= _pending_pads(case, found)
+    extra, ours_only = case.expected - ours, ours - case.expected
+    missing, reasons = explained(extra, more)
+    surplus, others = explained(ours_only, fewer)
+    differs += _not_as_run(case)
+    differs += [*late, *_told("Flink has", missing), *_told("only we have", surplus)]
+    same = case.expected & ours
+    pending = same & Counter(_row(case, row) for row in found.rows if not _closed(case, row))
+    lates = 0 if case.late is None else sum(c.total() for c in case.late.values())
+    total = same.total() + (0 if late else lates)
+    status = "failed" if differs else "passed"
+    return Verdict(
+        case.name, status, tuple(differs), case.expected.total() + lates, total, pending.total(), reasons + others, rules.is_clean
+    )
+
+
+def _of_error(case: Case, found: Found) -> Verdict:
+    if case.operator != DATASTREAM or "null" not in str(case.error).lower() or all(row.key is not None for row in case.events):
+        return Verdict(case.name, "skipped", (f"Flink gave no answer: {case.error}",))
+    differs = against_model(case, found)
+    return Verdict(case.name, "failed" if differs else "passed", tuple(differs), reasons=Counter({NULL_KEY: len(found.rows)}))
+
+
+def against_model(case: Case, found: Found) -> list[str]:
+    """What differs from the naive model: rows with both their times, and late rows."""
+    answer = case.params.model(case.stream)
+    wanted = Counter((*_steps(j), j.result_time, j.final_at, case.row(j)) for j in answer.rows)
+    got = Counter((r["left_step"], r["right_step"], r["result_time"], r["final_at"], _row(case, r)) for r in found.rows)
+    late = Counter((row.side, row.step, row.id) for row in answer.late)
+    told = _told("the model has", wanted - got) + _told("the model lacks", got - wanted)
+    return told + _told("late in the model", late - Counter(found.late)) + _told("not late in the model", Counter(found.late) - late)
+
+
+def _not_as_run(case: Case) -> list[str]:
+    """Where a SQL case's rows are not what Flink's operator makes of its input: then no rule may excuse anything."""
+    if case.operator == DATASTREAM:
+        return []
+    simulation = Simulation(case)
+    rows = simulation()
+    if simulation.is_unsure:
+        return []
+    return _told("Flink's own operator would give", rows - case.expected) + _told(
+        "Flink's own operator would not give", case.expected - rows
+    )
+
+
+def _steps(joined: Joined) -> tuple[int | None, int | None]:
+    return joined.left and joined.left.step, joined.right and joined.right.step
+
+
+def _late_differs(case: Case, found: Found) -> list[str]:
+    told = list[str]()
+    for side, wanted in (case.late or {}).items():
+        got = Counter((step, number) for of, step, number in found.late if of == side)
+        told += _told(f"late {side} in Flink (step, id)", wanted - got) + _told(f"not late {side} in Flink (step, id)", got - wanted)
+    return told
+
+
+def _row(case: Case, row: Mapping[str, Any]) -> Row:
+    values = {**row, "result_ts": row["result_time"]}
+    for side in ("left", "right"):
+        values[f"{side}_k"] = row["k"] if row[f"{side}_id"] is not None else None
+    return tuple(values[name] for name in FIELDS[case.operator])
+
+
+def _closed(case: Case, row: Mapping[str, Any]) -> bool:
+    return case.last_mark is not None and row["final_at"] <= case.last_mark
+
+
+def _is_pad(row: Mapping[str, Any]) -> bool:
+    return row["left_id"] is None or row["right_id"] is None
+
+
+def _pending_pads(case: Case, found: Found) -> Counter[Row]:
+    """Padded rows that only a drain brought: Flink, without an end, does not pad them."""
+    return Counter(_row(case, row) for row in found.rows if _is_pad(row) and not _closed(case, row))
+
+
+def _inner(case: Case, rules: Flink, found: Found) -> tuple[Allowed, Allowed]:
+    return [], _lost(case, rules)
+
+
+def _lost(case: Case, rules: Flink) -> list[tuple[str, Counter[Row]]]:
+    reasons = dict.fromkeys(reason for _, reason in rules.lost)
+    return [(reason, Counter(_pair(case, *pair) for pair, why in rules.lost if why == reason)) for reason in reasons]
+
+
+def _outer(case: Case, rules: Flink, found: Found) -> tuple[Allowed, Allowed]:
+    """What Flink SQL may have more than we, and fewer."""
+    ours = Counter(_row(case, row) for row in found.rows)
+    ours_only, flinks_only = ours - case.expected, case.expected - ours
+    lost = [pair for pair, _ in rules.lost if _pair(case, *pair) in ours_only]
+    gained = [pair for pair in rules.gained if _pair(case, *pair) in flinks_only]
+    padded = [row for row in rules.on_time if _pad(case, row) in ours]
+    end = len(case.stream) + 1
+    more = [
+        (flink.LATE_JOINED, Counter(_pair(case, *pair) for pair in rules.gained)),
+        (flink.LATE_PADDED, _pads(case, rules.late)),
+        (flink.PARTNER_LOST, _pads(case, touched(lost))),
+        (flink.BROKEN, _pads(case, rules.never_cached)),
+        (flink.SOONER, _pending_pads(case, found)),
+    ]
+    fewer = [
+        *_lost(case, rules),
+        (flink.PARTNER_LATE, _pads(case, touched(gained))),
+        (flink.BROKEN, _pads(case, [row for row in padded if rules.dropped(row, end)])),
+    ]
+    if not case.drained:
+        fewer.append((flink.LATER, _pads(case, rules.overtaken(padded))))
+    return more, fewer
+
+
+def _pair(case: Case, left: Event, right: Event) -> Row:
+    return case.row(Joined(left, right, max(left.ts, right.ts)))
+
+
+def _pad(case: Case, row: Event) -> Row:
+    return case.row(Joined(row, None, row.ts) if row.side == "L" else Joined(None, row, row.ts))
+
+
+def _pads(case: Case, rows: Iterable[Event]) -> Counter[Row]:
+    return Counter(_pad(case, row) for row in rows)
+
+
+def explained(extra: Counter[Row], allowed: Allowed) -> tuple[Counter[Row], Counter[str]]:
+    """Rows that differ, less those that a rule allows: what is left, and how many each rule took."""
+    left, reasons = Counter(extra), Counter[str]()
+    for reason, rows in allowed:
+        taken = left & rows
+        left -= taken
+        reasons[reason] += taken.total()
+    return left, +reasons
+
+
+def _told(what: str, rows: Counter[Any]) -> list[str]:
+    if not rows:
+        return []
+    shown = ", ".join(str(row) for row in sorted(rows, key=str)[:SHOWN])
+    return [f"{what} {rows.total()}: {shown}{', ...' if len(rows) > SHOWN else ''}"]
+
+
+def check_steps(case: Case, found: Found, steps: Sequence[Stepped], late: Sequence[tuple[str, int, int]]) -> list[str]:
+    """What is wrong with a run entry by entry: a row at another entry than its `final_at` says, or another content."""
+    told, before = list[str](), None
+    for number, step in enumerate(steps):
+        wrong = [r for r in step.rows if step.mark is None or r["final_at"] > step.mark or (before is not None and r["final_at"] <= before)]
+        told += _told(f"at entry {number}, where the watermark went from {before} to {step.mark}, came", Counter(map(_frozen, wrong)))
+        before = before if step.mark is None else step.mark
+    whole, bulk = Counter(_frozen(r) for s in steps for r in s.rows), Counter(map(_frozen, found.rows))
+    told += _told("entry by entry lacks", bulk - whole) + _told("only entry by entry has", whole - bulk)
+    return told + ([] if Counter(late) == Counter(found.late) else ["entry by entry, other rows were late"])
+
+
+def _frozen(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((name, value) for name, value in row.items() if name != "case_id"))

@@ -1,0 +1,135 @@
+"""Where Flink's interval joins differ from ours on purpose: rules over a case's content, each with its reason.
+
+`docs/flink.md` tells the same to users. A rule never names a case.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.oracle.cases import DATASTREAM, Case
+from tests.support.model import Event, Mark, Side, judged
+
+EVICTED = "Flink had evicted the earlier row: it lets a row go at the watermark that its last match may still arrive at"
+NOT_CACHED = "Flink SQL had not cached the earlier row: its watermark stood at the end of the row's reach"
+BROKEN = "Flink SQL's cache is broken at event times of 0 and below"
+LATE_JOINED = "Flink SQL joins a late row with what its cache holds; ours is in the late view"
+LATE_PADDED = "Flink SQL pads a late row; ours is in the late view"
+PARTNER_LOST = "Flink SQL padded a row whose partner it had lost"
+PARTNER_LATE = "Flink SQL joined the row with a late one; ours is unmatched"
+SOONER = "Flink SQL padded a row before its own rule says; the input has no end, and ours is pending"
+LATER = "Flink SQL's one timer a key had not fired for the row; the input has no end"
+
+Pair = tuple[Event, Event]
+
+
+@dataclass(frozen=True)
+class Flink:
+    """What Flink does with a case's rows, told by the case's content."""
+
+    case: Case
+
+    @cached_property
+    def on_time(self) -> list[Event]:
+        """The rows that are on time by our rule."""
+        return judged(self.case.stream)[0]
+
+    @cached_property
+    def late(self) -> list[Event]:
+        """The late rows by our rule."""
+        return judged(self.case.stream)[1]
+
+    @cached_property
+    def lost(self) -> list[tuple[Pair, str]]:
+        """The pairs of rows on time that Flink does not find, or may not, each with the reason."""
+        why = self._evicted if self.case.operator == DATASTREAM else self._uncached
+        told = ((pair, why(*sorted(pair, key=lambda row: row.step))) for pair in self.case.params.model.pairs(self.on_time))
+        return [(pair, reason) for pair, reason in told if reason]
+
+    @cached_property
+    def gained(self) -> list[Pair]:
+        """The pairs in bounds with a late row in them."""
+        late = {row.step for row in self.late}
+        if not late:
+            return []
+        return [pair for pair in self.case.params.model.pairs(self.case.events) if any(row.step in late for row in pair)]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether Flink and we must agree to the row."""
+        return not self.late and not self.lost and all(row.ts > 0 for row in self.case.events)
+
+    def _evicted(self, earlier: Event, later: Event) -> str | None:
+        """A buffered row lives while `watermark < ts + wait`."""
+        watermark = self._watermark(later.step)
+        gone = watermark is not None and watermark >= earlier.ts + self.case.params.model.wait(earlier.side)
+        return EVICTED if gone else None
+
+    def _uncached(self, earlier: Event, later: Event) -> str | None:
+        if self._operator_time(earlier.step) >= earlier.ts + self._size(earlier.side):
+            return NOT_CACHED if earlier.ts > 0 else BROKEN
+        never_asked = later.ts + self._size(later.side) <= 0
+        return BROKEN if never_asked or self.dropped(earlier, later.step) else None
+
+    @property
+    def never_cached(self) -> list[Event]:
+        """The rows that Flink SQL pads at once, its operator time never being below 0."""
+        return [row for row in self.on_time if row.ts + self._size(row.side) <= 0]
+
+    def dropped(self, row: Event, before: int) -> bool:
+        """Whether a clean-up may have thrown a live row away: it drops a key's whole cache when a time <= 0 is left in it."""
+        cleanups = self._cleanups.get((row.side, row.key), ())
+        following = bisect_right(cleanups, row.step)
+        return following < len(cleanups) and cleanups[following] < before
+
+    @cached_property
+    def _cleanups(self) -> dict[tuple[Side, object], list[int]]:
+        """By side and key, the steps of the watermarks that leave a time <= 0 in the cache."""
+        newest: dict[tuple[Side, object], int] = {}
+        found = defaultdict[tuple[Side, object], list[int]](list)
+        for step, item in enumerate((*self.case.stream, *([Mark(self.case.high)] if self.case.drained else ()))):
+            if isinstance(item, Event):
+                if item.ts <= 0:
+                    newest[item.side, item.key] = max(item.ts, newest.get((item.side, item.key), item.ts))
+                continue
+            for (side, key), ts in newest.items():
+                if ts > max(item.ts, 0) - self._size(side) - 1:
+                    found[side, key].append(step)
+        return found
+
+    def _size(self, side: Side) -> int:
+        """How far after its own time a side's matches may lie; below zero where they all lie before it."""
+        model = self.case.params.model
+        return model.last if side == "L" else -model.first
+
+    @cached_property
+    def _marks(self) -> tuple[list[int], list[int]]:
+        told = [(step, item.ts) for step, item in enumerate(self.case.stream) if isinstance(item, Mark)]
+        return [step for step, _ in told], [ts for _, ts in told]
+
+    def _watermark(self, step: int) -> int | None:
+        steps, marks = self._marks
+        before = bisect_right(steps, step)
+        return max(marks[:before]) if before else None
+
+    def _operator_time(self, step: int) -> int:
+        return max(self._watermark(step) or 0, 0)
+
+    def overtaken(self, rows: Iterable[Event]) -> list[Event]:
+        """Of an input without end, the rows whose padding a later row's timer holds up."""
+        last, newest = self.case.last_mark, dict[tuple[Side, object], int]()
+        found = list[Event]()
+        wanted = {row.step for row in rows}
+        for row in self.case.events:
+            key = row.side, row.key
+            if row.step in wanted and last is not None and newest.get(key, row.ts) + self._size(row.side) >= last:
+                found.append(row)
+            newest[key] = max(row.ts, newest.get(key, row.ts))
+        return found
+
+
+def touched(pairs: Sequence[Pair]) -> list[Event]:
+    """The rows of pairs, each once."""
+    return list({row.step: row for pair in pairs for row in pair}.values())

@@ -1,0 +1,261 @@
+"""Cases put through the engine: many in one lake, or one case entry by entry.
+
+The lake's watermark only rises, so each case is shifted in time to lie after the one before it. A case's rows come
+as they came to Flink: those between two watermarks are one ledger entry, each watermark is a given one. After its
+last one every case has one more, beyond all it may still match: Flink's end of input, or a drain of ours.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from assets.contracts import DerivedAsset, Punctuated, SourceContract
+from operators import IntervalJoin
+from operators.contract import ARRIVAL
+from platform_defs.engine import Engine
+from platform_defs.engine.classify import FIRST_TIME, LAST_TIME
+from platform_defs.engine.replay import ENTRY
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.sources import MALFORMED, PATH, RAW, File
+from tests.oracle.cases import Case, Params
+from tests.oracle.residual import translated
+from tests.support.clock import Clock
+from tests.support.model import Event, Mark
+
+_COLUMNS = ("case_id", "step", "id", "k", "v", "ts", "at")
+_SCHEMA = StructType([StructField(c, StringType() if c in ("case_id", "k") else LongType(), c in ("k", "v")) for c in _COLUMNS])
+_READ = ("case_id", "k", "left_step", "left_id", "left_ts", "right_step", "right_id", "right_ts", "result_time", "final_at")
+SIDES = ("L", "R")
+
+SOURCES = {
+    side: SourceContract(
+        name=side, schema=_SCHEMA, event_time="timestamp_millis(at)", watermark=Punctuated("CAST(NULL AS TIMESTAMP)"), future_skew=None
+    )
+    for side in SIDES
+}
+"""Two sources whose watermark nothing but a given one moves."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the engine made of a case, in the case's own times.
+
+    Args:
+        rows: the result: column to value, `result_time` and `final_at` in ms.
+        late: the late rows: (side, step, id).
+        error: why there is nothing of it.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    late: list[tuple[str, int, int]] = field(default_factory=list)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ledger entry of a case: rows, or a watermark."""
+
+    rows: tuple[Event, ...] = ()
+    mark: int | None = None
+
+
+def entries(case: Case) -> list[Entry]:
+    """A case as ledger entries, the one that closes it included."""
+    found, rows, marks = list[Entry](), list[Event](), iter(case.marks)
+    for item in (*case.stream, Mark(case.high)):
+        if isinstance(item, Event):
+            rows.append(item)
+            continue
+        found += [Entry(rows=tuple(rows))] if rows else []
+        found.append(Entry(mark=next(marks, case.high)))
+        rows = []
+    return found
+
+
+def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
+    """Lakes of cases: a case's place in the list to how far it is moved. A lake's times lie around 1970."""
+    room, lakes = min(-FIRST_TIME, LAST_TIME), list[dict[int, int]]()
+    used = room * 2 + 1
+    for place, case in enumerate(cases):
+        span = case.high - case.low + 1
+        if used + span > room * 2:
+            lakes.append({})
+            used = 0
+        lakes[-1][place] = used - case.low
+        used += span
+    return [_centred(cases, lake) for lake in lakes]
+
+
+def _centred(cases: Sequence[Case], lake: Mapping[int, int]) -> dict[int, int]:
+    half = max(cases[place].high + shift for place, shift in lake.items()) // 2
+    return {place: shift - half for place, shift in lake.items()}
+
+
+def too_long(case: Case) -> bool:
+    """Whether a case spans more than the years that the engine lets in."""
+    return case.high - case.low + 1 > 2 * min(-FIRST_TIME, LAST_TIME)
+
+
+def operator(params: Params) -> IntervalJoin:
+    """The operator of the given parameters."""
+    residual = None if params.residual is None else translated(params.residual)
+    bounds = {
+        "lower": params.lower,
+        "upper": params.upper,
+        "lower_exclusive": params.lower_exclusive,
+        "upper_exclusive": params.upper_exclusive,
+    }
+    return IntervalJoin(on=("case_id", "k"), how=params.how, residual=residual, **bounds)  # pyright: ignore[reportArgumentType]
+
+
+def bulk(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[Found]:
+    """Put cases through shared lakes: one replay, then one advance for each distinct set of parameters."""
+    found = [Found(error="it was not run")] * len(cases)
+    for number, moved in enumerate(shifts(cases)):
+        for place, told in _one_lake(spark, folder / f"lake_{number}", cases, moved).items():
+            found[place] = told
+    return found
+
+
+def _one_lake(spark: SparkSession, folder: Path, cases: Sequence[Case], moved: Mapping[int, int]) -> dict[int, Found]:
+    groups: dict[Params, list[int]] = {}
+    for place in moved:
+        groups.setdefault(cases[place].params, []).append(place)
+    assets = [_asset(f"join_{n}", params, [str(p) for p in places]) for n, (params, places) in enumerate(groups.items())]
+    engine = _engine(spark, folder, [a for a in assets if isinstance(a, DerivedAsset)])
+    _replay(engine, cases, moved)
+    late = _late(engine)
+    with ThreadPoolExecutor(2) as pool:
+        tables = list(pool.map(lambda asset: _attempt(lambda: _advanced(engine, asset)), assets))
+    found: dict[int, Found] = {}
+    for places, table in zip(groups.values(), tables, strict=True):
+        rows = {str(place): list[dict[str, Any]]() for place in places}
+        for row in () if isinstance(table, str) else table:
+            rows[row["case_id"]].append(_back(row, moved[int(row["case_id"])]))
+        for place in places:
+            told = Found(rows[str(place)], late.get(str(place), []))
+            found[place] = Found(error=table) if isinstance(table, str) else told
+    return found
+
+
+def _asset(name: str, params: Params, ids: Sequence[str]) -> DerivedAsset | str:
+    """The table of some parameters; it keeps the rows of its own cases. A text says why there is none."""
+    made = _attempt(lambda: operator(params))
+    return (
+        made
+        if isinstance(made, str)
+        else DerivedAsset(name=name, inputs=SIDES, operator=made, shape=lambda r: r.where(F.col("case_id").isin(*ids)))
+    )
+
+
+def _attempt(action: Callable[[], Any]) -> Any:
+    """What an action returns, or the text of what it raises: one case's trouble must not be another's."""
+    try:
+        return action()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+
+
+def _engine(spark: SparkSession, folder: Path, assets: Sequence[DerivedAsset]) -> Engine:
+    return Engine(Lake(str(folder)), SOURCES, {a.name: a for a in assets}, lambda: spark, Clock())
+
+
+def _advanced(engine: Engine, asset: DerivedAsset | str) -> list[dict[str, Any]]:
+    if isinstance(asset, str):
+        raise ValueError(asset)
+    engine.advance(asset.name)
+    return table(engine, asset.name)
+
+
+def table(engine: Engine, name: str) -> list[dict[str, Any]]:
+    """A result table's rows, times in ms; none where there is no table."""
+    delta = engine.lake.delta(name)
+    if delta is None:
+        return []
+    rows = delta.to_pyarrow_table(columns=list(_READ))
+    in_ms = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if pa.types.is_timestamp(f.type) else f for f in rows.schema])
+    as_ints = pa.schema([f.with_type(pa.int64()) if pa.types.is_timestamp(f.type) else f for f in in_ms])
+    return rows.cast(in_ms).cast(as_ints).to_pylist()
+
+
+def _back(row: Mapping[str, Any], shift: int) -> dict[str, Any]:
+    return {**row, "result_time": row["result_time"] - shift, "final_at": row["final_at"] - shift}
+
+
+def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
+    """The view of late rows, read once: the join's verdict asks for no parameter."""
+    found: dict[str, list[tuple[str, int, int]]] = {}
+    for side in SIDES if engine.assets else ():
+        for row in engine.late(next(iter(engine.assets)), side).select("case_id", "step", "id").collect():
+            found.setdefault(row.case_id, []).append((side, row.step, row.id))
+    return found
+
+
+def _replay(engine: Engine, cases: Sequence[Case], moved: Mapping[int, int]) -> None:
+    marks, rows = list[dict[str, int]](), {side: list[tuple[int, list[Any]]]() for side in SIDES}
+    for place, shift in moved.items():
+        for entry in entries(cases[place]):
+            for row in entry.rows:
+                rows[row.side].append((len(marks), _values(row, str(place), shift)))
+            marks.append({} if entry.mark is None else dict.fromkeys(SIDES, entry.mark + shift))
+    engine.replay({side: _frame(engine.spark, told) for side, told in rows.items() if told}, marks)
+
+
+def _values(row: Event, case_id: str, shift: int) -> list[Any]:
+    return [case_id, row.step, row.id, row.key, row.v, row.ts, row.ts + shift]
+
+
+def _frame(spark: SparkSession, rows: Sequence[tuple[int, list[Any]]]) -> DataFrame:
+    """Rows as `sources.read` returns them: every column as text."""
+    text = {name: pa.array([_text(values[n]) for _, values in rows], pa.string()) for n, name in enumerate(_COLUMNS)}
+    nothing = pa.nulls(len(rows), pa.string())
+    place, entry = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
+    return spark.createDataFrame(pa.table({**text, RAW: nothing, PATH: nothing, MALFORMED: nothing, ARRIVAL: place, ENTRY: entry}))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What came out at one entry of a case that was let in entry by entry."""
+
+    mark: int | None
+    rows: list[dict[str, Any]]
+
+
+def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Stepped], list[tuple[str, int, int]]]:
+    """Let a case in entry by entry, rows as JSON files, and advance after each; the times are the case's own."""
+    asset = DerivedAsset(name="join", inputs=SIDES, operator=operator(case.params))
+    engine = _engine(spark, folder / "lake", [asset])
+    steps, before = list[Stepped](), Counter[tuple[Any, ...]]()
+    for number, entry in enumerate(entries(case)):
+        if entry.mark is None:
+            engine.ingest.files(list(_landed(folder, number, entry.rows)))
+        else:
+            engine.signals.watermark(dict.fromkeys(SIDES, entry.mark))
+        engine.advance("join")
+        now = Counter(tuple(row[c] for c in _READ) for row in table(engine, "join"))
+        steps.append(Stepped(entry.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))
+        before = now
+    return steps, _late(engine).get("0", [])
+
+
+def _landed(folder: Path, number: int, rows: Sequence[Event]) -> Iterator[File]:
+    for side in SIDES:
+        lines = [json.dumps(dict(zip(_COLUMNS, _values(r, "0", 0), strict=True))) for r in rows if r.side == side]
+        if lines:
+            path = folder / "landing" / side / f"{number:05}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(lines), encoding="utf-8")
+            yield File(number, path.resolve().as_uri(), path.stat().st_size, side)

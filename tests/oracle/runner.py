@@ -1,0 +1,113 @@
+"""Run cases: read them, put them through the engine in bulk and a few entry by entry, and judge each."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.oracle.cases import KNOWN, Case, CaseError, files, load, parse
+from tests.oracle.compare import Verdict, check_steps, compare
+from tests.oracle.lake import Found, bulk, entries, stepwise, too_long
+
+STEPPED = 5
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was found below a folder.
+
+    Args:
+        cases: the cases that can be run.
+        unreadable: files that hold no case, as failures.
+        others: how many cases there are of operators that are not known here.
+    """
+
+    cases: list[Case]
+    unreadable: list[Verdict]
+    others: Mapping[str, int]
+
+
+def gather(folder: Path, only: str | None = None) -> Gathered:
+    """Read every case file; with `only`, leave the other operators out."""
+    cases, unreadable, others = list[Case](), list[Verdict](), Counter[str]()
+    for path in files(folder):
+        try:
+            told = load(path)
+            operator = told["operator"]
+            if only is not None and operator != only:
+                continue
+            if operator not in KNOWN:
+                others[operator] += 1
+                continue
+            case = parse(path, told)
+            cases += [case] if not too_long(case) else []
+            unreadable += [Verdict(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
+        except CaseError as error:
+            unreadable.append(Verdict(str(path), "failed", (str(error),)))
+    return Gathered(cases, unreadable, others)
+
+
+def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:
+    """Put cases through the engine, below a folder, and judge them; the verdicts are in the cases' order."""
+    try:
+        found = bulk(spark, folder / "bulk", cases)
+    except Exception as error:
+        found = [Found(error=f"the lake of all cases failed: {type(error).__name__}: {error}")] * len(cases)
+    verdicts = [judge(case, told) for case, told in zip(cases, found, strict=True)]
+    places = chosen(cases, stepped)
+    with ThreadPoolExecutor(2) as pool:
+        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], verdicts[p]), places)
+        for place, verdict in zip(places, list(again), strict=True):
+            verdicts[place] = verdict
+    return verdicts
+
+
+def judge(case: Case, found: Found) -> Verdict:
+    """Compare; what goes wrong in it fails this one case."""
+    try:
+        return compare(case, found)
+    except Exception as error:
+        return Verdict(case.name, "failed", (f"cannot be compared: {type(error).__name__}: {error}",))
+
+
+def chosen(cases: Sequence[Case], count: int) -> list[int]:
+    """The cases to run entry by entry: of each kind of join the one with the fewest entries, then the next fewest.
+
+    Only cases count in which Flink has rows and at least two watermarks, of different times, were sent.
+    """
+    able = [p for p, c in enumerate(cases) if c.error is None and c.expected and len(set(c.marks)) > 1]
+    by_length = sorted(able, key=lambda place: len(entries(cases[place])))
+    firsts: dict[tuple[str, str], int] = {}
+    for place in by_length:
+        firsts.setdefault((cases[place].operator, cases[place].params.how), place)
+    ordered = [*firsts.values(), *[place for place in by_length if place not in firsts.values()]]
+    return ordered[:count]
+
+
+def _stepped(spark: SparkSession, folder: Path, case: Case, found: Found, verdict: Verdict) -> Verdict:
+    if found.error is not None:
+        return verdict
+    try:
+        differs = check_steps(case, found, *stepwise(spark, folder, case))
+    except Exception as error:
+        differs = [f"entry by entry: {type(error).__name__}: {error}"]
+    return replace(verdict, status="failed", why=(*verdict.why, *differs)) if differs else verdict
+
+
+def report(gathered: Gathered, verdicts: Sequence[Verdict], stepped: int) -> list[str]:
+    """The lines to print; the last one counts."""
+    judged = [*gathered.unreadable, *verdicts]
+    count = Counter(v.status for v in judged)
+    lines = [f"{v.status.upper()} {v.name}: {'; '.join(v.why)}" for v in judged if v.status != "passed"]
+    lines += [f"SKIPPED {number} of {operator}: no such operator here yet" for operator, number in sorted(gathered.others.items())]
+    expected, direct, drained = (sum(getattr(v, name) for v in verdicts) for name in ("expected", "direct", "drained"))
+    reasons = sum((v.reasons for v in verdicts), Counter[str]())
+    lines += [f"differs on purpose, {number} rows: {reason}" for reason, number in reasons.most_common()]
+    agreed = sum(v.clean and v.status == "passed" for v in verdicts)
+    lines.append(f"run entry by entry as well: {stepped} cases; equal to Flink without any rule: {agreed} cases")
+    lines.append(f"{direct} of Flink's {expected} rows compared directly, {drained} of them after a drain")
+    skipped = count["skipped"] + sum(gathered.others.values())
+    return [*lines, f"{count['passed']} passed, {count['failed']} failed, {skipped} skipped"]

@@ -1,0 +1,150 @@
+"""The engine gives Flink's recorded answers; and the comparison can fail."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.oracle.cases import DATASTREAM, SQL, Case, parse
+from tests.oracle.compare import Verdict, against_model, check_steps
+from tests.oracle.flink import Flink
+from tests.oracle.lake import Found, Stepped, bulk, stepwise
+from tests.oracle.runner import STEPPED, gather, judge, report, run
+from tests.oracle.sql_cache import Simulation
+
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+
+
+def failed(verdicts: Sequence[Verdict]) -> list[str]:
+    return [f"{v.name}: {'; '.join(v.why)}" for v in verdicts if v.status == "failed"]
+
+
+def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
+    """Of each operator and kind of join the cases with the fewest rows among those with an answer."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in sorted(cases, key=lambda c: len(c.stream)):
+        if case.expected:
+            found.setdefault((case.operator, case.params.how), []).append(case)
+    return [case for several in found.values() for case in several[:per_kind]]
+
+
+@pytest.fixture(scope="module")
+def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Found]]:
+    """A few cases of every kind, put through one lake."""
+    cases = smallest(gather(ORACLE).cases, 2)
+    return list(zip(cases, bulk(spark, tmp_path_factory.mktemp("oracle"), cases), strict=True))
+
+
+@needs_oracle
+@pytest.mark.spark
+def test_the_engine_gives_flinks_rows(short: list[tuple[Case, Found]]):
+    verdicts = [judge(case, found) for case, found in short]
+    assert not failed(verdicts)
+    assert sum(v.direct for v in verdicts) > 300
+
+
+@needs_oracle
+@pytest.mark.spark
+@pytest.mark.parametrize("change", ["add", "drop", "alter"])
+def test_a_changed_expected_row_is_seen(short: list[tuple[Case, Found]], change: str):
+    for case, found in short:
+        if case.operator != DATASTREAM and not Flink(case).is_clean:
+            continue
+        row = next(iter(case.expected))
+        other = tuple(-7 if n == 0 else value for n, value in enumerate(row))
+        less, more = Counter([row] * (change != "add")), Counter([row] * (change == "add") + [other] * (change == "alter"))
+        assert judge(replace(case, expected=case.expected - less + more), found).status == "failed", case.name
+
+
+@needs_oracle
+@pytest.mark.spark
+def test_a_changed_late_row_is_seen(short: list[tuple[Case, Found]]):
+    case, found = next((c, f) for c, f in short if c.late and c.late["L"])
+    assert case.late is not None
+    for late in (Counter(), case.late["L"] + Counter([(0, 0)])):
+        verdict = judge(replace(case, late={**case.late, "L": late}), found)
+        assert verdict.status == "failed"
+        assert "late L" in verdict.why[0]
+
+
+@needs_oracle
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda f: replace(f, rows=f.rows[1:]),
+        lambda f: replace(f, rows=[*f.rows, f.rows[0]]),
+        lambda f: replace(f, rows=[{**f.rows[0], "final_at": f.rows[0]["final_at"] + 1}, *f.rows[1:]]),
+        lambda f: replace(f, late=[*f.late, ("L", 0, 0)]),
+        lambda f: Found(error="no table"),
+    ],
+    ids=["row lost", "row doubled", "row final at another time", "row wrongly late", "no answer"],
+)
+def test_a_changed_row_of_ours_is_seen(short: list[tuple[Case, Found]], spoil: Callable[[Found], Found]):
+    for case, found in short:
+        assert judge(case, spoil(found)).status == "failed", case.name
+
+
+@needs_oracle
+@pytest.mark.spark
+def test_a_row_at_another_entry_is_seen(short: list[tuple[Case, Found]]):
+    case, found = next((c, f) for c, f in short if c.operator == SQL and len(c.marks) > 1 and f.rows)
+    marks = [*case.marks, case.high]
+    due = [[r for r in found.rows if low < r["final_at"] <= mark] for low, mark in zip([case.low - 1, *marks], marks, strict=False)]
+    steps = [Stepped(mark, rows) for mark, rows in zip(marks, due, strict=True)]
+    assert check_steps(case, found, steps, found.late) == []
+    early = [Stepped(marks[0], found.rows), *[Stepped(mark, []) for mark in marks[1:]]]
+    assert "came" in check_steps(case, found, early, found.late)[0]
+    assert "lacks" in check_steps(case, found, [replace(s, rows=s.rows[1:]) for s in steps], found.late)[0]
+
+
+@pytest.mark.spark
+def test_entry_by_entry_is_the_bulk_run_also_where_a_watermark_closes_nothing(spark: SparkSession, tmp_path: Path):
+    params = {"join_type": "FULL", "lower": -10, "upper": 20, "residual": "L.k <> 'b' AND L.v < R.v"}
+    events = [("L", 1, 100), ("R", 2, 105), ("R", 3, 300)]
+    rows = [{"t": "e", "side": side, "id": number, "k": "a", "v": number, "ts": ts} for side, number, ts in events]
+    told = {
+        "operator": SQL,
+        "params": params,
+        "expected": [],
+        "input": [rows[0], {"t": "w", "ts": 101}, rows[1], {"t": "w", "ts": 105}, rows[2]],
+    }
+    case = parse(tmp_path, told)
+    (found,) = bulk(spark, tmp_path / "bulk", [case])
+    steps, late = stepwise(spark, tmp_path / "steps", case)
+    assert check_steps(case, found, steps, late) == against_model(case, found) == late == []
+    due = [(step.mark, sorted(row["final_at"] for row in step.rows)) for step in steps if step.mark is not None]
+    assert due == [(101, []), (105, []), (321, [106, 311])]
+
+
+def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path: Path):
+    (tmp_path / "torn.json").write_text("{")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "no_input.json").write_text('{"operator": "interval_join", "params": {"lower": 0, "upper": 1}, "expected": []}')
+    (tmp_path / "other.json").write_text('{"operator": "sort", "input": []}')
+    gathered = gather(tmp_path)
+    lines = report(gathered, [], 0)
+    assert lines[-1] == "0 passed, 2 failed, 1 skipped"
+    assert sum(line.startswith("FAILED") and "cannot be read" in line for line in lines) == 2
+    assert report(gather(tmp_path, "sort"), [], 0)[-1] == "0 passed, 1 failed, 1 skipped"
+
+
+@needs_oracle
+def test_flinks_sql_operator_is_understood_to_the_row():
+    cases = [case for case in gather(ORACLE, SQL).cases if case.error is None]
+    assert cases
+    assert [case.name for case in cases if Simulation(case)() != case.expected] == []
+
+
+@needs_oracle
+@pytest.mark.spark
+@pytest.mark.oracle_all
+def test_the_engine_gives_flinks_rows_in_every_case(spark: SparkSession, tmp_path: Path):
+    gathered = gather(ORACLE)
+    verdicts = run(spark, tmp_path, gathered.cases, STEPPED)
+    assert not gathered.unreadable
+    assert not failed(verdicts)

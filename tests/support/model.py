@@ -1,0 +1,126 @@
+"""A naive model of the interval join: plain loops over lists, the second oracle beside Flink's recorded answers.
+
+A stream is a list of rows and watermarks in the order in which they came. Times are integers, in ms.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+How = Literal["inner", "left", "right", "full"]
+Side = Literal["L", "R"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row: its place in the stream, its side, and what it holds."""
+
+    step: int
+    side: Side
+    id: int
+    key: Hashable | None
+    ts: int
+    v: int | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A watermark: every event with `ts` at or below it has been seen."""
+
+    ts: int
+
+
+Stream = Sequence[Event | Mark]
+Predicate = Callable[[Event, Event], bool]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One result: a pair, or a row that nothing matched. `final_at` is the watermark from which it cannot change."""
+
+    left: Event | None
+    right: Event | None
+    result_time: int
+
+    @property
+    def final_at(self) -> int:
+        return self.result_time + 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The whole answer for complete input, and the rows that came too late to be in it."""
+
+    rows: list[Joined]
+    late: list[Event]
+
+    def closed(self, watermark: int | None) -> list[Joined]:
+        """What is final at a watermark; None stands for minus infinity."""
+        return [] if watermark is None else [row for row in self.rows if row.final_at <= watermark]
+
+
+@dataclass(frozen=True)
+class IntervalJoinModel:
+    """`left.ts + lower <= right.ts <= left.ts + upper` on equal keys; a null key equals nothing."""
+
+    lower: int
+    upper: int
+    lower_exclusive: bool = False
+    upper_exclusive: bool = False
+    how: How = "inner"
+    residual: Predicate | None = None
+
+    @property
+    def first(self) -> int:
+        """The lower bound, included."""
+        return self.lower + 1 if self.lower_exclusive else self.lower
+
+    @property
+    def last(self) -> int:
+        """The upper bound, included."""
+        return self.upper - 1 if self.upper_exclusive else self.upper
+
+    def wait(self, side: Side) -> int:
+        """How long after its own time a row may still find a match; 0 where it could only find one in the past."""
+        return max(0, self.last if side == "L" else -self.first)
+
+    def matches(self, left: Event, right: Event) -> bool:
+        """Whether two rows are a pair, be they late or not."""
+        if left.key is None or right.key is None or left.key != right.key:
+            return False
+        return self.first <= right.ts - left.ts <= self.last and (self.residual is None or self.residual(left, right))
+
+    def pairs(self, rows: Sequence[Event]) -> list[tuple[Event, Event]]:
+        """Every pair among rows."""
+        rights = defaultdict[Hashable, list[Event]](list)
+        for row in rows:
+            if row.side == "R":
+                rights[row.key].append(row)
+        return [(left, right) for left in rows if left.side == "L" for right in rights[left.key] if self.matches(left, right)]
+
+    def __call__(self, stream: Stream) -> Answer:
+        """The answer: late rows match nothing and are not padded."""
+        on_time, late = judged(stream)
+        pairs = self.pairs(on_time)
+        matched = {row.step for pair in pairs for row in pair}
+        rows = [Joined(left, right, max(left.ts, right.ts)) for left, right in pairs]
+        for row in on_time:
+            if row.step not in matched and self.how in ("full", "left" if row.side == "L" else "right"):
+                padded = (row, None) if row.side == "L" else (None, row)
+                rows.append(Joined(*padded, row.ts + self.wait(row.side)))
+        return Answer(rows, late)
+
+
+def judged(stream: Stream) -> tuple[list[Event], list[Event]]:
+    """The rows on time and the late ones: late is `ts` below the watermark in force when the row came."""
+    on_time, late = list[Event](), list[Event]()
+    watermark: int | None = None
+    for item in stream:
+        if isinstance(item, Mark):
+            watermark = item.ts if watermark is None else max(watermark, item.ts)
+        elif watermark is not None and item.ts < watermark:
+            late.append(item)
+        else:
+            on_time.append(item)
+    return on_time, late

@@ -1,0 +1,118 @@
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.cases import DATASTREAM, SQL, Case, files, load, parse
+from tests.oracle.flink import EVICTED, Flink
+from tests.oracle.residual import ResidualError, predicate, translated
+from tests.support.model import Event, IntervalJoinModel, Mark
+
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+
+
+def stream(*told: str) -> list[Event | Mark]:
+    """`L1@100` is the left row 1 at 100, of key `a`; `L1@100/-` one without a key; `w100` a watermark."""
+    items = list[Event | Mark]()
+    for step, text in enumerate(told):
+        if text.startswith("w"):
+            items.append(Mark(int(text[1:])))
+            continue
+        name, _, rest = text.partition("@")
+        ts, _, key = rest.partition("/")
+        items.append(Event(step, name[0], int(name[1:]), {"": "a", "-": None}.get(key, key), int(ts), int(name[1:])))  # pyright: ignore[reportArgumentType]
+    return items
+
+
+@dataclass(frozen=True)
+class Example:
+    id: str
+    told: tuple[str, ...]
+    rows: tuple[tuple[int | None, int | None, int], ...]
+    late: tuple[int, ...] = ()
+    params: dict[str, Any] | None = None
+
+
+EXAMPLES = [
+    Example("both ends are in", ("L1@100", "R2@90", "R3@120", "R4@89", "R5@121"), ((1, 2, 100), (1, 3, 120))),
+    Example(
+        "open ends are out",
+        ("L1@100", "R2@90", "R3@120", "R4@91"),
+        ((1, 4, 100),),
+        params={"lower_exclusive": True, "upper_exclusive": True},
+    ),
+    Example("left pads the left side", ("L1@100", "R2@300"), ((1, None, 120),), params={"how": "left"}),
+    Example("right pads the right side", ("L1@100", "R2@300"), ((None, 2, 310),), params={"how": "right"}),
+    Example("full pads both", ("L1@100", "R2@300"), ((1, None, 120), (None, 2, 310)), params={"how": "full"}),
+    Example("null keys match nothing and are padded", ("L1@100/-", "R2@100/-"), ((1, None, 120), (None, 2, 110)), params={"how": "full"}),
+    Example("other keys match nothing", ("L1@100", "R2@100/b"), ()),
+    Example("at the watermark is on time", ("L1@100", "w110", "R2@110"), ((1, 2, 110),)),
+    Example("below the watermark is late, and not padded", ("L1@100", "w111", "R2@110"), ((1, None, 120),), (2,), {"how": "full"}),
+    Example("a watermark never goes back", ("w100", "w50", "L1@99"), (), (1,), {"how": "left"}),
+    Example("lower above upper matches nothing", ("L1@100", "R2@100"), ((1, None, 100),), params={"lower": 5, "upper": -5, "how": "left"}),
+    Example(
+        "matches that lie in the past do not delay a row",
+        ("L1@100",),
+        ((1, None, 100),),
+        params={"lower": -20, "upper": -10, "how": "left"},
+    ),
+    Example(
+        "the residual decides", ("L1@100", "R2@100", "L3@100"), ((1, 2, 100),), params={"residual": lambda left, right: left.v < right.v}
+    ),
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
+def test_the_model_by_hand(example: Example):
+    answer = IntervalJoinModel(**{"lower": -10, "upper": 20, **(example.params or {})})(stream(*example.told))
+    assert Counter((j.left and j.left.id, j.right and j.right.id, j.result_time) for j in answer.rows) == Counter(example.rows)
+    assert [row.id for row in answer.late] == list(example.late)
+    assert all(j.final_at == j.result_time + 1 for j in answer.rows)
+
+
+def test_a_row_is_closed_from_its_final_at():
+    answer = IntervalJoinModel(-10, 20, how="left")(stream("L1@100", "R2@105", "L3@200"))
+    assert [[j.left and j.left.id for j in answer.closed(w)] for w in (None, 105, 106, 220, 221)] == [[], [], [1], [1], [1, 3]]
+
+
+def test_a_residual_is_told_in_the_results_names():
+    assert translated("L.v < R.v AND L.k = 'L.v' OR R.ts / 2 > L.`id`") == "left_v < right_v AND k = 'L.v' OR right_ts  DIV  2 > left_id"
+
+
+def test_a_residual_is_null_safe_only_where_it_says_so():
+    low, none = Event(0, "L", 1, "a", 0, 1), Event(1, "R", 2, "a", 0, None)
+    assert not predicate("L.v < R.v")(low, none)
+    assert predicate("R.v IS NULL AND L.id <> R.id")(low, none)
+
+
+def test_a_residual_that_cannot_be_read_is_an_error():
+    with pytest.raises(ResidualError, match="cannot read the residual"):
+        predicate("L.v <")
+
+
+def recorded(operator: str) -> list[Case]:
+    told = [(path, load(path)) for path in files(ORACLE)]
+    return [case for path, one in told if one["operator"] == operator if (case := parse(path, one)).error is None]
+
+
+@needs_oracle
+def test_flinks_datastream_join_is_the_model_less_what_it_evicts():
+    cases = recorded(DATASTREAM)
+    assert cases
+    for case in cases:
+        answer, lost = case.params.model(case.stream), Flink(case).lost
+        assert {reason for _, reason in lost} <= {EVICTED}
+        evicted = Counter((left.id, right.id, left.ts, right.ts, max(left.ts, right.ts)) for (left, right), _ in lost)
+        assert Counter(map(case.row, answer.rows)) - evicted == case.expected, case.name
+        assert {side: Counter((row.step, row.id) for row in answer.late if row.side == side) for side in ("L", "R")} == case.late, case.name
+
+
+@needs_oracle
+def test_flinks_sql_join_is_the_model_where_nothing_is_late_or_lost():
+    clean = [case for case in recorded(SQL) if Flink(case).is_clean]
+    assert {case.name for case in recorded(SQL) if case.name.startswith("clean_")} <= {case.name for case in clean}
+    for case in clean:
+        assert Counter(map(case.row, case.params.model(case.stream).rows)) == case.expected, case.name
