@@ -177,7 +177,9 @@ class IntervalJoin:
             condition = streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
         for one, other in keys:
             condition = (one == other) & condition
-        return condition if self.residual is None else condition & F.expr(self.residual)
+        if self.residual is None:
+            return condition
+        return condition & (streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
     def _key_columns(self) -> list[Column]:
         return [F.coalesce(F.col(c), F.col(_right(c))).alias(c) for c in self.key]

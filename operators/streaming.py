@@ -7,6 +7,8 @@ input that neither calls late. What Spark does otherwise:
 - Its watermark starts at 1970-01-01: on a side with a watermark, what lies before is dropped as late.
 - Without a watermark on both sides an inner join is right, and keeps every row in its state for good.
 - An unmatched row with a null key comes out at once; any other, once the watermark has passed its wait.
+- One query with several joins of the same streams can share their shuffles, and a join that shares both lets no state
+  go, so that its unmatched rows never come out: set spark.sql.exchange.reuse to false, or start a query for each.
 """
 
 from datetime import timedelta
@@ -85,6 +87,15 @@ def present(*columns: Column) -> Column:
     With it, an outer row with a null key or time does not enter the state, and comes out unmatched at once.
     """
     return reduce(Column.__and__, [c.isNotNull() for c in columns])
+
+
+def opaque(condition: Column) -> Column:
+    """The condition in a form that Spark reads no bounds from.
+
+    It takes `left_amount > 0` for a bound on the event time, one that lies at 1970, and then lets no state go: unmatched
+    rows would never come out.
+    """
+    return F.greatest(condition, F.lit(False))
 
 
 def within(left: Column, right: Column, interval: Interval) -> Column:

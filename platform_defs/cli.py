@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from operators.errors import OperatorError
-from platform_defs import demo as demos
 from platform_defs import report
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.resources.engine import make_engine
@@ -24,6 +23,7 @@ from platform_defs.settings import settings
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for.")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
+Arrival = Literal["by_time", "as_is"]
 EXPECTED = (OperatorError, IngestError, ProgressError, LakeError, JavaNotFound, JarError, ValueError, FileExistsError)
 
 errors = Console(stderr=True)
@@ -48,10 +48,12 @@ def demo(
     orders: Annotated[int, typer.Option(help="Orders of the simulated day.")] = 2_000,
     parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.")] = 6,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
-    arrival: Annotated[demos.Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
+    arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
     as_json: Json = False,
 ) -> None:
     """Feed a shop day (or Olist's sample) through Dagster in micro-batches, and account for every row."""
+    from platform_defs import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
+
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
         told = demos.run(data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1))

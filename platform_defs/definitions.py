@@ -30,7 +30,7 @@ def build(values: Settings) -> dg.Definitions:
     return dg.Definitions(
         assets=[event_logs(sources), wide],
         asset_checks=all_checks(),
-        jobs=[ingest_job, advance_job(days)],
+        jobs=[ingest_job, advance_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly],
         resources={"spark": SparkResource(), "engine": engine_resource(values)},

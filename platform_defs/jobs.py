@@ -1,7 +1,6 @@
 """The jobs: let in what has landed; advance the derived tables."""
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.keys import ORDERS, PAYMENT_ORDER_WIDE, PAYMENTS, event_key
 
@@ -12,14 +11,11 @@ ingest_job = dg.define_asset_job(
 )
 
 
-def advance_job(days: dg.DailyPartitionsDefinition) -> UnresolvedAssetJobDefinition:
-    """Advance the payment-order wide table over days."""
-    return dg.define_asset_job(
-        "advance",
-        selection=dg.AssetSelection.assets(PAYMENT_ORDER_WIDE),
-        partitions_def=days,
-        description="Close what the watermark allows, up to the end of the last day asked for.",
-    )
+advance_job = dg.define_asset_job(
+    "advance",
+    selection=dg.AssetSelection.assets(PAYMENT_ORDER_WIDE),
+    description="Close what the watermark allows, up to the end of the last day asked for.",
+)
 
 
 def over(first: object, last: object) -> dict[str, str]:

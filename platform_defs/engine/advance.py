@@ -25,7 +25,6 @@ from platform_defs.engine.steps import cut_entries, cut_time
 
 STEP = "step"
 _FOLDED = "folded"
-_SKIP_EMPTY = "spark.databricks.delta.skipRecordingEmptyCommits"
 
 
 @dataclass(frozen=True)
@@ -123,15 +122,10 @@ class Advance:
     def _append(self, rows: DataFrame, after: Progress) -> int:
         lake = self.reading.lake
         point("advance.before_commit")
-        self._commit(rows, self.asset.name, after)
+        lake.append(rows, self.asset.name, after.metadata())
         point("advance.after_commit")
         commit = lake.newest(self.asset.name, PROGRESS)
         return 0 if commit is None else commit.rows
-
-    def _commit(self, rows: DataFrame, table: str, after: Progress) -> None:
-        """Commit rows and progress. Delta would skip a commit without rows, and the same step would come again for ever."""
-        self.reading.spark.conf.set(_SKIP_EMPTY, "false")
-        self.reading.lake.append(rows, table, after.metadata())
 
     def _upsert(self, now: Progress, after: Progress) -> int:
         """Commit the changes to the changelog, then fold them into the current table."""
@@ -139,7 +133,7 @@ class Advance:
         try:
             count = changes.count()
             point("advance.before_commit")
-            self._commit(changes, self.asset.changelog, after)
+            self.reading.lake.append(changes, self.asset.changelog, after.metadata())
             point("advance.after_commit")
             self._fold()
             return count

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -109,7 +110,7 @@ class Reading:
         marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
         if not marks:
             return rows.withColumn(LATE, F.lit(False))
-        table = self.spark.createDataFrame(list(marks.items()), f"{SEQ} bigint, {_WATERMARK} bigint")
+        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _WATERMARK: list(marks.values())}))
         verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
         return rows.join(F.broadcast(table), SEQ, "left").select(*rows.columns, verdict.alias(LATE))
 

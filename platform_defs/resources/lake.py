@@ -20,8 +20,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from filelock import FileLock, Timeout
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+_SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -78,11 +80,15 @@ class Lake:
     def read(self, spark: SparkSession, table: str, schema: StructType) -> DataFrame:
         """The table, or no rows of the schema where there is none yet."""
         if self.delta(table) is None:
-            return spark.createDataFrame([], schema)
+            return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
         return spark.read.format("delta").load(self.path(table))
 
     def append(self, frame: DataFrame, table: str, metadata: dict[str, Any], *, replace_where: str | None = None) -> None:
-        """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names."""
+        """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
+
+        A frame without rows is committed too: its metadata counts, and Delta would skip it.
+        """
+        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata))
         if replace_where is None:
             writer.mode("append").save(self.path(table))

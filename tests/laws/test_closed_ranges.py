@@ -1,0 +1,117 @@
+"""Laws of advance: however a log is stepped through, the table is the same."""
+
+import random
+
+import pytest
+
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, replay, rows_of, source, totals
+
+
+def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 2, late: float = 0.05) -> list[dict[str, list[Event]]]:
+    """Batches of two hours each, crossing midnight, out of order by less than the bound but for the late ones."""
+    rng = random.Random(seed)
+    keys = [None, *"abcdefgh"]
+    made: list[dict[str, list[Event]]] = []
+    for batch in range(batches):
+        start = 18 * HOUR + batch * 2 * HOUR
+
+        def event() -> Event:
+            back = rng.randrange(4 * HOUR) if rng.random() < late else 0
+            return Event(rng.choice(keys), rng.randrange(100), start + rng.randrange(2 * HOUR) - back - rng.randrange(jitter))
+
+        made.append({name: [event() for _ in range(rows)] for name in ("l", "r")})
+    return made
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("how", ["full", "inner"])
+def test_a_run_is_a_backfill_over_the_log_it_left(make_engine: MakeEngine, seed: int, how: str) -> None:
+    names = ["stepwise", "at_once", "in_small_steps"]
+    engine = make_engine([source("l"), source("r")], [join(n, how=how) for n in names])
+    for batch in stream(seed):
+        replay(engine, [batch])
+        engine.advance("stepwise")
+    engine.advance("at_once")
+    small = make_engine([source("l"), source("r")], [join(n, how=how) for n in names], max_step=450)
+    steps = small.advance("in_small_steps")
+    stepwise = rows_of(engine.table("stepwise"))
+    assert len(steps) > 1
+    assert len(stepwise) > 100
+    assert stepwise == rows_of(engine.table("at_once")) == rows_of(engine.table("in_small_steps"))
+    counted = totals(engine, "stepwise")
+    assert counted["l", "late"] > 0
+    assert counted["r", "late"] > 0
+    assert broken(engine, "stepwise") == set()
+
+
+def test_two_batchings_agree_when_arrival_is_within_the_bound(make_engine: MakeEngine) -> None:
+    batches = stream(3, late=0)
+    merged = [{name: [e for b in batches[i : i + 2] for e in b[name]] for name in ("l", "r")} for i in range(0, 4, 2)]
+    names = [("l", "r"), ("l3", "r3")]
+    engine = make_engine([source(n) for pair in names for n in pair], [join("fine", names[0]), join("coarse", names[1])])
+    for batch in batches:
+        replay(engine, [batch])
+        engine.advance("fine")
+    replay(engine, [{f"{name}3": events for name, events in batch.items()} for batch in merged])
+    engine.advance("coarse")
+    content = ["k", "left_v", "right_v", "left_ts", "right_ts", "result_time", "final_at"]
+    fine = rows_of(engine.table("fine"), *content)
+    assert len(fine) > 100
+    assert fine == rows_of(engine.table("coarse"), *content)
+
+
+def test_advancing_twice_is_advancing_once(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join()])
+    replay(engine, stream(4, batches=2))
+    assert len(engine.advance("pairs")) == 1
+    version = engine.lake.version("pairs")
+    assert engine.advance("pairs") == []
+    assert make_engine([source("l"), source("r")], [join()]).advance("pairs") == []
+    assert engine.lake.version("pairs") == version
+
+
+def test_an_advance_stops_where_it_is_told_and_goes_on_from_there(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join("cut"), join("whole")])
+    replay(engine, stream(5))
+    from tests.support.shopkeeping import START
+
+    midnight = START + DAY - 1
+    assert engine.advance("cut", midnight)[-1].after.closed_to == midnight
+    assert engine.table("cut").where(f"unix_millis(final_at) > {midnight}").isEmpty()
+    engine.advance("cut")
+    engine.advance("whole")
+    assert rows_of(engine.table("cut")) == rows_of(engine.table("whole"))
+
+
+def test_a_drained_stream_leaves_nothing_pending(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join()])
+    replay(engine, stream(6, batches=2))
+    engine.advance("pairs")
+    assert totals(engine)["l", "pending"] > 0
+    engine.drain()
+    engine.advance("pairs")
+    counted = totals(engine)
+    assert counted["l", "pending"] == counted["r", "pending"] == 0
+    assert broken(engine) == set()
+
+
+def test_a_table_made_of_a_derived_table_is_exact_too(make_engine: MakeEngine) -> None:
+    """(l join r) join r: the second join reads the first one's results, and its watermark follows from the first one's."""
+    first = join("first", how="inner")
+    second = join("second", ("first", "r"), how="left", lower=0, upper="10 minutes", left_prefix="pair_", right_prefix="again_")
+    engine: Engine = make_engine([source("l"), source("r")], [first, second])
+    batches = stream(7, batches=4)
+    for batch in batches:
+        replay(engine, [batch])
+        engine.advance("first")
+        engine.advance("second")
+    stepwise = rows_of(engine.table("second"))
+    whole = second.operator(
+        engine.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
+        engine.reading.input(second, 1, engine.ledger.head),
+    )
+    closed_to = engine.progress("second").closed_to
+    assert len(stepwise) > 50
+    assert stepwise == rows_of(whole.where(f"unix_millis(final_at) <= {closed_to}"))

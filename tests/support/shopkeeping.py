@@ -1,0 +1,103 @@
+"""Small sources and a small script language: land files, replay rows, read tables back."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
+from operators import IntervalJoin
+from operators.contract import ARRIVAL
+from platform_defs.engine import Engine
+from platform_defs.resources.sources import MALFORMED, PATH, RAW
+
+START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+ROW = StructType().add("k", "string").add("v", "integer").add("ts", "timestamp")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of a small source: its key, its value and its time in ms after START."""
+
+    k: str | None
+    v: int
+    at: int
+
+    @property
+    def line(self) -> str:
+        """The row as a JSON line."""
+        return json.dumps({"k": self.k, "v": self.v, "ts": iso(START + self.at)})
+
+
+def iso(epoch_ms: int) -> str:
+    """An instant as ISO text in UTC."""
+    from platform_defs.engine.days import moment
+
+    return moment(epoch_ms).isoformat(timespec="milliseconds")
+
+
+def source(name: str, **changes: Any) -> SourceContract:
+    """A small source, with a watermark a minute behind."""
+    return SourceContract(**{"name": name, "schema": ROW, "event_time": "ts", "watermark": BoundedOutOfOrderness("1 minute"), **changes})
+
+
+def join(name: str = "pairs", inputs: tuple[str, str] = ("l", "r"), **changes: Any) -> DerivedAsset:
+    """An interval join of two small sources."""
+    operator = IntervalJoin(**{"on": "k", "lower": "-5 minutes", "upper": "10 minutes", "how": "full", **changes})
+    return DerivedAsset(name=name, inputs=inputs, operator=operator)
+
+
+def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
+    """Put a file into a source's folder, whole at once."""
+    folder = Path(engine.folders[name])
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden, path = folder / f".{file}", folder / file
+    hidden.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return hidden.rename(path)
+
+
+def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> None:
+    """Let batches in as entries, each moving its sources' watermarks a minute behind what they have seen."""
+    newest = {n: s.max_event_time for n, s in engine.ledger.last().items()}
+    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in engine.sources}
+    marks: list[Mapping[str, int]] = []
+    for batch in batches:
+        for name, events in batch.items():
+            known = newest.get(name)
+            newest[name] = max([START + e.at for e in events] + ([] if known is None else [known]), default=None)
+            rows[name] += [(e.k, str(e.v), iso(START + e.at), len(marks), n) for n, e in enumerate(events)]
+        marks += [{}, {n: t - MINUTE - 1 for n, t in newest.items() if t is not None}]
+    frames = {name: _raw(engine.spark, of_source) for name, of_source in rows.items() if of_source}
+    engine.replay(frames, marks)
+
+
+def _raw(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+    frame = spark.createDataFrame(list(rows), f"k string, v string, ts string, _entry int, {ARRIVAL} bigint")
+    unique = (F.col("_entry") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
+    nothing = F.lit(None).cast("string")
+    return frame.select("k", "v", "ts", "_entry", unique, F.lit("").alias(RAW), F.lit("").alias(PATH), nothing.alias(MALFORMED))
+
+
+def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """A frame's rows, sorted, for comparison."""
+    return sorted((tuple(r) for r in frame.select(*columns or frame.columns).collect()), key=repr)
+
+
+def broken(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]:
+    """The sides and days on which the conservation law does not hold."""
+    return {(a.side, str(a.day)) for a in engine.account(asset) if not a.holds}
+
+
+def totals(engine: Engine, asset: str = "pairs") -> dict[tuple[str, str], int]:
+    """The account's terms by side."""
+    found: dict[tuple[str, str], int] = {}
+    for a in engine.account(asset):
+        for term in ("accepted", "matched", "unmatched", "pending", "late"):
+            found[a.side, term] = found.get((a.side, term), 0) + getattr(a, term)
+    return found

@@ -1,0 +1,56 @@
+"""Operators that are no joins, to hold the engine to its word that it knows an operator by its contract alone."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.contract import Entries, Touched, Upsert
+
+
+@dataclass(frozen=True)
+class RunningTotal:
+    """The sum and count of `v` by key, folded from new entries."""
+
+    inputs: tuple[str, ...] = ("rows",)
+
+    @property
+    def reads(self) -> Entries:
+        return Entries()
+
+    @property
+    def emits(self) -> Upsert:
+        return Upsert(("k",))
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        return F.lit(False)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        return frames[0].groupBy("k").agg(F.sum("v").alias("total"), F.count("*").alias("n"))
+
+    def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        both = current.unionByName(self(*frames))
+        return both.groupBy("k").agg(F.sum("total").alias("total"), F.sum("n").alias("n"))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The largest less the smallest `v` of a key, of all its rows; a key whose newest row says 0 leaves the table."""
+
+    inputs: tuple[str, ...] = ("rows",)
+
+    @property
+    def reads(self) -> Touched:
+        return Touched(("k",))
+
+    @property
+    def emits(self) -> Upsert:
+        return Upsert(("k",))
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        return F.lit(False)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        newest = F.max_by("v", F.struct("seq", "arrival"))
+        rows = frames[0].groupBy("k").agg((F.max("v") - F.min("v")).alias("spread"), newest.alias("newest"))
+        return rows.where("newest != 0").select("k", "spread")
