@@ -70,6 +70,7 @@ oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$${TIDEMARK_DAGSTER_HOME:-$${DAGSTER_HOME:-.tidemark/dagster}}"; mkdir -p "$$home"; \
+	[ -e "$$home/dagster.yaml" ] || printf 'nux: {enabled: false}\ntelemetry: {enabled: false}\n' > "$$home/dagster.yaml"; \
 	DAGSTER_HOME="$$(cd "$$home" && pwd)" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and what Spark leaves behind; keeps .venv, the JARs and the lake

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -107,7 +107,7 @@ class SourceContract:
     @cached_property
     def struct(self) -> StructType:
         """The schema as a `StructType`."""
-        return self.schema if isinstance(self.schema, StructType) else StructType.fromDDL(self.schema)
+        return self.schema if isinstance(self.schema, StructType) else cast(StructType, StructType.fromDDL(self.schema))
 
     @property
     def log(self) -> str:
@@ -138,7 +138,9 @@ class DerivedAsset:
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.operator.inputs):
-            raise ContractError.bad_value("inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}")
+            raise ContractError.bad_value(
+                "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
+            )
 
     def rows(self, *frames: DataFrame) -> DataFrame:
         """The table's rows for complete input."""

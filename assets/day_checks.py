@@ -9,7 +9,9 @@ from dagster import AssetCheckEvaluation
 _MOST_DAYS = 31
 
 
-def log_days(context: dg.AssetExecutionContext, check: str, days: Mapping[str, tuple[bool, dict[str, Any]]], severity: dg.AssetCheckSeverity) -> None:
+def log_days(
+    context: dg.AssetExecutionContext, check: str, days: Mapping[str, tuple[bool, dict[str, Any]]], severity: dg.AssetCheckSeverity
+) -> None:
     """Log one evaluation a day, so that the UI shows which day failed.
 
     A run over more than a month logs the failing days only: the summary tells of the others.
@@ -22,4 +24,5 @@ def log_days(context: dg.AssetExecutionContext, check: str, days: Mapping[str, t
     """
     due = {day: told for day, told in days.items() if len(days) <= _MOST_DAYS or not told[0]}
     for day, (passed, metadata) in sorted(due.items())[-_MOST_DAYS:]:
-        context.log_event(AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day))
+        told = AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day)
+        context.log_event(told)  # pyright: ignore[reportArgumentType]  # Dagster takes it, and does not say so

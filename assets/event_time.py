@@ -54,8 +54,12 @@ def event_time_asset(
     """
     deps = [event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs]
     specs = [
-        dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description="Every accepted row is matched, unmatched, pending or late, once."),
-        dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=f"At least {completeness:.0%} of the settled rows of each side found a match."),
+        dg.AssetCheckSpec(
+            LAW, asset=derived.name, blocking=True, description="Every accepted row is matched, unmatched, pending or late, once."
+        ),
+        dg.AssetCheckSpec(
+            COMPLETENESS, asset=derived.name, description=f"At least {completeness:.0%} of the settled rows of each side found a match."
+        ),
     ]
 
     @dg.asset(
@@ -76,7 +80,7 @@ def event_time_asset(
         accounts = engine.account(derived.name, (first - _reach(derived), last))
         _add_days(context, derived.name, accounts, first, last)
         yield dg.MaterializeResult(
-            metadata=_told(engine, derived, accounts) | done,
+            metadata=_told(engine, derived) | done,
             check_results=[_law(context, accounts), _completeness(context, accounts, completeness)],
         )
 
@@ -98,10 +102,9 @@ def _reach(derived: DerivedAsset) -> timedelta:
     return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, Closed) else timedelta(0)
 
 
-def _told(engine: EnginePort, derived: DerivedAsset, accounts: Sequence[AccountPort]) -> dict[str, Any]:
+def _told(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     frame, state = engine.table(derived.name), engine.described(derived.name)
-    totals = {f"{term} {side}": n for (side, term), n in _totals(accounts).items() if term != "accepted"}
-    return totals | {
+    return {
         "watermark": moment(state["watermark"]),
         "closed_to": moment(state["closed_to"]),
         "lag_seconds": state["lag_ms"] / 1000,
@@ -117,8 +120,7 @@ def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
 
 def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], first: date, last: date) -> None:
     for day in sorted({a.day for a in accounts if first <= a.day <= last}):
-        told = {f"day's {term} {side}": n for (side, term), n in _totals([a for a in accounts if a.day == day]).items()}
-        context.add_asset_metadata(told, asset_key=name, partition_key=str(day))
+        context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
 
 
 def _law(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort]) -> dg.AssetCheckResult:
@@ -129,7 +131,11 @@ def _law(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort]) -> 
         passed=not broken,
         severity=dg.AssetCheckSeverity.ERROR,
         description=", ".join(f"{a.side} {a.day}" for a in broken[:10]) or "every row is accounted for",
-        metadata={"broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]), "days": len({a.day for a in accounts}), **_sum(accounts)},
+        metadata={
+            "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
+            "days": len({a.day for a in accounts}),
+            **_sum(accounts),
+        },
     )
 
 
@@ -142,11 +148,16 @@ def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountP
         passed=not poor,
         severity=dg.AssetCheckSeverity.WARN,
         description=f"{len(poor)} days and sides below {least:.0%}" if poor else f"no day below {least:.0%}",
-        metadata={"worst": f"{worst.side} {worst.day}: {worst.completeness:.1%}" if worst else "no rows", "poor": [_row(a) for a in poor[:10]]},
+        metadata={
+            "worst": f"{worst.side} {worst.day}: {worst.completeness:.1%}" if worst else "no rows",
+            "poor": [_row(a) for a in poor[:10]],
+        },
     )
 
 
-def _log(context: dg.AssetExecutionContext, check: str, accounts: Sequence[AccountPort], failed: set[date], severity: dg.AssetCheckSeverity) -> None:
+def _log(
+    context: dg.AssetExecutionContext, check: str, accounts: Sequence[AccountPort], failed: set[date], severity: dg.AssetCheckSeverity
+) -> None:
     first, last = days_of(context)
     days = sorted({a.day for a in accounts if first <= a.day <= last})
     told = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from assets.contracts import SourceContract
+from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.keys import event_key
 from assets.metadata import moment, table_schema
 from assets.ports import EnginePort, SourceEntryPort
@@ -39,13 +40,27 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         event_key(contract.name),
         group_name="events",
         kinds={"spark", "delta"},
-        description=f"Every well-formed event of the source `{contract.name}`, in the order it was let in. Nothing is dropped for being late; "
-        f"what breaks the contract is in `{contract.quarantine}` with its reason.",
-        metadata={"dagster/column_schema": table_schema(contract.struct), "event_time": contract.event_time, "unique_key": list(contract.unique_key)},
+        description=f"Every well-formed event of the source `{contract.name}`, in the order it was let in. "
+        f"Nothing is dropped for being late; what breaks the contract is in `{contract.quarantine}` with its reason.",
+        metadata={
+            "dagster/column_schema": table_schema(_log_schema(contract)),
+            "event_time": contract.event_time,
+            "unique_key": list(contract.unique_key),
+        },
     )
+
+
+def _log_schema(contract: SourceContract) -> StructType:
+    """The source's columns, and those by which the engine accounts for a row."""
+    own = [StructField(name, TimestampType() if "time" in name else LongType(), nullable=False) for name in ENGINE_COLUMNS]
+    return StructType([*own, *contract.struct.fields])
 
 
 def _told(said: Sequence[SourceEntryPort]) -> dict[str, Any]:
     counts = {name: sum(getattr(s, name) for s in said) for name in COUNTS}
     newest = said[-1] if said else None
-    return counts | {"dagster/partition_row_count": counts["accepted"], "ledger_entries": len(said), "watermark": moment(newest.watermark if newest else None)}
+    return counts | {
+        "dagster/partition_row_count": counts["accepted"],
+        "ledger_entries": len(said),
+        "watermark": moment(newest.watermark if newest else None),
+    }

@@ -21,7 +21,11 @@ def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.Tab
         if name not in engine.sources:
             continue
         own = [*engine.sources[name].struct.fieldNames(), SEQ, ARRIVAL, EVENT_TIME]
-        others = {c for n in derived.inputs if n != name and n in engine.sources for c in engine.sources[n].struct.fieldNames()} | {SEQ, ARRIVAL, EVENT_TIME}
+        others = {c for n in derived.inputs if n != name and n in engine.sources for c in engine.sources[n].struct.fieldNames()} | {
+            SEQ,
+            ARRIVAL,
+            EVENT_TIME,
+        }
         found += [dg.TableColumnDep(event_key(name), c) for c in own if column == _named(derived, c, which, c in others)]
     return found
 

@@ -1,13 +1,14 @@
 """The command line: `tidemark`."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from operators.errors import OperatorError
@@ -20,7 +21,9 @@ from platform_defs.resources.lake import LakeError
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
+)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
@@ -44,9 +47,11 @@ def _progress() -> Progress:
 
 @app.command()
 def demo(
-    data: Annotated[Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.")] = None,
-    orders: Annotated[int, typer.Option(help="Orders of the simulated day.")] = 2_000,
-    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.")] = 6,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
+    ] = None,
+    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1)] = 2_000,
+    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1)] = 6,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
     arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
     as_json: Json = False,
@@ -56,13 +61,17 @@ def demo(
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
-        told = demos.run(data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1))
+        told = demos.run(
+            data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1)
+        )
     _show(as_json, told, report.print_demo)
 
 
 @app.command()
 def ingest(
-    every: Annotated[str | None, typer.Option(help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry.")] = None,
+    every: Annotated[
+        str | None, typer.Option(help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Let in what has landed."""
@@ -108,7 +117,7 @@ def backfill(
     as_json: Json = False,
 ) -> None:
     """Advance every derived table to the end of a range of days; with --rebuild, recompute its closed days first."""
-    from_day, to_day = date.fromisoformat(first), date.fromisoformat(last)
+    from_day, to_day = _day("--from", first), _day("--to", last)
     if from_day > to_day:
         raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
@@ -139,7 +148,25 @@ def late(
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
 ) -> None:
     """Show the rows of a source that came too late for an asset: the view `late/<asset>`."""
-    _engine().late(asset, source).orderBy("seq", "arrival").show(limit, truncate=False)
+    engine = _engine()
+    _known("asset", asset, engine.assets)
+    _known("source", source, engine.assets[asset].inputs)
+    if not engine.ledger.head:
+        report.out.print("Nothing has landed yet.")
+        return
+    engine.late(asset, source).orderBy("seq", "arrival").show(limit, truncate=False)
+
+
+def _known(what: str, name: str, legal: Iterable[str]) -> None:
+    if name not in legal:
+        raise ValueError(f"`{what}` is {name!r}; legal: {', '.join(legal)}")
+
+
+def _day(option: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"`{option}` is {text!r}; legal: a day, YYYY-MM-DD") from None
 
 
 def main() -> None:
@@ -147,7 +174,7 @@ def main() -> None:
     try:
         app()
     except EXPECTED as error:
-        errors.print(f"[bold red]error:[/] {error}", highlight=False)
+        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(1) from None
 
 

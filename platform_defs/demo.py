@@ -19,6 +19,7 @@ from platform_defs.settings import Settings, settings
 from platform_defs.simulator import Shop, drop, simulate
 
 MARK = "_made_by_the_demo"
+_DAGSTER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
 Tick = Callable[[str], object]
@@ -70,7 +71,9 @@ def _clear(values: Settings) -> None:
     root = Path(values.lake)
     if root.exists() and any(root.iterdir()):
         if not (root / MARK).exists():
-            raise FileExistsError(f"the lake {root} holds something that no demo made; set TIDEMARK_LAKE to an empty folder, so that nothing of it is lost")
+            raise FileExistsError(
+                f"the lake {root} holds something that no demo made; set TIDEMARK_LAKE to an empty folder, so that nothing of it is lost"
+            )
         shutil.rmtree(root)
     root.mkdir(parents=True, exist_ok=True)
     (root / MARK).write_text("The demo empties this folder each time it starts.\n")
@@ -80,6 +83,8 @@ def _instance(values: Settings) -> dg.DagsterInstance:
     """The instance that `make ui` shows, without what an earlier demo left in it."""
     home = Path(values.dagster_home)
     home.mkdir(parents=True, exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        (home / "dagster.yaml").write_text(_DAGSTER)
     instance = dg.DagsterInstance.from_config(str(home))
     instance.wipe_assets(list(instance.all_asset_keys()))
     return instance

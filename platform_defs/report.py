@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from operators.timing import DAY_MS
 from platform_defs.engine import DayAccount, Engine
 from platform_defs.engine.accounting import TERMS
 from platform_defs.engine.advance import Step
 from platform_defs.engine.days import day_start, moment
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.rebuild import Rebuilt
-from operators.timing import DAY_MS
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
+RARE = ("markers", "warned")
 out = Console()
 
 
@@ -92,17 +94,22 @@ def _law(accounts: Sequence[DayAccount], uncounted: dict[tuple[str, int], tuple[
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1)
+    )
     for n, column in enumerate(columns):
-        table.add_column(column, justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
+        table.add_column(column.replace("_", " "), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
     for row in rows:
         table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in row])
     out.print(table)
+    out.print()
 
 
 def print_entries(told: dict[str, Any]) -> None:
     """Ledger entries."""
-    rows = [[e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in told["entries"] for name, s in e["sources"].items()]
+    rows = [
+        [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in told["entries"] for name, s in e["sources"].items()
+    ]
     _table("Ledger entries", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
 
 
@@ -130,20 +137,35 @@ def print_drain(told: dict[str, Any]) -> None:
 def print_status(told: dict[str, Any]) -> None:
     """The lake at a glance."""
     out.print(f"[bold]Lake[/] {told['lake']}, {told['ledger_head']} ledger entries", highlight=False)
-    rows = [[name, *[s[c] for c in COUNTS], s["watermark"], "idle" if s["idle"] else ""] for name, s in told["sources"].items()]
-    _table("Sources", ["source", *COUNTS, "watermark", ""], rows)
+    shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in told["sources"].values())]
+    rows = [
+        [name, *[s[c] for c in shown], f"{s['watermark'] or 'none yet'}{', idle' if s['idle'] else ''}"]
+        for name, s in told["sources"].items()
+    ]
+    _table("Sources", ["source", *shown, "watermark"], rows)
     for name, asset in told["assets"].items():
         _print_asset(name, asset)
 
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
+    if asset["closed_to"] is None:
+        out.print(f"[bold]{name}[/]: nothing is closed yet")
+        return
     terms = [t for t in TERMS if t in asset]
-    sides = sorted(asset["accepted"]) if terms else []
+    sides = sorted(asset["accepted"])
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in sides])
-    out.print(f"  {asset['pairs']:,} pairs; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}", highlight=False)
+    out.print(
+        f"  {asset['pairs']:,} pairs; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, "
+        f"days complete to {asset['complete_to']}",
+        highlight=False,
+        soft_wrap=True,
+    )
     law = asset["law"]
     if law["holds"]:
-        out.print("  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late, on every side and day.")
+        out.print(
+            "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late, on every side and day.",
+            soft_wrap=True,
+        )
     for broken in law["broken"]:
         out.print(f"  [red]The law is broken[/] for {broken['side']} on {broken['day']}: {broken}", highlight=False)
     for differs in law.get("ledger_differs_from_log", []):
@@ -155,6 +177,13 @@ def print_demo(told: dict[str, Any]) -> None:
     print_status(told["status"])
     if told["planned"]:
         kinds = sorted({k for counts in told["planned"].values() for k in counts})
-        _table("What the simulator put in", ["source", *kinds], [[s, *[counts.get(k, 0) for k in kinds]] for s, counts in told["planned"].items()])
-    _table("Tables", ["table", "path"], [[name, path] for name, path in told["tables"].items()])
-    out.print(f"\nOpen the UI with: [bold]{told['ui']}[/]", highlight=False)
+        _table(
+            "What the simulator put in",
+            ["source", *kinds],
+            [[s, *[counts.get(k, 0) for k in kinds]] for s, counts in told["planned"].items()],
+        )
+    out.print("[bold]Tables[/]")
+    for name, path in told["tables"].items():
+        out.print(f"  {name:<20} {path}", highlight=False, soft_wrap=True)
+    out.print()
+    out.print(f"Open the UI with: [bold]{told['ui']}[/]", highlight=False, soft_wrap=True)

@@ -7,7 +7,9 @@ from platform_defs.engine import Engine
 from platform_defs.jobs import over
 
 
-@dg.schedule(job_name="advance", cron_schedule="30 2 * * *", execution_timezone="UTC", description="Advances what the day's sensors left open.")
+@dg.schedule(
+    job_name="advance", cron_schedule="30 2 * * *", execution_timezone="UTC", description="Advances what the day's sensors left open."
+)
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
     days = engine.open_days(PAYMENT_ORDER_WIDE)

@@ -10,7 +10,9 @@ from platform_defs.engine import Engine
 from platform_defs.jobs import over
 
 
-@dg.sensor(job_name="ingest", minimum_interval_seconds=30, description="Runs the ingest when a file has landed that the ledger does not tell of.")
+@dg.sensor(
+    job_name="ingest", minimum_interval_seconds=30, description="Runs the ingest when a file has landed that the ledger does not tell of."
+)
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files; the ledger decides what is new."""
     fresh = sorted(path for source, folder in engine.folders.items() for path in _landed(folder) - _known(engine, source))
@@ -19,7 +21,9 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{fresh[-1]}")
 
 
-@dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Advances the payment-order wide table when the ledger has moved on.")
+@dg.sensor(
+    job_name="advance", minimum_interval_seconds=30, description="Advances the payment-order wide table when the ledger has moved on."
+)
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
     """The cursor is the ledger's `seq`."""
     head = engine.ledger.head

@@ -81,7 +81,13 @@ def _read(path: Path, columns: Sequence[str]) -> list[Row]:
 
 
 def _order(row: Row) -> Row:
-    return {"order_id": row["order_id"], "customer_id": row["customer_id"], "status": row["order_status"], "amount": "", "order_time": row[ORDER_TIME]}
+    return {
+        "order_id": row["order_id"],
+        "customer_id": row["customer_id"],
+        "status": row["order_status"],
+        "amount": "",
+        "order_time": row[ORDER_TIME],
+    }
 
 
 def _payments(payments: list[Row], orders: list[Row]) -> list[Row]:

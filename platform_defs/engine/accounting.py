@@ -89,7 +89,9 @@ class _Books:
     def operator(self) -> Accountable:
         operator = self.advance.asset.operator
         if not isinstance(operator, Accountable):
-            raise OperatorError(f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for")
+            raise OperatorError(
+                f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for"
+            )
         return operator
 
     def close(self) -> list[DayAccount]:
@@ -140,7 +142,9 @@ class _Books:
         held = self.table().where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
         wrong = bag_difference(self._prints(held), self._prints(wanted))
         times = self.operator.traced(EVENT_TIME)
-        sides = F.array(*[F.struct(F.lit(n).alias("side"), F.col(t).alias(EVENT_TIME)) for n, t in zip(advance.asset.inputs, times, strict=True)])
+        sides = F.array(
+            *[F.struct(F.lit(n).alias("side"), F.col(t).alias(EVENT_TIME)) for n, t in zip(advance.asset.inputs, times, strict=True)]
+        )
         each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
         lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
         columns = [lacks.get(t, F.lit(0)).cast("bigint").alias(t) for t in TERMS]
@@ -204,7 +208,9 @@ def uncounted_entries(advance: Advance) -> dict[tuple[str, int], tuple[int, int]
     for name in _sources(advance):
         told = {s.seq: s.accepted for entry in reading.ledger.entries() for s in entry if s.source == name and s.accepted}
         held = {row[SEQ]: row["count"] for row in reading.log(name, reading.ledger.head).groupBy(SEQ).count().collect()}
-        wrong |= {(name, seq): (told.get(seq, 0), held.get(seq, 0)) for seq in told.keys() | held.keys() if told.get(seq, 0) != held.get(seq, 0)}
+        wrong |= {
+            (name, seq): (told.get(seq, 0), held.get(seq, 0)) for seq in told.keys() | held.keys() if told.get(seq, 0) != held.get(seq, 0)
+        }
     return wrong
 
 

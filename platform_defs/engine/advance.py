@@ -20,7 +20,7 @@ from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.faults import point
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
-from platform_defs.engine.reading import Reading, Span
+from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
 
 STEP = "step"
@@ -116,7 +116,7 @@ class Advance:
         frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
-    def _frame(self, which: int, head: int, span: Span = Span()) -> DataFrame:
+    def _frame(self, which: int, head: int, span: Span = EVER) -> DataFrame:
         return self.reading.input(self.asset, which, head, span)
 
     def _append(self, rows: DataFrame, after: Progress) -> int:

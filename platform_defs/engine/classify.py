@@ -67,12 +67,16 @@ def _is_marker(contract: SourceContract) -> Column:
 def _reason(contract: SourceContract, now: int) -> Column:
     """The first thing wrong with a row. A marker need only be well-formed, and carry a watermark in range."""
     time, mark = F.col(EVENT_TIME_RAW), F.col(MARK)
-    of_event = F.coalesce(*[_missing(f) for f in contract.struct.fields if not f.nullable], *_time_faults(contract, time, now), *_rule_faults(contract))
+    of_event = F.coalesce(
+        *[_missing(f) for f in contract.struct.fields if not f.nullable], *_time_faults(contract, time, now), *_rule_faults(contract)
+    )
     of_marker = F.when(mark.isNull(), F.lit("watermark: a marker row carries none"))
     carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
     unreadable = [_unreadable(f) for f in contract.struct.fields]
     by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
-    return F.coalesce(F.when(F.col(MALFORMED).isNotNull(), F.concat(F.lit("malformed: "), F.col(MALFORMED))), *unreadable, *carried, by_kind)
+    return F.coalesce(
+        F.when(F.col(MALFORMED).isNotNull(), F.concat(F.lit("malformed: "), F.col(MALFORMED))), *unreadable, *carried, by_kind
+    )
 
 
 def _unreadable(field: StructField) -> Column:

@@ -98,7 +98,9 @@ class Engine:
 
     def drain(self) -> Entry | None:
         """Close the end of the input, far enough for every asset, those made of other assets too."""
-        reach = sum(max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed))
+        reach = sum(
+            max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed)
+        )
         return self.signals.drain(reach)
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[Step]:

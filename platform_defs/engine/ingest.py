@@ -44,7 +44,10 @@ class IngestError(RuntimeError):
     @classmethod
     def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
         """The log holds another number of rows than were counted."""
-        return cls(f"source {source!r}: {counted} rows were to be let in and the log holds {held}; the input changed while it was read. Run the ingest again")
+        return cls(
+            f"source {source!r}: {counted} rows were to be let in and the log holds {held}; "
+            "the input changed while it was read. Run the ingest again"
+        )
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,14 @@ class Ingest:
             raise IngestError.miscounted(contract.name, due, held)
         point("ingest.after_log")
         rejects = judged.where(F.col(REASON).isNotNull())
-        told = rejects.select(seq, ARRIVAL, F.col(REASON).alias("reason"), F.col(RAW).alias("raw"), F.col(PATH).alias("path"), instant(now).alias("ingested_at"))
+        told = rejects.select(
+            seq,
+            ARRIVAL,
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("raw"),
+            F.col(PATH).alias("path"),
+            instant(now).alias("ingested_at"),
+        )
         self._append(told, contract.quarantine, attempt, counts.quarantined)
         point("ingest.after_quarantine")
         return held
@@ -226,10 +236,8 @@ def _is_good() -> Column:
 
 def _watermark(contract: SourceContract, counts: _Counts, last: SourceEntry | None) -> int | None:
     how = contract.watermark
-    if isinstance(how, BoundedOutOfOrderness):
-        found = None if counts.last is None else counts.last - how.bound_ms - 1
-    else:
-        found = counts.mark
+    bounded = None if counts.last is None or not isinstance(how, BoundedOutOfOrderness) else counts.last - how.bound_ms - 1
+    found = bounded if isinstance(how, BoundedOutOfOrderness) else counts.mark
     return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 
 

@@ -155,4 +155,3 @@ def _grouped(rows: Iterable[SourceEntry]) -> list[Entry]:
             entries.append([])
         entries[-1].append(said)
     return [tuple(entry) for entry in entries]
-

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 
 from assets.contracts import DerivedAsset
@@ -21,7 +22,8 @@ class ProgressError(RuntimeError):
         """The table was made by an operator with other parameters."""
         return cls(
             f"{asset} was made with {stored}, and the settings now say {wanted}; rows of both in one table would mean nothing. "
-            "Use the settings it was made with, or another lake (TIDEMARK_LAKE) or asset name, or delete the table and advance again: the log holds all that is needed"
+            "Use the settings it was made with, or another lake (TIDEMARK_LAKE), "
+            "or delete the table and advance again: the log holds all that is needed"
         )
 
 
@@ -72,13 +74,24 @@ def results_table(asset: DerivedAsset) -> str:
 
 def describe(operator: Operator) -> str:
     """An operator as text from which `restore` makes it again: its class and its parameters."""
-    kind = type(operator)
-    parameters = {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)} if dataclasses.is_dataclass(operator) else {}
-    return json.dumps({"type": f"{kind.__module__}:{kind.__qualname__}", **parameters}, default=str)
+    return json.dumps(_parts(operator), default=_parts)
 
 
 def restore(described: str) -> Operator:
     """The operator that a table was made with."""
-    parameters = json.loads(described)
+    return json.loads(described, object_hook=_made)
+
+
+def _parts(value: Any) -> Any:
+    """What JSON cannot tell: an operator, or a value it is made of, as class and parameters; a timedelta as words."""
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(milliseconds=1)} ms"
+    kind = type(value)
+    parameters = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init} if dataclasses.is_dataclass(value) else {}
+    return {"type": f"{kind.__module__}:{kind.__qualname__}", **parameters}
+
+
+def _made(parts: dict[str, Any]) -> Any:
+    parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in parts.items()}
     module, _, name = parameters.pop("type").partition(":")
     return getattr(importlib.import_module(module), name)(**parameters)

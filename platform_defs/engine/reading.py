@@ -36,6 +36,9 @@ class Span:
         return condition if self.last is None else condition & (time <= instant(self.last))
 
 
+EVER = Span()
+
+
 @dataclass(frozen=True)
 class Reading:
     """Reads assets' inputs.
@@ -85,7 +88,7 @@ class Reading:
         closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
         return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, Closed) else 0)
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = Span()) -> DataFrame:
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
         """The rows of an input, up to an entry, that are not late.
 
         Args:
@@ -103,7 +106,7 @@ class Reading:
             return self._derived(self.assets[name], span)
         return self.judged(asset, which, head, span).where(~F.col(LATE)).drop(LATE)
 
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = Span()) -> DataFrame:
+    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
         """All rows of a source that an asset reads, with the verdict `LATE` (boolean)."""
         name = asset.inputs[which]
         rows = self.log(name, head).where(span.holds(F.col(EVENT_TIME))).drop(EVENT_TIME_RAW)

@@ -51,7 +51,9 @@ class Replay:
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
             last, entries = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):
-                said = [_told(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts]
+                said = [
+                    _told(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
+                ]
                 entries.append(tuple(said))
                 last = {s.source: s for s in said}
             self.ledger.commit(entries)
@@ -73,7 +75,12 @@ class Replay:
 
 
 def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
-    said = moved(last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source), seq=seq, kind="rows" if mark is None else "watermark", ingested_at=now)
+    said = moved(
+        last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
+        seq=seq,
+        kind="rows" if mark is None else "watermark",
+        ingested_at=now,
+    )
     if mark is not None:
         said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
     if rows is None:

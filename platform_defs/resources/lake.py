@@ -38,7 +38,10 @@ class LakeError(RuntimeError):
     @classmethod
     def forgotten(cls, table: str, what: str) -> "LakeError":
         """No commit of the table remembers what is needed."""
-        return cls(f"no commit of {table} tells its {what}: it was written by something else, or its history was cleaned; rebuild it into a new lake")
+        return cls(
+            f"no commit of {table} tells its {what}: it was written by something else, or its history was cleaned; "
+            "rebuild it into a new lake"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Input files: found by Structured Streaming, read as raw rows with their place in the entry.
 
 CSV and JSON are read as lines, so that what cannot be parsed can be kept as it came. CSV columns are taken by the
-names in each file's own header. A field may not hold a line break.
+names in each file's own header; a line that repeats it is no row. A field may not hold a line break.
 """
 
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePosixPath
@@ -95,8 +95,15 @@ def as_text(struct: StructType) -> StructType:
 def _json(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **contract.options}
-    parsed = F.from_json("value", schema, options)
+    parsed = F.when(_is_alone(options), F.from_json("value", schema, options))
     return _parsed(_lines(spark, files, ordered), contract, parsed, "not a JSON object")
+
+
+def _is_alone(options: Mapping[str, str]) -> Column:
+    """Whether nothing follows a line's object: `from_json` would pass over it, another object too, without a word."""
+    text = F.trim("value")
+    elements = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<string>", options)
+    return (F.instr(text, "}") == F.length(text)) | F.coalesce(F.size(elements) == 1, F.lit(False))
 
 
 def _csv(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
@@ -105,8 +112,7 @@ def _csv(spark: SparkSession, contract: SourceContract, files: Sequence[File], o
     frames: list[DataFrame] = []
     for header, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
         lines = _lines(spark, list(group), ordered)
-        rows = lines.where((F.col("value") != header) | (F.col("_start") != 0))
-        frames.append(_csv_rows(rows, contract, header))
+        frames.append(_csv_rows(lines.where(F.col("value") != header), contract, header))
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.unionByName(other)
@@ -159,7 +165,7 @@ def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File]) 
     """The lines that are not blank, each with its place: the split's start and the line's number below it."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-    lines = spark.read.text([f.pattern for f in files]).select("value", path.alias(PATH), start.alias("_start"), _arrival(files, ordered, start + line))
+    lines = spark.read.text([f.pattern for f in files]).select("value", path.alias(PATH), _arrival(files, ordered, start + line))
     return lines.where(F.trim("value") != "")
 
 

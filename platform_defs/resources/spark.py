@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from dagster_pyspark import LazyPySparkResource
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.java import find_java
 from platform_defs.settings import Settings
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
@@ -30,7 +33,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
     }
 
 

@@ -17,7 +17,7 @@ def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 
     for batch in range(batches):
         start = 18 * HOUR + batch * 2 * HOUR
 
-        def event() -> Event:
+        def event(start: int = start) -> Event:
             back = rng.randrange(4 * HOUR) if rng.random() < late else 0
             return Event(rng.choice(keys), rng.randrange(100), start + rng.randrange(2 * HOUR) - back - rng.randrange(jitter))
 

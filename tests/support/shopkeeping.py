@@ -44,7 +44,9 @@ def iso(epoch_ms: int) -> str:
 
 def source(name: str, **changes: Any) -> SourceContract:
     """A small source, with a watermark a minute behind."""
-    return SourceContract(**{"name": name, "schema": ROW, "event_time": "ts", "watermark": BoundedOutOfOrderness("1 minute"), **changes})
+    return SourceContract(
+        **{"name": name, "schema": ROW, "event_time": "ts", "watermark": BoundedOutOfOrderness("1 minute"), "future_skew": None, **changes}
+    )
 
 
 def join(name: str = "pairs", inputs: tuple[str, str] = ("l", "r"), **changes: Any) -> DerivedAsset:

@@ -1,0 +1,32 @@
+"""Days of UTC."""
+
+from datetime import date
+
+import pytest
+
+from platform_defs.engine.days import day_of, day_start, moment, text
+from tests.support.shopkeeping import DAY
+
+
+@pytest.mark.parametrize(
+    ("epoch_ms", "day"),
+    [
+        pytest.param(0, date(1970, 1, 1), id="the epoch"),
+        pytest.param(-1, date(1969, 12, 31), id="a millisecond before it"),
+        pytest.param(DAY - 1, date(1970, 1, 1), id="the last of a day"),
+        pytest.param(DAY, date(1970, 1, 2), id="the first of a day"),
+        pytest.param(951_782_400_000, date(2000, 2, 29), id="leap day"),
+        pytest.param(-62_135_596_800_000, date(1, 1, 1), id="year 1"),
+        pytest.param(253_402_300_799_999, date(9999, 12, 31), id="year 9999"),
+    ],
+)
+def test_a_day_holds_its_milliseconds(epoch_ms: int, day: date) -> None:
+    assert day_of(epoch_ms) == day
+    assert day_start(day) <= epoch_ms < day_start(day) + DAY
+
+
+def test_an_instant_keeps_its_millisecond() -> None:
+    assert moment(1_001).isoformat() == "1970-01-01T00:00:01.001000+00:00"
+    assert moment(-1).isoformat() == "1969-12-31T23:59:59.999000+00:00"
+    assert moment(253_402_300_799_999).microsecond == 999_000
+    assert text(-1) == "timestamp_millis(-1L)"

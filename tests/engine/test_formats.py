@@ -1,0 +1,301 @@
+"""Files of every format, and every way in which a row can be wrong: it is let in, or kept as it came with the reason."""
+
+import gzip
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
+
+from assets.contracts import RowRule
+from platform_defs.engine import Engine
+from platform_defs.engine.days import moment
+from platform_defs.engine.ledger import SourceEntry
+from platform_defs.resources.lake import Lake
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import DAY, MINUTE, START, iso, land, source
+
+SCHEMA = StructType().add("k", "string", nullable=False).add("v", "integer").add("ts", "timestamp").add("note", "string")
+RULES = (RowRule("v is positive", "v >= 0"), RowRule("v is small", "v < 1000", "warn"))
+TIME = iso(START)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A JSON line, and what becomes of it: let in under its id as key, or kept out with the reason."""
+
+    id: str
+    line: str
+    reason: str | None = None
+
+
+def _row(k: str, /, **changes: Any) -> str:
+    import json
+
+    return json.dumps({"k": k, "v": 1, "ts": TIME, **changes}, ensure_ascii=False)
+
+
+MALFORMED = "malformed: not a JSON object"
+FAR, OUT_OF_RANGE = "event time: more than 24 hours ahead of the clock", "event time: not in the years 1 to 9999"
+LINES = [
+    Line("plain", _row("plain")),
+    Line("no JSON, in Unicode", 'das ist kein JSON: Größe 漢字 🐟 \u2028 \\ "', MALFORMED),
+    Line("cut", '{"k": "cut", "v": 1, "ts": "2026-', MALFORMED),
+    Line("an array", f"[{_row('an array')}]", MALFORMED),
+    Line("null", "null", MALFORMED),
+    Line("a number", "12", MALFORMED),
+    Line("two objects", _row("two objects") + " " + _row("two objects"), MALFORMED),
+    Line("text after the object", _row("text after") + " and more", MALFORMED),
+    Line("a brace too many", _row("a brace too many") + "}", MALFORMED),
+    Line("braces in a text", _row("braces in a text", note="} {")),
+    Line("spaces around", "  " + _row("spaces around") + "  "),
+    Line("a nested value as text", '{"k": "a nested value as text", "v": 1, "ts": "2026-03-01T00:00:00Z", "note": {"a": {"b": 1}}}'),
+    Line("nothing in it", "{}", "missing: k"),
+    Line("null in a column that must hold a value", _row("x", k=None, v=11), "missing: k"),
+    Line("a text for a number", _row("x", v="many"), "type: v is no int"),
+    Line("a fraction for a whole number", _row("x", v=1.5), "type: v is no int"),
+    Line("a number too large", _row("x", v=3_000_000_000), "type: v is no int"),
+    Line("a number as text", _row("a number as text", v="7")),
+    Line("a null number", _row("a null number", v=None)),
+    Line("no time", _row("x", ts="yesterday, about noon"), "type: ts is no timestamp"),
+    Line("month 13", _row("x", ts="2026-13-01T00:00:00Z"), "type: ts is no timestamp"),
+    Line("a null time", _row("x", ts=None), "event time: missing"),
+    Line("no time column", '{"k": "x", "v": 3}', "event time: missing"),
+    Line("the year 2099", _row("x", ts="2099-01-01T00:00:00Z"), FAR),
+    Line("as far ahead as allowed", _row("as far ahead as allowed", ts=iso(NOON + DAY))),
+    Line("a millisecond further", _row("x", ts=iso(NOON + DAY + 1)), FAR),
+    Line("the year 10000", _row("x", ts="+10000-01-01T00:00:00Z"), OUT_OF_RANGE),
+    Line("the year 12345 by accident", _row("x", ts=12345), OUT_OF_RANGE),
+    Line("before the year 1", _row("x", ts="0000-12-31T23:59:59Z"), OUT_OF_RANGE),
+    Line("the first of the year 1", _row("the first of the year 1", ts="0001-01-01T00:00:00Z")),
+    Line("another zone", _row("another zone", ts="2026-03-01T02:00:00.001+02:00")),
+    Line("finer than a millisecond", _row("finer than a millisecond", ts="2026-03-01T00:00:00.123999Z")),
+    Line("finer, before 1970", _row("finer, before 1970", ts="1969-12-31T23:59:59.999999Z")),
+    Line("a rule broken", _row("x", v=-1), "rule: v is positive"),
+    Line("a rule broken in another way too", _row("x", v=-1, ts=None), "event time: missing"),
+    Line("a rule to warn of", _row("a rule to warn of", v=5000)),
+    Line("a column nobody asked for", _row("a column nobody asked for", other=[1, {"a": 2}])),
+    Line("a line of Windows", _row("a line of Windows") + "\r"),
+    Line("Ünïcödé 漢字 🐟", _row("Ünïcödé 漢字 🐟", note="\u2028")),
+]
+BLANK = ["", "   ", "\r"]
+
+NAMES = [
+    "a b.jsonl",
+    "100%.jsonl",
+    "p%20q.jsonl",
+    "[x]{y,z}.jsonl",
+    "star*what?.jsonl",
+    "ümläut 漢.jsonl",
+    "#hash+plus&amp;.jsonl",
+    "dots.v1.2.json",
+    "UPPER.JSON",
+]
+
+CSV = {
+    "plain.csv": ["k,v,ts,note", f"plain,1,{TIME},n"],
+    "order.csv": ["ts,note,extra,v,k", f"{TIME},n,e,2,another order"],
+    "lacks.csv": ["k,v", "lacks,1", "lacks,2"],
+    "fields.csv": ["k,v,ts,note", f"few,1,{TIME}", f"many,1,{TIME},n,m", f"just,1,{TIME},n"],
+    "quoted.csv": ["k,v,ts,note", f'"a, b",1,{TIME},"say ""x"", y"'],
+    "bom.csv": ["\ufeffk,v,ts,note", f"bom,1,{TIME},n"],
+    "bomquoted.csv": ['\ufeff"k","v","ts","note"', f"bom and quotes,1,{TIME},n"],
+    "twice.csv": ["k,k,v,ts,note", f"twice,x,1,{TIME},n"],
+    "again.csv": ["k,v,ts,note", f"before,1,{TIME},n", "k,v,ts,note", f"after,1,{TIME},n"],
+    "blank.csv": ["", "k,v,ts,note", "", f"blanks around,1,{TIME},n", "  "],
+    "windows.csv": ["k,v,ts,note\r", f"windows,1,{TIME},n\r"],
+    "empty.csv": [],
+    "header.csv": ["k,v,ts,note"],
+    "values.csv": [
+        "k,v,ts,note",
+        f",1,{TIME},n",
+        f"null number,,{TIME},n",
+        f"text,x,{TIME},n",
+        "no time,1,,n",
+        f"unicode 漢字 🐟,1,{TIME},ü",
+    ],
+}
+CSV_IN = {
+    "plain",
+    "another order",
+    "just",
+    "a, b",
+    "bom",
+    "bom and quotes",
+    "before",
+    "after",
+    "blanks around",
+    "windows",
+    "null number",
+    "unicode 漢字 🐟",
+}
+COUNT = "malformed: not 4 fields, as its file's header has"
+CSV_OUT = {
+    ("lacks,1", "malformed: the file's header lacks ts, note"),
+    ("lacks,2", "malformed: the file's header lacks ts, note"),
+    (f"few,1,{TIME}", COUNT),
+    (f"many,1,{TIME},n,m", COUNT),
+    (f"twice,x,1,{TIME},n", "malformed: the file's header holds a name twice"),
+    (f",1,{TIME},n", "missing: k"),
+    (f"text,x,{TIME},n", "type: v is no int"),
+    ("no time,1,,n", "event time: missing"),
+}
+
+_UTC = pa.timestamp("us", tz="UTC")
+_AT = [moment(START)]
+PARQUET = {
+    "typed": {"k": pa.array(["typed"]), "v": pa.array([1], pa.int32()), "ts": pa.array(_AT, _UTC), "note": pa.array(["n"])},
+    "no_v": {"k": pa.array(["no v"]), "ts": pa.array(_AT, _UTC)},
+    "no_k": {"v": pa.array([41], pa.int32()), "ts": pa.array(_AT, _UTC)},
+    "case": {"K": pa.array(["another case"]), "V": pa.array([1], pa.int32()), "TS": pa.array(_AT, _UTC)},
+    "text": {"k": pa.array(["text that reads", "text that does not"]), "v": pa.array(["7", "x"]), "ts": pa.array([TIME, TIME])},
+    "wide": {"k": pa.array(["wide that fits", "too wide"]), "v": pa.array([1, 3_000_000_000]), "ts": pa.array(_AT * 2, _UTC)},
+    "number": {"k": pa.array([12]), "v": pa.array([1], pa.int32()), "ts": pa.array(_AT, pa.timestamp("ms"))},
+    "a b%20[c]": {"k": pa.array(["odd name"]), "v": pa.array([1], pa.int32()), "ts": pa.array(_AT, _UTC)},
+}
+PARQUET_IN = {("typed", 1), ("no v", None), ("another case", 1), ("text that reads", 7), ("wide that fits", 1), ("12", 1), ("odd name", 1)}
+PARQUET_OUT = {("no_k", "missing: k"), ("text", "type: v is no int"), ("wide", "type: v is no int")}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one entry made of all files."""
+
+    engine: Engine
+    said: dict[str, SourceEntry]
+    log: dict[str, list[Row]]
+    quarantine: dict[str, list[Row]]
+
+    def in_order(self, name: str) -> list[str]:
+        return [r.k for r in sorted(self.log[name], key=lambda r: r.arrival)]
+
+
+def _land_all(engine: Engine) -> None:
+    half = len(LINES) // 2
+    lines = [case.line for case in LINES]
+    land(engine, "json", "lines.jsonl", [*BLANK, *lines[:half], *BLANK, *lines[half:], *BLANK])
+    for file, content in CSV.items():
+        land(engine, "csv", file, content)
+    folder = Path(engine.folders["parquet"])
+    folder.mkdir(parents=True)
+    for file, columns in PARQUET.items():
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
+    _land_names(engine)
+
+
+def _land_names(engine: Engine) -> None:
+    """Two rows a file; times of modification in threes, the later names first."""
+    for n, file in enumerate(sorted(NAMES)):
+        path = land(engine, "names", file, [_row(f"{file}|{i}") for i in range(2)])
+        os.utime(path, ns=(0, (NOON - n // 3 * MINUTE) * 1_000_000))
+    folder = Path(engine.folders["names"])
+    (folder / "packed.jsonl.gz").write_bytes(gzip.compress(f"{_row('packed|0')}\n{_row('packed|1')}\n".encode()))
+    (folder / "bom.jsonl").write_text(f"\ufeff{_row('bom|0')}\n{_row('bom|1')}\n", encoding="utf-8")
+    (folder / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
+    (folder / "nosuffix").write_text("one\n", encoding="utf-8")
+    for hidden in (".hidden.jsonl", "_hidden.jsonl"):
+        (folder / hidden).write_text(_row("hidden"), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """One entry of all sources."""
+    root = tmp_path_factory.mktemp("formats")
+    sources = {n: source(n, schema=SCHEMA, rules=RULES) for n in ("json", "csv", "parquet", "names")}
+    engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})
+    _land_all(engine)
+    entries = engine.stream.run()
+    assert len(entries) == 1
+    log = {n: engine.reading.log(n, 1).collect() for n in sources}
+    return Found(engine, {s.source: s for s in entries[0]}, log, {n: engine.table(s.quarantine).collect() for n, s in sources.items()})
+
+
+@pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)
+def test_a_json_line_is_let_in_or_kept_as_it_came(found: Found, case: Line) -> None:
+    kept = [r for r in found.quarantine["json"] if r.raw == case.line.removesuffix("\r")]
+    let_in = [r for r in found.log["json"] if r.k == case.id]
+    assert [r.reason for r in kept] == ([] if case.reason is None else [case.reason])
+    assert len(let_in) == (case.reason is None)
+
+
+def test_json_lines_keep_their_order_and_blank_ones_are_no_rows(found: Found) -> None:
+    assert found.in_order("json") == [case.id for case in LINES if case.reason is None]
+    assert [r.raw for r in sorted(found.quarantine["json"], key=lambda r: r.arrival)] == [c.line for c in LINES if c.reason]
+    assert found.said["json"].rows_read == len(LINES)
+    assert found.said["json"].warned == 1
+
+
+@pytest.mark.parametrize(
+    ("k", "time", "raw"),
+    [
+        ("finer than a millisecond", "2026-03-01 00:00:00.123000", "2026-03-01 00:00:00.123999"),
+        ("finer, before 1970", "1969-12-31 23:59:59.999000", "1969-12-31 23:59:59.999999"),
+        ("another zone", "2026-03-01 00:00:00.001000", "2026-03-01 00:00:00.001000"),
+    ],
+)
+def test_times_are_floored_to_a_millisecond_and_the_raw_one_is_kept(found: Found, k: str, time: str, raw: str) -> None:
+    log = found.engine.reading.log("json", 1).where(f"k = '{k}'")
+    told = log.selectExpr(
+        "date_format(event_time, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(event_time_raw, 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+    )
+    assert [tuple(r) for r in told.collect()] == [(time, raw)]
+
+
+def test_csv_columns_go_by_each_files_header(found: Found) -> None:
+    assert {r.k for r in found.log["csv"]} == CSV_IN
+    assert len(found.log["csv"]) == len(CSV_IN)
+    assert {(r.raw, r.reason) for r in found.quarantine["csv"]} == CSV_OUT
+    assert len(found.quarantine["csv"]) == len(CSV_OUT)
+    by_key = {r.k: (r.v, r.note) for r in found.log["csv"]}
+    assert by_key["another order"] == (2, "n")
+    assert by_key["a, b"] == (1, 'say "x", y')
+    assert by_key["null number"] == (None, "n")
+
+
+def test_parquet_is_read_by_its_own_types(found: Found) -> None:
+    assert {(r.k, r.v) for r in found.log["parquet"]} == PARQUET_IN
+    assert len(found.log["parquet"]) == len(PARQUET_IN)
+    assert {(Path(r.path).stem, r.reason) for r in found.quarantine["parquet"]} == PARQUET_OUT
+    assert {r.ts for r in found.log["parquet"]} == {moment(START).replace(tzinfo=None)}
+    assert '"v":41' in next(r.raw for r in found.quarantine["parquet"] if r.reason == "missing: k")
+
+
+def test_any_file_name_is_read_and_a_file_of_no_known_format_is_seen(found: Found) -> None:
+    files = [*NAMES, "packed", "bom"]
+    assert sorted(found.in_order("names")) == sorted(f"{f}|{i}" for f in files for i in range(2))
+    why = "malformed: the file is not .csv, .json, .jsonl, .ndjson or .parquet"
+    assert sorted((Path(r.path).name, r.reason) for r in found.quarantine["names"]) == [("nosuffix", why), ("notes.txt", why)]
+
+
+def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) -> None:
+    from urllib.parse import unquote
+
+    offsets = [o.rsplit("|", 2) for o in found.said["names"].offsets]
+    ordered = sorted(offsets, key=lambda o: (int(o[1]), o[0]))
+    names = [unquote(Path(o[0]).name) for o in ordered]
+    expected = [
+        f"{n.removesuffix('.jsonl.gz').removesuffix('.jsonl') if n.startswith(('packed', 'bom')) else n}|{i}"
+        for n in names
+        for i in range(2)
+    ]
+    assert found.in_order("names") == [e for e in expected if not e.startswith(("notes", "nosuffix"))]
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "parquet", "names"])
+def test_the_ledgers_counts_add_up(found: Found, name: str) -> None:
+    said = found.said[name]
+    assert said.rows_read == said.accepted + said.duplicate + said.quarantined + said.markers
+    assert (said.accepted, said.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
+    assert (said.duplicate, said.markers, said.seq) == (0, 0, 1)
+    _unique([r.arrival for r in found.log[name] + found.quarantine[name]])
+    assert len(said.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
+
+
+def _unique(values: Sequence[int]) -> None:
+    assert len(set(values)) == len(values)

@@ -1,0 +1,269 @@
+"""Ingest: rules that fail, duplicates, watermarks, idleness, and the same files again."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
+from platform_defs.engine import Engine, IngestError, ProgressError
+from platform_defs.engine.ledger import SourceEntry
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
+
+MARKED = StructType().add("k", "string", nullable=False).add("ts", "timestamp").add("wm", "timestamp")
+
+
+def _land(engine: Engine, name: str, file: str, events: Sequence[Event], modified: int = NOON) -> None:
+    path = land(engine, name, file, [e.line for e in events])
+    os.utime(path, ns=(0, modified * 1_000_000))
+
+
+def _adds_up(said: SourceEntry) -> bool:
+    return said.rows_read == said.accepted + said.duplicate + said.quarantined + said.markers
+
+
+def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engine: MakeEngine) -> None:
+    strict = source(
+        "b",
+        rules=(RowRule("v is positive", "v > 0", "fail"), RowRule("v is small", "v < 10", "fail"), RowRule("k is there", "k is not null")),
+    )
+    engine = make_engine([source("a"), strict], [])
+    _land(engine, "a", "good.jsonl", [Event("x", 1, 0)])
+    _land(engine, "b", "bad.jsonl", [Event("x", 0, 0), Event("y", -1, 0), Event("z", 1, 0), Event("z", 99, 0), Event(None, -5, 0)])
+    told = (
+        r"'b' broke rules whose action is 'fail': v is positive \(2 rows\), v is small \(1 rows\); nothing of the micro-batch was committed"
+    )
+    with pytest.raises(IngestError, match=told):
+        engine.let_in()
+    assert engine.ledger.head == 0
+    assert engine.reading.log("a", engine.ledger.head).isEmpty()
+    assert engine.lake.delta(strict.log) is None
+    assert engine.lake.delta(strict.quarantine) is None
+    lenient = source(
+        "b", rules=(RowRule("v is positive", "v > 0", "warn"), RowRule("v is small", "v < 10"), RowRule("k is there", "k is not null"))
+    )
+    again = make_engine([source("a"), lenient], [])
+    [entry] = again.let_in()
+    counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in entry}
+    assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
+    assert rows_of(again.reading.log("a", 1), "seq", "k") == [(1, "x")]
+    assert rows_of(again.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """One key's rows by entry and file, as minutes; which of them, counted through, are let in."""
+
+    id: str
+    batches: tuple[tuple[tuple[float, ...], ...], ...]
+    let_in: tuple[int, ...]
+
+
+TICK = 1 / MINUTE
+REPEATS = [
+    Repeats("within one file", (((0, 0),),), (0,)),
+    Repeats("another time within the horizon", (((0, 3),),), (0,)),
+    Repeats("the first by arrival wins though its time is later", (((3, 0),),), (0,)),
+    Repeats("across files of a batch", (((0,), (1,)),), (0,)),
+    Repeats("across batches", (((0,),), ((0,),)), (0,)),
+    Repeats("across batches and files", (((0,), (1,)), ((2,), (3,))), (0,)),
+    Repeats("exactly at the horizon", (((0, 7),),), (0,)),
+    Repeats("a millisecond beyond it", (((0, 7 + TICK),),), (0, 1)),
+    Repeats("exactly at the horizon, across batches", (((0,),), ((7,),)), (0,)),
+    Repeats("a millisecond beyond it, across batches", (((0,),), ((7 + TICK,),)), (0, 1)),
+    Repeats("exactly at the horizon, backwards", (((7,),), ((0,),)), (0,)),
+    Repeats("a millisecond beyond it, backwards", (((7 + TICK,),), ((0,),)), (0, 1)),
+    Repeats("chain", (((0, 6, 12),),), (0, 2)),
+    Repeats("chain across files", (((0,), (6, 12)),), (0, 2)),
+    Repeats("chain across batches", (((0, 6),), ((12,),)), (0, 2)),
+    Repeats("chain, its first in the log", (((0,),), ((6, 12, 13),)), (0, 2)),
+    Repeats("chain, long", (((0, 4, 8, 12, 16, 20),),), (0, 2, 4)),
+    Repeats("between two let in", (((0, 10),), ((5, 18),)), (0, 1, 3)),
+]
+
+
+def test_duplicates(make_engine: MakeEngine) -> None:
+    contract = source("l", unique_key=("k",), duplicate_horizon="7 minutes", rules=(RowRule("fine", "v != 99"),))
+    engine = make_engine([contract], [])
+    entries = []
+    given = {case.id: 0 for case in REPEATS}
+    for batch in range(2):
+        for file in range(2):
+            events = []
+            for case in REPEATS:
+                for minute in case.batches[batch][file] if batch < len(case.batches) and file < len(case.batches[batch]) else ():
+                    events.append(Event(case.id, given[case.id], round(minute * MINUTE)))
+                    given[case.id] += 1
+            odd = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
+            _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *odd], NOON + batch * MINUTE)
+        entries += engine.stream.run()
+    let_in = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
+    for k, v in rows_of(engine.reading.log("l", 2), "k", "v"):
+        let_in[k].append(v)
+    assert let_in.pop(None) == [0] * 4 + [1] * 4
+    assert let_in.pop("refused first") == [1]
+    assert let_in == {case.id: list(case.let_in) for case in REPEATS}
+    told = [s for e in entries for s in e]
+    assert all(_adds_up(s) for s in told)
+    assert sum(s.duplicate for s in told) == sum(n - len(c.let_in) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
+    assert [s.quarantined for s in told] == [1, 0]
+
+
+def test_a_key_of_two_columns_with_a_null_is_no_key_and_another_value_is_another_key(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", unique_key=("k", "v"))], [])
+    lines = [
+        json.dumps({"k": k, "v": v, "ts": iso(START)})
+        for k, v in [("a", 1), ("a", 2), ("a", 1), ("a", None), ("a", None), (None, 1), (None, 1)]
+    ]
+    land(engine, "l", "a.jsonl", lines)
+    [[said]] = engine.let_in()
+    assert (said.accepted, said.duplicate) == (6, 1)
+
+
+def _marked(k: str, at: int | None, mark: int | None, **changes: Any) -> str:
+    return json.dumps({"k": k, "ts": None if at is None else iso(START + at), "wm": None if mark is None else iso(START + mark), **changes})
+
+
+def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
+    column = source("column", schema=MARKED, watermark=Punctuated("wm"))
+    rows = source("rows", schema=MARKED, watermark=Punctuated("wm", marker="k = 'mark'"))
+    engine = make_engine([source("bound", watermark=BoundedOutOfOrderness("5 seconds")), column, rows], [])
+    _land(engine, "bound", "1.jsonl", [Event("a", 1, HOUR), Event("b", 1, 0), Event("c", 1, 20 * 365 * 24 * HOUR)])
+    land(engine, "column", "1.jsonl", [_marked("a", 0, 7), _marked("b", 5, None), _marked("c", 6, 3), _marked("late", None, 99)])
+    bad = [_marked("mark", None, None), _marked("mark", None, 0, wm="2099-01-01T00:00:00Z"), _marked("mark", None, 0, wm="soon")]
+    land(engine, "rows", "1.jsonl", [_marked("a", 9, None), _marked("mark", None, 8), _marked("mark", 2 * HOUR, -4), *bad])
+    said = {s.source: s for s in engine.let_in()[0]}
+    assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 8}
+    assert [(s.accepted, s.quarantined, s.markers) for s in (said["bound"], said["column"], said["rows"])] == [
+        (2, 1, 0),
+        (3, 1, 0),
+        (1, 3, 2),
+    ]
+    assert (said["bound"].max_event_time, said["bound"].first_event_time, said["bound"].last_event_time) == (
+        START + HOUR,
+        START,
+        START + HOUR,
+    )
+    assert said["rows"].max_event_time == START + 9
+    assert all(map(_adds_up, said.values()))
+    assert rows_of(engine.reading.log("rows", 1), "k") == [("a",)]
+    of_marker = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
+    assert rows_of(engine.table("quarantine/rows"), "reason") == [(r,) for r in of_marker]
+
+    _land(engine, "bound", "2.jsonl", [Event("d", 1, 0)])
+    land(engine, "column", "2.jsonl", [_marked("d", 50, 6)])
+    land(engine, "rows", "2.jsonl", [_marked("mark", None, 100)])
+    said = {s.source: s for s in engine.let_in()[0]}
+    assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 100}
+    assert (said["bound"].max_event_time, said["bound"].last_event_time) == (START + HOUR, START)
+    assert (said["rows"].rows_read, said["rows"].markers, said["rows"].last_event_time, said["rows"].max_event_time) == (
+        1,
+        1,
+        None,
+        START + 9,
+    )
+
+
+def test_given_watermarks_and_the_end_of_the_input(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r"), source("never")], [join(lower="-5 minutes", upper="10 minutes")])
+    assert engine.drain() is None
+    assert engine.signals.idle() is None
+    with pytest.raises(ValueError, match=r"no source is named 'x'; the sources: l, r, never"):
+        engine.signals.watermark({"l": 1, "x": 2})
+    assert engine.ledger.head == 0
+    marks = [engine.signals.watermark(given) for given in ({"l": START}, {"l": START - 1}, {"l": -5, "r": 0}, {"r": START + 3})]
+    assert [[(s.source, s.watermark) for s in e] for e in marks] == [
+        [("l", START)],
+        [("l", START)],
+        [("l", START), ("r", 0)],
+        [("r", START + 3)],
+    ]
+    assert {s.kind for e in marks for s in e} == {"watermark"}
+    times = [e[0].ingested_at for e in marks]
+    assert times == [NOON, NOON + 1, NOON + 2, NOON + 3]
+    assert engine.drain() is None
+    replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 2, 0)]}])
+    reads = engine.assets["pairs"].operator.reads
+    reach = max(reads.reach) + reads.delay  # pyright: ignore[reportAttributeAccessIssue]
+    drained = engine.drain()
+    assert drained is not None
+    assert {s.source: (s.kind, s.watermark) for s in drained} == dict.fromkeys(("l", "r", "never"), ("drain", START + HOUR + reach + 1))
+    assert engine.reading.watermark(engine.assets["pairs"], engine.ledger.head) == START + HOUR + reach + 1
+
+
+def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeEngine, clock: Clock) -> None:
+    engine = make_engine([source("l"), source("r", idle_timeout="10 minutes"), source("s", idle_timeout="1 hour")], [])
+    _land(engine, "l", "1.jsonl", [Event("a", 1, 0)])
+    _land(engine, "r", "1.jsonl", [Event("a", 1, 0)])
+    assert [s.source for e in engine.let_in() for s in e] == ["l", "r"]
+    clock.pass_ms(10 * MINUTE)
+    assert engine.let_in() == []
+    clock.pass_ms(1)
+    [[said]] = engine.let_in()
+    assert (said.source, said.kind, said.idle, said.watermark, said.rows_read, said.offsets) == (
+        "r",
+        "idle",
+        True,
+        START - MINUTE - 1,
+        0,
+        (),
+    )
+    clock.pass_ms(5 * MINUTE)
+    assert engine.let_in() == []
+
+    _land(engine, "r", "2.jsonl", [Event("b", 1, 0)])
+    [[said]] = engine.let_in()
+    assert (said.source, said.kind, said.idle) == ("r", "rows", False)
+
+    clock.pass_ms(HOUR)
+    _land(engine, "l", "2.jsonl", [Event("b", 1, HOUR)])
+    [entry] = engine.let_in()
+    assert {s.source: (s.kind, s.idle, s.rows_read) for s in entry} == {
+        "l": ("rows", False, 1),
+        "r": ("rows", True, 0),
+        "s": ("rows", True, 0),
+    }
+    assert engine.let_in() == []
+
+
+def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l"), source("r")], [])
+    _land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0)])
+    _land(engine, "r", "1.jsonl", [Event("a", 1, 0)])
+    assert len(engine.let_in()) == 1
+    assert engine.let_in() == []
+    version = engine.lake.version("ledger")
+    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
+    assert engine.let_in() == []
+    assert engine.lake.version("ledger") == version
+    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
+    _land(engine, "l", "2.jsonl", [Event("b", 2, 0)])
+    [[said]] = make_engine([source("l"), source("r")], []).let_in()
+    assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
+    assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
+
+
+def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows(make_engine: MakeEngine) -> None:
+    sources = [source("l"), source("r")]
+    engine = make_engine(sources, [join()])
+    replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 1, 2 * HOUR)]}])
+    mark = HOUR - MINUTE - 1
+    late = [Event("a", 2, mark - 1), Event(None, 3, 0)]
+    replay(engine, [{"l": [*late, Event("a", 4, mark), Event("a", 5, mark + 1)], "r": [Event("b", 6, mark - 1), Event("b", 7, mark)]}])
+    assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
+    assert rows_of(engine.late("pairs", "r"), "v") == [(6,)]
+    assert engine.late("pairs", "l").columns == ["seq", "arrival", "event_time", *ROW.fieldNames()]
+    engine.advance("pairs")
+    other = make_engine(sources, [join(upper="7 minutes")])
+    with pytest.raises(ProgressError, match=r'pairs was made with .*"10 minutes".* now say .*"7 minutes"'):
+        other.advance("pairs")
+    assert rows_of(other.late("pairs", "r"), "v") == [(6,)]

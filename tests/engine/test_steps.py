@@ -1,0 +1,134 @@
+"""How far a step goes: always on, never too far, about as much as it may read."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.contract import Closed
+from platform_defs.engine.ledger import Entry
+from platform_defs.engine.steps import cut_entries, cut_time
+from tests.engine.made import said
+from tests.support.shopkeeping import join
+
+ASSET = join(lower=-3, upper=4)
+REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, Closed) else 0
+
+
+def _reading(entries: list[Entry]) -> Any:
+    return SimpleNamespace(ledger=SimpleNamespace(entries=lambda: entries))
+
+
+def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
+    times = {"first_event_time": first, "last_event_time": first + length} if rows else {}
+    return (said(source, seq, accepted=rows, **times),)
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, 200), st.integers(-500, 500), st.integers(0, 300), st.sampled_from(["l", "r", "x"])), max_size=8
+).map(lambda rows: [_entry(seq, *row) for seq, row in enumerate(rows, 1)])
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.none() | st.integers(-600, 900), st.integers(1, 800), st.integers(1, 300))
+def test_a_step_in_time_goes_on_and_not_beyond(entries: list[Entry], after: int | None, far: int, max_step: int) -> None:
+    upto = (-600 if after is None else after) + far
+    cut = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+    assert cut <= upto
+    assert after is None or cut > after
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.integers(1, 300))
+def test_steps_in_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
+    after, upto = None, 900
+    for _ in range(1_501):
+        after = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+        if after == upto:
+            return
+    pytest.fail("more steps than milliseconds")
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.data(), st.integers(1, 300))
+def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
+    head = data.draw(st.integers(0, len(entries)))
+    after = data.draw(st.integers(0, head))
+    cut = cut_entries(_reading(entries), ASSET, after, head, max_step)
+    assert cut == head if after == head else after < cut <= head
+    held = sum(s.accepted for e in entries[after:cut] for s in e if s.source in ASSET.inputs)
+    assert held <= max_step or cut == after + 1
+    more = held + sum(s.accepted for e in entries[cut : cut + 1] for s in e if s.source in ASSET.inputs)
+    assert cut == head or more > max_step
+
+
+def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
+    cuts: list[int] = []
+    while after is None or after < upto:
+        after = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+        cuts.append(after)
+    return cuts
+
+
+def test_a_backlog_is_cut_into_steps_of_about_max_step() -> None:
+    """1,000 rows, one a millisecond: a step reads its new rows and the reach below them."""
+    cuts = _steps([_entry(1, 1_000, 0, 999)], 999, 100)
+    lengths = [b - a for a, b in zip([-1, *cuts], cuts, strict=False)]
+    assert lengths[0] == 100
+    assert set(lengths[1:-1]) == {100 - REACH}
+    assert lengths[-1] <= 100 - REACH
+
+
+def test_what_fits_is_one_step() -> None:
+    assert _steps([_entry(1, 100, 0, 999)], 5_000, 100) == [5_000]
+
+
+def test_rows_that_all_have_one_time_are_one_step() -> None:
+    assert _steps([_entry(1, 10_000, 50, 0)], 100, 10)[0] <= 50
+    assert len(_steps([_entry(1, 10_000, 50, 0)], 100, 10)) <= 2 + REACH
+
+
+def test_a_reach_that_holds_more_than_max_step_is_passed_by_quarters() -> None:
+    """1,000 rows a millisecond, a step of 100: every step is the 1 ms it must be."""
+    cuts = _steps([_entry(1, 20_000, 0, 19)], 19, 100)
+    assert cuts == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("entries", "after", "upto", "cut"),
+    [
+        pytest.param([], None, 7, 7, id="nothing let in"),
+        pytest.param([_entry(1, 500, 0, 9, "x")], None, 7, 7, id="another source's rows do not count"),
+        pytest.param([_entry(1, 0, 0, 0)], None, 7, 7, id="an entry without rows"),
+        pytest.param([_entry(1, 500, 100, 9)], None, 50, 50, id="all rows beyond the mark"),
+        pytest.param([_entry(1, 500, 0, 9)], 50, 60, 60, id="all rows handled"),
+        pytest.param([_entry(1, 500, 0, 9)], 59, 60, 60, id="one millisecond left"),
+        pytest.param([_entry(1, 500, 0, 9), _entry(2, 500, 0, 9)], None, -5, -5, id="a mark before the first row"),
+    ],
+)
+def test_edges_of_a_step_in_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
+    assert cut_time(_reading(entries), ASSET, after, upto, len(entries), 10) == cut
+
+
+def test_entries_after_the_pinned_head_do_not_count() -> None:
+    entries = [_entry(1, 5, 0, 9), _entry(2, 5_000, 0, 9)]
+    assert cut_time(_reading(entries), ASSET, None, 9, 1, 10) == 9
+    assert cut_entries(_reading(entries), ASSET, 0, 1, 10) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "after", "cut"),
+    [
+        pytest.param([10, 10, 10], 0, 1, id="each full"),
+        pytest.param([5, 5, 1], 0, 2, id="exactly full"),
+        pytest.param([500, 1], 0, 1, id="one too large is a step of its own"),
+        pytest.param([0, 500], 0, 1, id="empty before a large one"),
+        pytest.param([1, 1, 1], 1, 3, id="all that is left"),
+        pytest.param([10, 0, 0], 0, 3, id="empty ones come along"),
+    ],
+)
+def test_edges_of_a_step_of_entries(rows: list[int], after: int, cut: int) -> None:
+    entries = [_entry(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
+    assert cut_entries(_reading(entries), ASSET, after, len(rows), 10) == cut

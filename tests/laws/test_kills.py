@@ -1,0 +1,143 @@
+"""A kill between any two writes, then a run again, loses and doubles nothing."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators.changelog import fold
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.shopkeeping import HOUR, Event, broken, join, land, rows_of, source
+from tests.support.toys import RunningTotal, Spread
+
+TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
+SPREAD = DerivedAsset(name="spread", inputs=("l",), operator=Spread())
+KEYED = {"unique_key": ("k", "v")}
+
+
+def lines(seed: int, hours: int) -> list[str]:
+    """An hour's rows, out of order, some doubled, some broken."""
+    rng = random.Random(seed)
+    rows = [Event(rng.choice("abcd"), rng.randrange(200), hours * HOUR + rng.randrange(HOUR)).line for _ in range(30)]
+    return [*rows, *rows[:2], '{"k": "a", "v": "many", "ts": "2026-03-01"}', "{cut"]
+
+
+def feed(engine: Engine, part: int) -> None:
+    """Land a part of both sources; landing it again changes nothing."""
+    for n, name in enumerate(("l", "r")):
+        if not (Path(engine.folders[name]) / f"{part}.jsonl").exists():
+            land(engine, name, f"{part}.jsonl", lines(10 * part + n, part))
+
+
+def content(engine: Engine) -> list[object]:
+    """All that the lake holds, as a user reads it."""
+    tables = [
+        rows_of(engine.table(t).drop("ingested_at", "path")) for t in ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
+    ]
+    counts = [
+        (s.seq, s.source, s.rows_read, s.accepted, s.duplicate, s.quarantined, s.watermark) for e in engine.ledger.entries() for s in e
+    ]
+    return [*tables, counts]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """What two parts lead to when nothing dies."""
+    from platform_defs.resources.lake import Lake
+    from tests.support.clock import Clock
+
+    root = tmp_path_factory.mktemp("undisturbed")
+    folders = {n: str(root / "landing" / n) for n in ("l", "r")}
+    sources = {n: source(n, **KEYED) for n in ("l", "r")}
+    engine = Engine(Lake(str(root / "lake")), sources, {"pairs": join()}, lambda: spark, Clock(), folders=folders)
+    for part in (1, 2):
+        feed(engine, part)
+        engine.let_in()
+        engine.advance("pairs")
+    return content(engine)
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("ingest.before_append", 1),
+        ("ingest.after_log", 1),
+        ("ingest.before_append", 2),
+        ("ingest.after_quarantine", 1),
+        ("ingest.after_log", 2),
+        ("ingest.before_ledger", 1),
+        ("ingest.after_ledger", 1),
+        ("advance.before_commit", 1),
+        ("advance.after_commit", 1),
+    ],
+)
+def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int) -> None:
+    def engine() -> Engine:
+        return make_engine([source("l", **KEYED), source("r", **KEYED)], [join()])
+
+    first = engine()
+    feed(first, 1)
+    if point.startswith("advance"):
+        first.let_in()
+        run_and_die(lambda: first.advance("pairs"), point, nth)
+    else:
+        run_and_die(first.let_in, point, nth)
+    again = engine()
+    for part in (1, 2):
+        feed(again, part)
+        again.let_in()
+        again.advance("pairs")
+    assert content(again) == undisturbed
+    assert broken(again) == set()
+
+
+def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join()])
+    gone = land(engine, "l", "gone.jsonl", lines(1, 1))
+    run_and_die(engine.let_in, "ingest.before_ledger")
+    assert not engine.table("events/l").isEmpty()
+    gone.unlink()
+    shutil.rmtree(engine.lake.path("_checkpoints"))
+    anew = make_engine([source("l"), source("r")], [join()])
+    anew.signals.watermark({"r": 5})
+    assert anew.table("events/l").isEmpty()
+    assert anew.table("quarantine/l").isEmpty()
+    assert anew.uncounted("pairs") == {}
+
+
+@pytest.mark.parametrize("asset", [TOTAL, SPREAD], ids=["new entries", "touched keys"])
+@pytest.mark.parametrize("point", ["advance.before_commit", "advance.after_commit", "advance.after_fold"])
+def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engine: MakeEngine, asset: DerivedAsset, point: str) -> None:
+    def engine() -> Engine:
+        return make_engine([source("l")], [asset])
+
+    for part in (1, 2, 3):
+        working = engine()
+        land(working, "l", f"{part}.jsonl", [*lines(part, part)[:20], Event("a", 0 if part == 2 else part, part * HOUR + 1).line])
+        working.let_in()
+        if part == 2:
+            run_and_die(lambda working=working: working.advance(asset.name), point)
+            working = engine()
+        working.advance(asset.name)
+    held = rows_of(working.table(asset.name))
+    log = working.reading.input(asset, 0, working.ledger.head)
+    assert held == rows_of(asset.operator(log))
+    changelog = working.table(asset.changelog)
+    assert held == rows_of(fold(changelog, key=("k",), order="step"))
+    assert {r.change for r in changelog.select("change").distinct().collect()} >= {"+I", "-U", "+U"}
+    assert working.advance(asset.name) == []
+
+
+def test_changes_are_the_exact_difference_of_two_steps(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [SPREAD])
+    for part, events in enumerate(([("a", 1), ("b", 5), ("b", 9)], [("a", 4), ("b", 7)], [("b", 0)])):
+        land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(events)])
+        engine.let_in()
+        engine.advance("spread")
+    told = rows_of(engine.table("changelog/spread"), "step", "change", "k", "spread")
+    assert told == sorted([(1, "+I", "a", 0), (1, "+I", "b", 4), (2, "-U", "a", 0), (2, "+U", "a", 3), (3, "-D", "b", 4)], key=repr)
+    assert rows_of(engine.table("spread")) == [("a", 3)]

@@ -1,0 +1,259 @@
+"""The command line, end to end: the demo through Dagster, and what the other commands tell of its lake."""
+
+import csv
+import io
+import json
+import sys
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.olist.prepare import prepare
+from platform_defs.cli import main
+from platform_defs.settings import settings
+from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
+
+ORDERS, PARTS = 200, 2
+OLIST = Path(__file__).parents[3] / "shared/data/olist"
+WIDE = "payment_order_wide"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def tidemark(*args: str) -> Said:
+    """Run the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    settings.cache_clear()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["tidemark", *args])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    settings.cache_clear()
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def _place(patch: pytest.MonkeyPatch, root: Path) -> Path:
+    """Point the settings at a lake of the test's own."""
+    places = {"LAKE": root / "lake", "DAGSTER_HOME": root / "dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
+    for name, value in places.items():
+        patch.setenv(f"TIDEMARK_{name}", str(value))
+    return root / "lake"
+
+
+@pytest.fixture
+def lake(monkeypatch, tmp_path):
+    return _place(monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def demo(spark, tmp_path_factory):
+    """A small demo in a lake that another one left behind; its folder stays the current one for this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        left = _place(patch, tmp_path_factory.mktemp("demo"))
+        left.mkdir()
+        (left / "_made_by_the_demo").touch()
+        (left / "ledger").write_text("what an earlier demo left")
+        yield tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--json").json
+
+
+@pytest.fixture(scope="module")
+def drained(demo):
+    return tidemark("drain", "--json").json
+
+
+def _planned(source: str) -> Counter[str]:
+    return Counter(getattr(simulate(Shop(orders=ORDERS, parts=PARTS)).truth, source))
+
+
+def test_demo_tells_what_the_simulator_put_in(demo):
+    assert {source: Counter(kinds) for source, kinds in demo["planned"].items()} == {source: _planned(source) for source in SOURCES}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_demo_lets_in_what_was_planned(demo, source):
+    planned, told = _planned(source), demo["status"]["sources"][source]
+    assert told["rows_read"] == planned.total()
+    assert told["duplicate"] == planned["duplicate"]
+    assert told["quarantined"] == sum(planned[kind] for kind in QUARANTINED)
+    assert told["accepted"] == planned["clean"] + planned["late"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_demo_accounts_for_every_row(demo, source):
+    wide = demo["status"]["assets"][WIDE]
+    assert wide["late"][source] == _planned(source)["late"] > 0
+    assert wide["accepted"][source] == sum(wide[term][source] for term in ("matched", "unmatched", "pending", "late"))
+    assert wide["accepted"][source] == demo["status"]["sources"][source]["accepted"]
+    assert wide["law"] == {"holds": True, "broken": [], "ledger_differs_from_log": []}
+
+
+def test_demo_names_its_tables_and_the_ui(demo):
+    assert {"ledger", "events/orders", "events/payments", WIDE} <= set(demo["tables"])
+    assert all((Path(path) / "_delta_log").is_dir() for path in demo["tables"].values())
+    assert demo["ui"] == f"TIDEMARK_LAKE='{demo['status']['lake']}' make ui"
+
+
+def test_demo_went_through_dagster(demo):
+    import dagster as dg
+
+    with dg.DagsterInstance.from_config(str(Path(settings().dagster_home))) as instance:
+        runs = Counter((run.job_name, run.status.value) for run in instance.get_runs())
+        assert runs == {("ingest", "SUCCESS"): PARTS, ("advance", "SUCCESS"): PARTS}
+        assert instance.get_materialized_partitions(dg.AssetKey(WIDE)) == {"2026-03-01", "2026-03-02"}
+
+
+def test_status_is_what_the_demo_told(demo):
+    assert tidemark("status", "--json").json == demo["status"]
+
+
+def test_status_as_tables_fits_a_narrow_terminal(demo):
+    said = tidemark("status")
+    assert "The conservation law holds" in said.out
+    assert "…" not in said.out
+
+
+def test_late_shows_the_late_rows(demo):
+    said = tidemark("late", "payments")
+    assert said.code == 0
+    assert said.out.count("2026-03-0") >= _planned("payments")["late"]
+    assert "payment_id" in said.out
+
+
+def test_rebuild_of_a_closed_day_finds_nothing_to_put_right(demo):
+    told = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
+    assert told == {"rebuilt": [{"asset": WIDE, "days_put_right": [], "missing": 0, "extra": 0}], "steps": []}
+    assert tidemark("status", "--json").json == demo["status"]
+
+
+def test_ingest_and_advance_have_nothing_left_to_do(demo):
+    assert tidemark("advance", "--json").json == {"steps": []}
+    assert "Every table stands at its watermark." in tidemark("advance").out
+
+
+def test_drain_settles_every_row(drained):
+    truth = simulate(Shop(orders=ORDERS, parts=PARTS)).truth
+    wide = tidemark("status", "--json").json["assets"][WIDE]
+    assert [entry["kind"] for entry in drained["entries"]] == ["drain"]
+    assert wide["pairs"] == truth.paid_within_on_time
+    assert wide["pending"] == {"orders": 0, "payments": 0}
+    assert wide["law"]["holds"]
+
+
+def _olist_truth(within: timedelta) -> dict[str, int]:
+    """A naive join of Olist's files: a payment is made when its order was approved."""
+    with (OLIST / "olist_orders_dataset.csv").open(newline="", encoding="utf-8") as file:
+        orders = {row["order_id"]: row for row in csv.DictReader(file)}
+    with (OLIST / "olist_order_payments_dataset.csv").open(newline="", encoding="utf-8") as file:
+        payments = [orders.get(row["order_id"], {}) for row in csv.DictReader(file)]
+    accepted = [order for order in payments if order.get("order_approved_at")]
+    pairs = [order["order_id"] for order in accepted if timedelta(0) <= _took(order) <= within]
+    return {
+        "pairs": len(pairs),
+        "orders": len(orders) - len(set(pairs)),
+        "payments": len(accepted) - len(pairs),
+        "accepted": len(accepted),
+        "quarantined": len(payments) - len(accepted),
+    }
+
+
+def _took(order: dict[str, str]) -> timedelta:
+    return datetime.fromisoformat(order["order_approved_at"]) - datetime.fromisoformat(order["order_purchase_timestamp"])
+
+
+needs_olist = pytest.mark.skipif(not OLIST.is_dir(), reason=f"Olist's sample is not here: {OLIST}")
+
+
+def _olist_found() -> dict[str, int]:
+    status = tidemark("status", "--json").json
+    wide, payments = status["assets"][WIDE], status["sources"]["payments"]
+    assert wide["law"]["holds"]
+    assert (wide["late"], wide["pending"]) == ({"orders": 0, "payments": 0}, {"orders": 0, "payments": 0})
+    return {"pairs": wide["pairs"], **wide["unmatched"], "accepted": payments["accepted"], "quarantined": payments["quarantined"]}
+
+
+@needs_olist
+def test_demo_joins_olist_as_a_naive_join_does(spark, lake, monkeypatch):
+    assert tidemark("demo", "--data", str(OLIST), "--parts", "1", "--json").json["planned"] == {}
+    monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "72 hours")
+    assert _olist_found() == _olist_truth(timedelta(hours=72))
+    assert _olist_found() == {"pairs": 8547, "orders": 340, "payments": 216, "accepted": 8763, "quarantined": 161}
+
+
+@needs_olist
+def test_the_bound_comes_from_the_environment(spark, lake, monkeypatch):
+    monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "24 hours")
+    prepare(OLIST, lake / "landing")
+    assert len(tidemark("ingest", "--json").json["entries"]) == 1
+    tidemark("drain")
+    assert _olist_found() == _olist_truth(timedelta(hours=24))
+
+
+def test_an_empty_lake_is_told_of_in_words(spark, lake):
+    assert "nothing is closed yet" in tidemark("status").out
+    assert "Nothing has landed yet." in tidemark("late", "payments").out
+    assert "Nothing new has landed." in tidemark("ingest").out
+    told = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
+    assert told == {"rebuilt": [{"asset": WIDE, "days_put_right": [], "missing": 0, "extra": 0}], "steps": []}
+
+
+def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
+    lake.mkdir()
+    (lake / "precious").touch()
+    said = tidemark("demo")
+    assert said.code == 1
+    assert "holds something that no demo made; set TIDEMARK_LAKE to an empty folder" in said.err
+    assert [path.name for path in lake.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        pytest.param(
+            ["backfill", "--from", "2026-03-02", "--to", "2026-03-01"], "`--from` is 2026-03-02 and `--to` is 2026-03-01", id="range"
+        ),
+        pytest.param(
+            ["backfill", "--from", "yesterday", "--to", "2026-03-01"], "`--from` is 'yesterday'; legal: a day, YYYY-MM-DD", id="no day"
+        ),
+        pytest.param(
+            ["backfill", "--from", "2026-03-01", "--to", "2026-02-30"], "`--to` is '2026-02-30'; legal: a day, YYYY-MM-DD", id="no such day"
+        ),
+        pytest.param(["late", "refunds"], "`source` is 'refunds'; legal: orders, payments", id="source"),
+        pytest.param(["late", "orders", "--asset", "narrow"], "`asset` is 'narrow'; legal: payment_order_wide", id="asset"),
+        pytest.param(["demo", "--parts", "0"], "--parts", id="parts"),
+        pytest.param(["demo", "--orders", "0"], "--orders", id="orders"),
+        pytest.param(["demo", "--data", "/nowhere"], "/nowhere", id="data"),
+    ],
+)
+def test_a_wrong_argument_ends_in_words(lake, args, told):
+    said = tidemark(*args)
+    assert said.code in (1, 2)
+    assert told in said.err
+    assert "Traceback" not in said.err
+    assert not lake.exists()
+
+
+def test_a_wrong_setting_ends_in_words(lake, monkeypatch):
+    monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "[a while]")
+    said = tidemark("status")
+    assert said.code == 1
+    assert said.err.startswith("error: TIDEMARK_PAYMENT_WITHIN is '[a while]': legal: ")

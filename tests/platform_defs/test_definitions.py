@@ -1,0 +1,276 @@
+"""What Dagster shows: the graph as a snapshot, and what sensors and the schedule ask for. Nothing here starts Spark."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from platform_defs.definitions import build
+from platform_defs.engine import Engine
+from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
+from platform_defs.pipeline import shop
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.spark import SparkResource
+from platform_defs.schedules import nightly
+from platform_defs.sensors import ledger_moved, new_input
+from platform_defs.settings import Settings
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import DAY, HOUR, START
+
+LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
+CHECKS = {
+    "events/orders": {"order_id_not_null", "customer_id_not_null", "status_known", "amount_not_negative", *LOG},
+    "events/payments": {"payment_id_not_null", "order_id_not_null", "amount_not_null", "method_known", "amount_not_negative", *LOG},
+    "payment_order_wide": {
+        "conservation_law",
+        "join_completeness",
+        "order_id_not_null",
+        "result_time_not_null",
+        "final_at_not_null",
+        "final_after_result",
+        "payment_not_before_order",
+        "row_has_a_side",
+        "pair_unique",
+        "status_known",
+        "method_known",
+        "order_amount_not_negative",
+        "payment_amount_not_negative",
+        "payment_not_above_order",
+    },
+}
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> Settings:
+    return Settings(lake=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def repository(values: Settings) -> dg.RepositoryDefinition:
+    return build(values).get_repository_def()
+
+
+@pytest.fixture
+def engine(values: Settings) -> Engine:
+    return make_engine(values, SparkResource())
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def test_asset_keys(repository):
+    assert {k.to_user_string() for k in repository.asset_graph.get_all_asset_keys()} == set(CHECKS)
+
+
+def test_dependencies(repository):
+    graph = repository.asset_graph
+    assert {k.to_user_string(): {p.to_user_string() for p in graph.get(k).parent_keys} for k in graph.get_all_asset_keys()} == {
+        "events/orders": set(),
+        "events/payments": set(),
+        "payment_order_wide": {"events/orders", "events/payments"},
+    }
+
+
+def test_groups_and_kinds(repository):
+    graph = repository.asset_graph
+    assert {k.to_user_string(): (graph.get(k).group_name, graph.get(k).kinds) for k in graph.get_all_asset_keys()} == {
+        "events/orders": ("events", {"spark", "delta"}),
+        "events/payments": ("events", {"spark", "delta"}),
+        "payment_order_wide": ("wide", {"spark", "delta"}),
+    }
+
+
+def test_every_asset_and_check_is_described(repository):
+    graph = repository.asset_graph
+    assert [k for k in graph.get_all_asset_keys() if not graph.get(k).description] == []
+    assert [k for k in graph.asset_check_keys if not graph.get(k).description] == []
+
+
+def test_partitions_are_days_of_final_at(repository):
+    graph = repository.asset_graph
+    found = {k.to_user_string(): graph.get(k).partitions_def for k in graph.get_all_asset_keys()}
+    days = found.pop("payment_order_wide")
+    assert set(found.values()) == {None}
+    assert isinstance(days, dg.DailyPartitionsDefinition)
+    assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
+
+
+def test_partitions_reach_as_far_as_a_result_may_become_final(values):
+    wide = build(values.model_copy(update={"payment_within": "36 hours", "future_skew": "1 hour"})).resolve_assets_def("payment_order_wide")
+    days = wide.partitions_def
+    assert days is not None
+    with dg.partition_loading_context(datetime.fromisoformat("2026-03-01T23:00:00Z")):
+        assert days.get_last_partition_key() == "2026-03-03"
+
+
+def test_a_range_of_days_is_one_run(repository):
+    policy = repository.asset_graph.get(dg.AssetKey("payment_order_wide")).backfill_policy
+    assert policy == dg.BackfillPolicy.single_run()
+
+
+def test_checks(repository):
+    found: dict[str, set[str]] = {}
+    for key in repository.asset_graph.asset_check_keys:
+        found.setdefault(key.asset_key.to_user_string(), set()).add(key.name)
+    assert found == CHECKS
+
+
+def test_the_law_alone_blocks_what_lies_downstream(repository):
+    graph = repository.asset_graph
+    assert {(k.asset_key.to_user_string(), k.name) for k in graph.asset_check_keys if graph.get(k).blocking} == {
+        ("payment_order_wide", "conservation_law")
+    }
+
+
+def test_jobs(repository):
+    found = {
+        name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
+    }
+    assert found == {"ingest": {"events/orders", "events/payments"}, "advance": {"payment_order_wide"}}
+    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == set(found)
+
+
+def test_schedules(repository):
+    assert {(s.name, s.job_name, s.cron_schedule, s.execution_timezone) for s in repository.schedule_defs} == {
+        ("nightly", "advance", "30 2 * * *", "UTC"),
+    }
+
+
+def test_sensors(repository):
+    assert {(s.name, s.job_name, s.minimum_interval_seconds) for s in repository.sensor_defs} == {
+        ("new_input", "ingest", 30),
+        ("ledger_moved", "advance", 30),
+    }
+
+
+def test_runs_share_one_jvm(repository):
+    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance")} == {"in_process"}
+
+
+def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
+    """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
+    offsets = tuple(f"{file.as_uri()}|1|2" for file in files)
+    told = {"watermark": mark, "max_event_time": mark, "first_event_time": START, "last_event_time": mark, "rows_read": 1, "accepted": 1}
+    entry: Entry = tuple(
+        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=ledger.now(), source=source, offsets=offsets, **told)
+        for source in ("orders", "payments")
+    )
+    ledger.commit([entry])
+
+
+def _land(engine: Engine, file: str, source: str = "orders") -> Path:
+    path = Path(engine.folders[source]) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"order_id": "a"}) + "\n")
+    return path
+
+
+def _ask(definition, instance, engine, cursor=None):
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"engine": engine}) as context:
+        return definition.evaluate_tick(context)
+
+
+def test_new_input_skips_where_nothing_landed(instance, engine):
+    tick = _ask(new_input, instance, engine)
+    assert (tick.run_requests, tick.skip_message) == ([], "nothing new has landed")
+
+
+def test_new_input_asks_for_a_file_that_the_ledger_does_not_know(instance, engine):
+    _land(engine, "part-0.jsonl")
+    tick = _ask(new_input, instance, engine)
+    assert len(tick.run_requests) == 1
+    assert tick.run_requests[0].run_key == _ask(new_input, instance, engine).run_requests[0].run_key, "one run for one set of files"
+
+
+def test_new_input_asks_anew_when_another_file_lands(instance, engine):
+    _land(engine, "part-1.jsonl")
+    before = _ask(new_input, instance, engine).run_requests[0].run_key
+    _land(engine, "part-0.jsonl")
+    assert _ask(new_input, instance, engine).run_requests[0].run_key != before
+
+
+@pytest.mark.parametrize("name", ["part-0.jsonl", "a day/päivä 50%.jsonl"])
+def test_new_input_skips_a_file_that_the_ledger_knows(instance, engine, name):
+    _read(engine.ledger, _land(engine, name).resolve())
+    assert _ask(new_input, instance, engine).run_requests == []
+
+
+@pytest.mark.parametrize("name", [".part-0.jsonl", "_part-0.jsonl", "_tmp/part-0.jsonl"])
+def test_new_input_skips_a_file_that_a_stream_would_not_take(instance, engine, name):
+    _land(engine, name)
+    assert _ask(new_input, instance, engine).run_requests == []
+
+
+def test_ledger_moved_skips_an_empty_ledger(instance, engine):
+    assert _ask(ledger_moved, instance, engine).skip_message == "the ledger still stands at entry 0"
+
+
+def test_ledger_moved_asks_for_the_open_days_and_keeps_the_seq(instance, engine):
+    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
+    tick = _ask(ledger_moved, instance, engine)
+    assert tick.cursor == "1"
+    (request,) = tick.run_requests
+    assert request.run_key == "advance:1"
+    assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
+    assert request.tags["dagster/asset_partition_range_end"] in {"2026-03-02", "2026-03-03"}
+    assert request.tags["dagster/asset_partition_range_end"] == str(engine.open_days("payment_order_wide")[1])
+
+
+def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values):
+    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
+    (request,) = _ask(ledger_moved, instance, engine).run_requests
+    days = build(values).resolve_assets_def("payment_order_wide").partitions_def
+    assert days is not None
+    assert days.has_partition_key(request.tags["dagster/asset_partition_range_start"])
+    assert days.has_partition_key(request.tags["dagster/asset_partition_range_end"])
+
+
+def test_ledger_moved_skips_an_entry_it_has_seen(instance, engine):
+    _read(engine.ledger, mark=START)
+    assert _ask(ledger_moved, instance, engine, cursor="1").skip_message == "the ledger still stands at entry 1"
+    assert len(_ask(ledger_moved, instance, engine, cursor="0").run_requests) == 1
+
+
+def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
+    _read(engine.ledger, mark=None)
+    tick = _ask(ledger_moved, instance, engine)
+    assert (tick.run_requests, tick.cursor) == ([], "1")
+
+
+def _tonight(instance: dg.DagsterInstance, engine: Engine):
+    with dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context:
+        return nightly.evaluate_tick(context)
+
+
+def test_nightly_skips_where_nothing_is_open(instance, engine):
+    tick = _tonight(instance, engine)
+    assert (tick.run_requests, tick.skip_message) == ([], "the table stands at its watermark")
+
+
+def test_nightly_asks_for_the_open_days(instance, engine):
+    _read(engine.ledger, mark=START + DAY)
+    (request,) = _tonight(instance, engine).run_requests
+    first, last = engine.open_days("payment_order_wide")
+    assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
+        str(first),
+        str(last),
+    )
+
+
+def test_a_ledger_read_from_another_process_is_the_same(values, engine):
+    _read(engine.ledger, mark=START)
+    again = Ledger(Lake(values.lake), Clock(NOON))
+    assert again.entries() == engine.ledger.entries()
+
+
+def test_pipeline_takes_its_bounds_from_the_settings(values):
+    sources, (wide,) = shop(values.model_copy(update={"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s"}))
+    assert {s.watermark.bound_ms for s in sources} == {90_000}
+    assert (wide.operator.upper, wide.operator.how) == ("3 hours", "left")
