@@ -1,6 +1,6 @@
 """The factory of derived assets: days, checks, metadata and lineage from one recipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -81,7 +81,7 @@ def event_time_asset(
         _add_days(context, derived.name, accounts, first, last)
         yield dg.MaterializeResult(
             metadata=_told(engine, derived) | done,
-            check_results=[_law(context, accounts), _completeness(context, accounts, completeness)],
+            check_results=[_law(context, accounts, engine.uncounted(derived.name)), _completeness(context, accounts, completeness)],
         )
 
     return table
@@ -123,14 +123,20 @@ def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[A
         context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
 
 
-def _law(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort]) -> dg.AssetCheckResult:
+def _law(
+    context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int], tuple[int, int]]
+) -> dg.AssetCheckResult:
+    """The law over the run's days, and the ledger's totals held to the log."""
     broken = [a for a in accounts if not a.holds]
+    differing = [
+        f"{source}, entry {seq}: the ledger tells of {told} rows, the log holds {held}" for (source, seq), (told, held) in uncounted.items()
+    ]
     _log(context, LAW, accounts, {a.day for a in broken}, dg.AssetCheckSeverity.ERROR)
     return dg.AssetCheckResult(
         check_name=LAW,
-        passed=not broken,
+        passed=not broken and not differing,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=", ".join(f"{a.side} {a.day}" for a in broken[:10]) or "every row is accounted for",
+        description=", ".join([*(f"{a.side} {a.day}" for a in broken[:10]), *differing[:10]]) or "every row is accounted for",
         metadata={
             "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
             "days": len({a.day for a in accounts}),

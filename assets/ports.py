@@ -88,6 +88,10 @@ class EnginePort(Protocol):
         """Account for every row of the asset's sources, by side and day."""
         ...
 
+    def uncounted(self, asset: str) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
+        ...
+
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
         ...

@@ -80,13 +80,16 @@ def _clear(values: Settings) -> None:
 
 
 def _instance(values: Settings) -> dg.DagsterInstance:
-    """The instance that `make ui` shows, without what an earlier demo left in it."""
+    """The instance that `make ui` shows; one that only demos used is rid of what the earlier ones left in it."""
     home = Path(values.dagster_home)
+    own = (home / MARK).exists() or not home.exists() or not any(home.iterdir())
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         (home / "dagster.yaml").write_text(_DAGSTER)
     instance = dg.DagsterInstance.from_config(str(home))
-    instance.wipe_assets(list(instance.all_asset_keys()))
+    if own:
+        (home / MARK).touch()
+        instance.wipe_assets(list(instance.all_asset_keys()))
     return instance
 
 

@@ -92,6 +92,6 @@ def _parts(value: Any) -> Any:
 
 
 def _made(parts: dict[str, Any]) -> Any:
-    parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in parts.items()}
-    module, _, name = parameters.pop("type").partition(":")
+    parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in parts.items() if name != "type"}
+    module, _, name = str(parts["type"]).partition(":")
     return getattr(importlib.import_module(module), name)(**parameters)

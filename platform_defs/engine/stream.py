@@ -51,7 +51,7 @@ class Stream:
             IngestError: a rule whose action is to fail was broken.
         """
         made: list[Entry] = []
-        failed: list[Exception] = []
+        failed: list[BaseException] = []
 
         def let_in(batch: DataFrame, _: int) -> None:
             try:
@@ -59,9 +59,9 @@ class Stream:
                 if entry is not None:
                     made.append(entry)
                     on_entry(entry)
-            except Exception as error:
+            except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
                 failed.append(error)
-                raise
+                raise RuntimeError("the micro-batch was not let in") from error
 
         query = self._listing().writeStream.foreachBatch(let_in).option("checkpointLocation", self._checkpoint())
         started = (query.trigger(availableNow=True) if every is None else query.trigger(processingTime=every)).start()

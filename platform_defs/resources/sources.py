@@ -9,10 +9,13 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import groupby
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StringType, StructField, StructType
@@ -81,10 +84,7 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
         _FORMATS.get(suffix, _unknown)(spark, contract, list(group), ordered)
         for suffix, group in groupby(sorted(ordered, key=lambda f: f.suffix), key=lambda f: f.suffix)
     ]
-    frame = frames[0]
-    for other in frames[1:]:
-        frame = frame.unionByName(other)
-    return frame
+    return reduce(DataFrame.unionByName, frames)
 
 
 def as_text(struct: StructType) -> StructType:
@@ -113,10 +113,7 @@ def _csv(spark: SparkSession, contract: SourceContract, files: Sequence[File], o
     for header, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
         lines = _lines(spark, list(group), ordered)
         frames.append(_csv_rows(lines.where(F.col("value") != header), contract, header))
-    frame = frames[0]
-    for other in frames[1:]:
-        frame = frame.unionByName(other)
-    return frame
+    return reduce(DataFrame.unionByName, frames)
 
 
 def _csv_rows(lines: DataFrame, contract: SourceContract, header: str) -> DataFrame:
@@ -132,19 +129,20 @@ def _csv_rows(lines: DataFrame, contract: SourceContract, header: str) -> DataFr
 
 
 def _parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """Parquet files by the schema each has."""
-    frames: list[DataFrame] = []
-    for file in files:
+    """Parquet files by the schema each has; one that has none to read is one rejected row."""
+    return reduce(DataFrame.unionByName, [_parquet_file(spark, contract, file, ordered) for file in files])
+
+
+def _parquet_file(spark: SparkSession, contract: SourceContract, file: File, ordered: Sequence[File]) -> DataFrame:
+    try:
         rows = spark.read.parquet(file.pattern)
-        row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
-        names = {c.lower(): c for c in rows.columns}
-        columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in as_text(contract.struct).fields]
-        place = _arrival([file], ordered, F.col("_metadata.row_index"))
-        frames.append(rows.select(*columns, row, F.lit(file.path).alias(PATH), F.lit(None).cast("string").alias(MALFORMED), place))
-    frame = frames[0]
-    for other in frames[1:]:
-        frame = frame.unionByName(other)
-    return frame
+    except (PySparkException, Py4JJavaError):
+        return _whole_files(spark, contract, [file], ordered, "the file cannot be read as Parquet")
+    row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
+    names = {c.lower(): c for c in rows.columns}
+    columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in as_text(contract.struct).fields]
+    place = _arrival([file], ordered, F.col("_metadata.row_index"))
+    return rows.select(*columns, row, F.lit(file.path).alias(PATH), F.lit(None).cast("string").alias(MALFORMED), place)
 
 
 def _as_declared(name: str | None, declared: StructField, rows: DataFrame) -> Column:
@@ -155,10 +153,14 @@ def _as_declared(name: str | None, declared: StructField, rows: DataFrame) -> Co
 
 
 def _unknown(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """Files of no format we know: one rejected row a file, so that they are seen."""
-    rows = [(f.path, f.path, (ordered.index(f)) << _POSITION_BITS) for f in files]
-    frame = spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint")
-    return _rejected(frame, contract, "the file is not .csv, .json, .jsonl, .ndjson or .parquet")
+    """Files of no format we know."""
+    return _whole_files(spark, contract, files, ordered, "the file is not .csv, .json, .jsonl, .ndjson or .parquet")
+
+
+def _whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], why: str) -> DataFrame:
+    """Files that hold no row we can read: one rejected row a file, so that they are seen."""
+    rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
+    return _rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, why)
 
 
 def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:

@@ -133,9 +133,10 @@ def _marked(k: str, at: int | None, mark: int | None, **changes: Any) -> str:
 
 
 def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
-    column = source("column", schema=MARKED, watermark=Punctuated("wm"))
-    rows = source("rows", schema=MARKED, watermark=Punctuated("wm", marker="k = 'mark'"))
-    engine = make_engine([source("bound", watermark=BoundedOutOfOrderness("5 seconds")), column, rows], [])
+    guarded = {"future_skew": "24 hours"}
+    column = source("column", schema=MARKED, watermark=Punctuated("wm"), **guarded)
+    rows = source("rows", schema=MARKED, watermark=Punctuated("wm", marker="k = 'mark'"), **guarded)
+    engine = make_engine([source("bound", watermark=BoundedOutOfOrderness("5 seconds"), **guarded), column, rows], [])
     _land(engine, "bound", "1.jsonl", [Event("a", 1, HOUR), Event("b", 1, 0), Event("c", 1, 20 * 365 * 24 * HOUR)])
     land(engine, "column", "1.jsonl", [_marked("a", 0, 7), _marked("b", 5, None), _marked("c", 6, 3), _marked("late", None, 99)])
     bad = [_marked("mark", None, None), _marked("mark", None, 0, wm="2099-01-01T00:00:00Z"), _marked("mark", None, 0, wm="soon")]
