@@ -35,9 +35,9 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 
 
 def _landed(folder: str) -> set[str]:
-    """The files below a local folder that a stream would take."""
+    """The files below a local folder that a stream would take: no hidden ones, and none of no bytes."""
     root = Path(folder).resolve()
-    files = (p for p in root.rglob("*") if p.is_file()) if root.is_dir() else ()
+    files = (p for p in root.rglob("*") if p.is_file() and p.stat().st_size) if root.is_dir() else ()
     return {p.as_posix() for p in files if not any(part.startswith(("_", ".")) for part in p.relative_to(root).parts)}
 
 

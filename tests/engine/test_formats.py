@@ -207,7 +207,7 @@ def _land_names(engine: Engine) -> None:
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """One entry of all sources."""
     root = tmp_path_factory.mktemp("formats")
-    sources = {n: source(n, schema=SCHEMA, rules=RULES) for n in ("json", "csv", "parquet", "names")}
+    sources = {n: source(n, schema=SCHEMA, rules=RULES, future_skew="24 hours") for n in ("json", "csv", "parquet", "names")}
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})
     _land_all(engine)
     entries = engine.stream.run()
@@ -294,7 +294,8 @@ def test_the_ledgers_counts_add_up(found: Found, name: str) -> None:
     assert (said.accepted, said.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
     assert (said.duplicate, said.markers, said.seq) == (0, 0, 1)
     _unique([r.arrival for r in found.log[name] + found.quarantine[name]])
-    assert len(said.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
+    empty = 1  # Spark does not list a file of no bytes, and there is nothing in it to tell of
+    assert len(said.offsets) == {"json": 1, "csv": len(CSV) - empty, "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
 
 
 def _unique(values: Sequence[int]) -> None:
