@@ -68,6 +68,8 @@ def _settings(data: Path | None) -> Settings:
 
 def _clear(values: Settings) -> None:
     """Empty the lake of an earlier demo; touch nothing else."""
+    if "://" in values.lake:
+        raise ValueError(f"TIDEMARK_LAKE is {values.lake!r}; the demo needs a folder on this machine, which it may empty")
     root = Path(values.lake)
     if root.exists() and any(root.iterdir()):
         if not (root / MARK).exists():

@@ -1,11 +1,17 @@
 """Laws of advance: however a log is stepped through, the table is the same."""
 
 import random
+from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from platform_defs.engine import Engine
+from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
+from tests.support.clock import Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, replay, rows_of, source, totals
 
 
@@ -44,6 +50,32 @@ def test_a_run_is_a_backfill_over_the_log_it_left(make_engine: MakeEngine, seed:
     assert counted["l", "late"] > 0
     assert counted["r", "late"] > 0
     assert broken(engine, "stepwise") == set()
+
+
+EVENT = st.builds(Event, st.sampled_from([None, "a", "b", "c"]), st.integers(0, 99), st.integers(20 * HOUR, 28 * HOUR))
+BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("l", "r")})
+
+
+@given(batches=st.lists(BATCH, min_size=2, max_size=4), max_step=st.integers(80, 200))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_a_run_is_a_backfill_whatever_arrives_when(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
+) -> None:
+    """Any rows in any order, most of them late, and steps as small as they come."""
+    sources = {name: source(name) for name in ("l", "r")}
+    assets = {name: join(name) for name in ("stepwise", "in_small_steps")}
+    engine = Engine(Lake(str(tmp_path_factory.mktemp("any") / "lake")), sources, assets, lambda: spark, Clock())
+    for batch in batches:
+        replay(engine, [batch])
+        engine.advance("stepwise")
+    engine.drain()
+    engine.advance("stepwise")
+    replace(engine, max_step=max_step).advance("in_small_steps")
+    if engine.progress("stepwise").step:
+        assert rows_of(engine.table("stepwise")) == rows_of(engine.table("in_small_steps"))
+        assert broken(engine, "stepwise") == set()
+    else:
+        assert not any(events for batch in batches for events in batch.values())
 
 
 def test_two_batchings_agree_when_arrival_is_within_the_bound(make_engine: MakeEngine) -> None:
