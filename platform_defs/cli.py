@@ -51,7 +51,7 @@ def demo(
         Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
     ] = None,
     orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1)] = 2_000,
-    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1)] = 6,
+    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1)] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
     arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
     as_json: Json = False,

@@ -57,7 +57,7 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 
 
 @given(batches=st.lists(BATCH, min_size=2, max_size=4), max_step=st.integers(80, 200))
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_run_is_a_backfill_whatever_arrives_when(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:
