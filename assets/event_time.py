@@ -12,12 +12,11 @@ from assets.keys import event_key
 from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
 from assets.partitions import days_of, end_of, span
-from assets.ports import AccountPort, EnginePort
+from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import Closed
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS = "conservation_law", "join_completeness"
-TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
 
 
 class AdvanceConfig(dg.Config):

@@ -8,6 +8,9 @@ from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset, SourceContract
 
+TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
+"""The terms of an account, as `AccountPort` has them."""
+
 
 class SourceEntryPort(Protocol):
     """What a ledger entry says of one source; see `platform_defs.engine.ledger.SourceEntry`."""

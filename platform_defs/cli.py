@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from assets.partitions import end_of
 from operators.errors import OperatorError
 from platform_defs import report
 from platform_defs.engine import Engine, IngestError, ProgressError
@@ -122,7 +123,7 @@ def backfill(
         raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
     rebuilt = [report.rebuilt(name, engine.rebuild(name, from_day, to_day)) for name in engine.assets] if rebuild else []
-    steps = _advance_all(engine, report.end_of(to_day))
+    steps = _advance_all(engine, end_of(to_day))
     _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
 
 

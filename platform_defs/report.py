@@ -1,29 +1,22 @@
 """What the command line tells: the engine's values as plain data, and as tables."""
 
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from operators.timing import DAY_MS
 from platform_defs.engine import DayAccount, Engine
 from platform_defs.engine.accounting import TERMS
 from platform_defs.engine.advance import Step
-from platform_defs.engine.days import day_start, moment
+from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.rebuild import Rebuilt
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 RARE = ("markers", "warned")
 out = Console()
-
-
-def end_of(day: date) -> int:
-    """The watermark at which a day is complete."""
-    return day_start(day) + DAY_MS - 1
 
 
 def instant(epoch_ms: int | None) -> str | None:

@@ -13,6 +13,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from assets.ports import TERMS
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
@@ -22,8 +23,6 @@ from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
 from platform_defs.engine.reading import LATE, Span
-
-TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
 
 
 @dataclass(frozen=True)
