@@ -5,12 +5,13 @@ result table, the rest by anti-join. Beside that the results are recomputed from
 so that a row deleted, doubled or altered shows on the sides and days it belongs to, even where the sum still fits.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
@@ -19,10 +20,10 @@ from operators.columns import FINAL_AT
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, ClosedRange, instant
-from platform_defs.engine.advance import Advance
+from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
-from platform_defs.engine.reading import LATE, Span
+from platform_defs.engine.reading import EVER, LATE, Span
 
 
 @dataclass(frozen=True)
@@ -76,55 +77,134 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     Raises:
         OperatorError: the operator's results do not name the rows they were made of.
     """
-    return sorted(_Books(advance, days).close(), key=lambda a: (a.day, a.side))
+    return _Books(advance, _of_days(advance, days)).close()
+
+
+def account_step(advance: Advance, step: Step) -> list[DayAccount]:
+    """Account for the rows whose fate one step has settled: those that expired in it, and those that came too late for it.
+
+    Every row is accounted for by one step, so the cost is that of the step, however old the lake is.
+
+    Args:
+        advance: the asset; its operator must be accountable, and its inputs sources.
+        step: a committed step of it.
+
+    Returns:
+        One account a side and day, with nothing pending.
+    """
+    return _Books(advance, _of_step(advance, step)).close()
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Which rows an account is of.
+
+    Args:
+        rows: whether a row is, from an input's index; on `seq` and `event_time`.
+        span: the event times that such rows may have.
+        results: when the results that hold such rows are final.
+        recount: the results to compute again.
+        head: the newest entry to look at.
+        closed_to: up to where results are closed; None for nowhere.
+    """
+
+    rows: Callable[[int], Column]
+    span: Span
+    results: Span
+    recount: ClosedRange | None
+    head: int
+    closed_to: int | None
+
+
+def _of_days(advance: Advance, days: tuple[date, date] | None) -> _Scope:
+    """No result is final before its rows' times, or later than the reach beyond them."""
+    closed_to, head = progress(advance.reading.lake, advance.asset).closed_to, advance.reading.ledger.head
+    if days is None:
+        return _Scope(lambda _: F.lit(True), EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), head, closed_to)
+    span = Span(day_start(days[0]), day_start(days[1]) + DAY_MS - 1)
+    results = Span(span.first, (span.last or 0) + _wait(advance))
+    upto = min(results.last or 0, closed_to or 0)
+    recount = None if closed_to is None else ClosedRange(min((span.first or 0) - 1, upto), upto)
+    return _Scope(lambda _: span.holds(F.col(EVENT_TIME)), span, results, recount, head, closed_to)
+
+
+def _of_step(advance: Advance, step: Step) -> _Scope:
+    closing, operator = ClosedRange(step.before.closed_to, step.after.closed_to or 0), _accountable(advance)
+
+    def settled(which: int) -> Column:
+        expires, new = operator.expires(which, F.col(EVENT_TIME)), F.col(SEQ) > step.before.seq
+        too_late = F.lit(False) if closing.after is None else new & (expires <= instant(closing.after))
+        return closing.holds(expires) | too_late
+
+    far = None if closing.after is None else closing.after - _wait(advance)
+    came = [s.first_event_time for e in advance.reading.ledger.entries()[step.before.seq : step.after.seq] for s in e if s.accepted]
+    first = None if far is None else min([far, *[t for t in came if t is not None]])
+    return _Scope(settled, Span(first, closing.upto), Span(first, closing.upto), closing, step.after.seq, closing.upto)
+
+
+def _wait(advance: Advance) -> int:
+    """The longest that a row's fate may be open, in ms."""
+    reads = advance.asset.operator.reads
+    return max(reads.reach) + reads.delay if isinstance(reads, Closed) else 0
+
+
+def _accountable(advance: Advance) -> Accountable:
+    operator = advance.asset.operator
+    if not isinstance(operator, Accountable):
+        raise OperatorError(f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for")
+    return operator
 
 
 @dataclass(frozen=True)
 class _Books:
     advance: Advance
-    days: tuple[date, date] | None
+    scope: _Scope
 
     @property
     def operator(self) -> Accountable:
-        operator = self.advance.asset.operator
-        if not isinstance(operator, Accountable):
-            raise OperatorError(
-                f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for"
-            )
-        return operator
+        return _accountable(self.advance)
 
     def close(self) -> list[DayAccount]:
         sides = range(len(self.advance.asset.inputs))
         told = reduce(DataFrame.unionByName, [part for i in sides for part in (self._let_in(i), self._results(i))])
-        terms = _settled(told).unionByName(self._recount()) if self._closed_to is not None else _settled(told)
-        counted = terms.groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in TERMS]).collect()
-        return [DayAccount(**row.asDict()) for row in counted if any(row[t] for t in TERMS)]
-
-    @property
-    def _span(self) -> Span:
-        if self.days is None:
-            return Span()
-        return Span(day_start(self.days[0]), day_start(self.days[1]) + DAY_MS - 1)
-
-    @property
-    def _closed_to(self) -> int | None:
-        return progress(self.advance.reading.lake, self.advance.asset).closed_to
+        counted = [*self._settled(told).collect(), *self._wrong()]
+        found: dict[tuple[int, date], Counter[str]] = {}
+        for row in counted:
+            found.setdefault((row["side"], row["day"]), Counter()).update({t: row[t] for t in TERMS})
+        names = self.advance.asset.inputs
+        accounts = [DayAccount(names[side], day, **terms) for (side, day), terms in found.items() if any(terms.values())]
+        return sorted(accounts, key=lambda a: (a.day, a.side))
 
     def _let_in(self, which: int) -> DataFrame:
         """A side's rows as the log and the ledger know them."""
-        reading, asset = self.advance.reading, self.advance.asset
-        rows = reading.judged(asset, which, reading.ledger.head, self._span)
+        scope = self.scope
+        rows = self.advance.reading.judged(self.advance.asset, which, scope.head, scope.span).where(scope.rows(which))
         expires = self.operator.expires(which, F.col(EVENT_TIME))
-        expired = F.lit(False) if self._closed_to is None else expires <= instant(self._closed_to)
-        return _told(rows, asset.inputs[which], self.operator.pads(which), logged=F.lit(True), late=F.col(LATE), expired=expired)
+        expired = F.lit(False) if scope.closed_to is None else expires <= instant(scope.closed_to)
+        return _told(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
 
     def _results(self, which: int) -> DataFrame:
         """A side's rows as the result table knows them, once for each result."""
         traced = [self.operator.traced(c)[which] for c in (SEQ, ARRIVAL, EVENT_TIME)]
         named = [F.col(t).alias(c) for t, c in zip(traced, (SEQ, ARRIVAL, EVENT_TIME), strict=True)]
-        rows = self.table().select(*named, _is_pair(self.operator).alias("_pair")).where(F.col(SEQ).isNotNull())
-        near = rows.where(self._span.holds(F.col(EVENT_TIME)))
-        return _told(near, self.advance.asset.inputs[which], self.operator.pads(which), paired=F.col("_pair"), padded=~F.col("_pair"))
+        near = self.table().where(self.scope.results.holds(F.col(FINAL_AT)))
+        rows = near.select(*named, _is_pair(self.operator).alias("_pair")).where(F.col(SEQ).isNotNull() & self.scope.rows(which))
+        return _told(rows, which, paired=F.col("_pair"), padded=~F.col("_pair"))
+
+    def _settled(self, told: DataFrame) -> DataFrame:
+        """The terms by side and day. A row that the tables name differently falls apart in two, and neither adds up."""
+        rows = told.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("said").alias("said"))
+        logged, late, expired, paired, padded = (F.col("said").bitwiseAND(bit) != 0 for bit in _BITS.values())
+        rest = logged & ~late & ~paired & ~padded
+        pads = F.col("side").isin([i for i in range(len(self.advance.asset.inputs)) if self.operator.pads(i)])
+        counts = {
+            "accepted": logged,
+            "matched": paired,
+            "unmatched": F.when(pads, padded).otherwise(rest & expired),
+            "pending": rest & ~expired,
+            "late": late,
+        }
+        return rows.groupBy("side", _day(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
 
     def table(self) -> DataFrame:
         """The result table; no rows where there is none yet."""
@@ -133,61 +213,61 @@ class _Books:
             return reading.spark.read.format("delta").load(reading.lake.path(asset.name))
         return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
 
-    def _recount(self) -> DataFrame:
+    def _wrong(self) -> list[Row]:
         """Results that the table lacks, and those it should not hold, on each side they belong to."""
-        advance, now = self.advance, progress(self.advance.reading.lake, self.advance.asset)
-        closing = self._closing(now.closed_to or 0)
-        wanted = advance.closed(closing, now.seq)
+        closing = self.scope.recount
+        if closing is None:
+            return []
+        wanted = self.advance.closed(closing, self._handled)
         held = self.table().where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        days = _differing(held, wanted)
+        if not days:
+            return []
+        return self._by_side(*(frame.where(_day(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))).collect()
+
+    @property
+    def _handled(self) -> int:
+        return progress(self.advance.reading.lake, self.advance.asset).seq
+
+    def _by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
         wrong = bag_difference(self._prints(held), self._prints(wanted))
         times = self.operator.traced(EVENT_TIME)
-        sides = F.array(
-            *[F.struct(F.lit(n).alias("side"), F.col(t).alias(EVENT_TIME)) for n, t in zip(advance.asset.inputs, times, strict=True)]
-        )
+        sides = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
         each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
         lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
-        columns = [lacks.get(t, F.lit(0)).cast("bigint").alias(t) for t in TERMS]
-        return each.where(self._span.holds(F.col(EVENT_TIME))).select("side", _day(F.col(EVENT_TIME)), *columns)
+        sums = [F.sum(lacks.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]
+        return each.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy("side", _day(F.col(EVENT_TIME))).agg(*sums)
 
     def _prints(self, results: DataFrame) -> DataFrame:
         """A hash of each result, with its sides' times."""
         return results.select(*self.operator.traced(EVENT_TIME), F.xxhash64(*results.columns).alias("print"))
-
-    def _closing(self, closed_to: int) -> ClosedRange:
-        """All results that may hold a row of the days: none is final before its row's time, or later than the reach beyond it."""
-        reads, span = self.operator.reads, self._span
-        if span.first is None or span.last is None or not isinstance(reads, Closed):
-            return ClosedRange(None, closed_to)
-        upto = min(span.last + max(reads.reach) + reads.delay, closed_to)
-        return ClosedRange(min(span.first - 1, upto), upto)
 
 
 def _day(time: Column) -> Column:
     return time.cast("date").alias("day")
 
 
-_FLAGS = ("logged", "late", "expired", "paired", "padded")
+_BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
 
 
-def _told(rows: DataFrame, side: str, pads: bool, **flags: Column) -> DataFrame:
-    """What one table says of rows; what it does not speak of is false."""
-    said = [F.coalesce(flags.get(f, F.lit(False)), F.lit(False)).alias(f) for f in _FLAGS]
-    return rows.select(F.lit(side).alias("side"), F.lit(pads).alias("pads"), SEQ, ARRIVAL, EVENT_TIME, *said)
+def _told(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
+    """What one table says of a side's rows, as bits; what it does not speak of is false."""
+    bits = [F.when(flag, _BITS[name]).otherwise(0) for name, flag in flags.items()]
+    said = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("said")
+    return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, said)
 
 
-def _settled(told: DataFrame) -> DataFrame:
-    """The terms by side and day. A row that the tables name differently falls apart in two, and neither adds up."""
-    rows = told.groupBy("side", "pads", SEQ, ARRIVAL, EVENT_TIME).agg(*[F.max(f).alias(f) for f in _FLAGS])
-    logged, late, expired, paired, padded = (F.col(f) for f in _FLAGS)
-    rest = logged & ~late & ~paired & ~padded
-    counts = {
-        "accepted": logged,
-        "matched": paired,
-        "unmatched": F.when(F.col("pads"), padded).otherwise(rest & expired),
-        "pending": rest & ~expired,
-        "late": late,
-    }
-    return rows.groupBy("side", _day(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
+def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
+    """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
+    told = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
+    return sorted(day for day in told[0].keys() | told[1].keys() if told[0].get(day) != told[1].get(day))
+
+
+def _prints_by_day(frame: DataFrame) -> DataFrame:
+    """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
+    rows = frame.select(_day(F.col(FINAL_AT)), F.xxhash64(*frame.columns).alias("print"))
+    halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
+    return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))
 
 
 def _is_pair(operator: Accountable) -> Column:
@@ -196,7 +276,7 @@ def _is_pair(operator: Accountable) -> Column:
 
 def pairs(advance: Advance) -> int:
     """How many results are made of a row of every input."""
-    books = _Books(advance, None)
+    books = _Books(advance, _of_days(advance, None))
     return books.table().where(_is_pair(books.operator)).count()
 
 

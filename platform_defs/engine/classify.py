@@ -1,8 +1,10 @@
 """A source's contract applied to raw rows: each is typed and timed, or has the reason why it is not."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, StringType, StructField
+from pyspark.sql.types import StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME
@@ -28,7 +30,9 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
         quarantine that the row breaks), `_watermark` (timestamp that the row carries) and `_is_marker`.
     """
     fields = contract.struct.fields
-    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in fields], *map(_typed, fields))
+    text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
+    typed = [_typed(f) if f in text else F.col(f.name) for f in fields]
+    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
     timed = kept.withColumn(EVENT_TIME_RAW, F.expr(contract.event_time).cast("timestamp"))
     marked = timed.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
     return marked.select(
@@ -38,7 +42,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
         *contract.struct.fieldNames(),
         RAW,
         PATH,
-        _reason(contract, now).alias(REASON),
+        _reason(contract, text, now).alias(REASON),
         _broken(contract).alias(BROKEN),
         MARK,
         IS_MARKER,
@@ -46,10 +50,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
 
 
 def _typed(field: StructField) -> Column:
-    text = F.col(field.name)
-    if not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, StringType):
-        return text
-    return text.try_cast(field.dataType).alias(field.name)
+    return F.col(field.name).try_cast(field.dataType).alias(field.name)
 
 
 def _mark(contract: SourceContract) -> Column:
@@ -64,15 +65,21 @@ def _is_marker(contract: SourceContract) -> Column:
     return F.coalesce(F.expr(how.marker), F.lit(False)) & F.col(MALFORMED).isNull()
 
 
-def _reason(contract: SourceContract, now: int) -> Column:
-    """The first thing wrong with a row. A marker need only be well-formed, and carry a watermark in range."""
+def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> Column:
+    """The first thing wrong with a row; a marker need only be well-formed, and carry a watermark in range.
+
+    Args:
+        contract: the source's contract.
+        text: the columns that were cast from text.
+        now: the wall clock in epoch ms.
+    """
     time, mark = F.col(EVENT_TIME_RAW), F.col(MARK)
     of_event = F.coalesce(
         *[_missing(f) for f in contract.struct.fields if not f.nullable], *_time_faults(contract, time, now), *_rule_faults(contract)
     )
     of_marker = F.when(mark.isNull(), F.lit("watermark: a marker row carries none"))
     carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
-    unreadable = [_unreadable(f) for f in contract.struct.fields]
+    unreadable = [_unreadable(f) for f in text]
     by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
     return F.coalesce(
         F.when(F.col(MALFORMED).isNotNull(), F.concat(F.lit("malformed: "), F.col(MALFORMED))), *unreadable, *carried, by_kind

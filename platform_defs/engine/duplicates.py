@@ -10,9 +10,10 @@ from operators.timing import millis
 
 _TIME, _PLACE = "t", "place"
 _LOGGED = -1
+_BROADCAST = 1_000_000
 
 
-def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int) -> DataFrame | None:
+def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> DataFrame | None:
     """The rows that repeat an event.
 
     Rows are taken by arrival; a row repeats an event when a row *let in* before it, here or in the log, has the
@@ -23,14 +24,15 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         log: the log's rows that lie within the horizon of any of them.
         key: the key columns.
         horizon: in ms.
+        count: how many the new rows are.
 
     Returns:
         `arrival` of each duplicate; None where there is none.
     """
     new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys = _repeated_keys(new, logged, key).persist()
+    keys = _repeated_keys(new, logged, key, count).persist()
     try:
-        if keys.isEmpty():
+        if not keys.count():
             return None
         suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
         let_in = suspects.groupBy(*key).agg(_taken(horizon).alias("taken")).select(F.explode("taken").alias("row")).select(f"row.{_PLACE}")
@@ -48,11 +50,12 @@ def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
     return frame.where(there).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), place.alias(_PLACE))
 
 
-def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str]) -> DataFrame:
+def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
     """The keys that occur twice among the new rows, or there and in the log: few, as a rule."""
-    counts = new.groupBy(*key).agg(F.count("*").alias("n"))
-    known = logged.select(*key).withColumn("known", F.lit(True))
-    return counts.join(known, list(key), "left").where("n > 1 or known").select(*key).distinct()
+    keys = new.select(*key)
+    twice = keys.groupBy(*key).count().where("count > 1").select(*key)
+    sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # the log is the longer side, and so need not be shuffled
+    return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 
 
 def _taken(horizon: int) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
 from operators.timing import DAY_MS
-from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
+from platform_defs.engine.accounting import DayAccount, account, account_step, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
@@ -118,6 +118,10 @@ class Engine:
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""
         return account(self._as_stored(asset), days)
+
+    def account_step(self, asset: str, step: Step) -> list[DayAccount]:
+        """Account for the rows whose fate one step has settled, at the cost of the step."""
+        return account_step(self._advance(asset), step)
 
     def pairs(self, asset: str) -> int:
         """How many of an asset's results are made of a row of every input."""

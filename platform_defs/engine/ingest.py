@@ -8,6 +8,7 @@ comes again, and removed first when another does. Readers never see them, for th
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
 from platform_defs.resources.lake import Lake
-from platform_defs.resources.sources import PATH, RAW, File, read
+from platform_defs.resources.sources import PATH, RAW, File, is_columnar, read
 
 _DUPLICATE = "_duplicate"
 
@@ -62,6 +63,8 @@ class _Counts:
     first: int | None
     last: int | None
     mark: int | None
+    min_key: Any = None
+    max_key: Any = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ class Ingest:
         last = self.ledger.last()
         attempts = {name: _attempt(seq, self.contracts[name], files) for name, files in fresh.items()}
         clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
-        said = [self._source(seq, now, self.contracts[name], files, last.get(name)) for name, files in fresh.items()]
+        with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
+            said = list(pool.map(lambda name: self._source(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
         point("ingest.before_ledger")
         entry = tuple(said) + self._silent(seq, now, last, set(fresh))
         self.ledger.commit([entry])
@@ -122,7 +126,9 @@ class Ingest:
         )
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        judged = classify(read(self.spark, contract, files), contract, now).persist()
+        judged = classify(read(self.spark, contract, files), contract, now)
+        if not is_columnar(files):  # text would be parsed again by every pass; columns are cheaper read again than kept
+            judged = judged.persist()
         try:
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
@@ -157,6 +163,7 @@ class Ingest:
             F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
             F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
             F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+            *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in contract.unique_key[:1] for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
         told: dict[str, Any] = row.asDict() if row else {}
@@ -171,7 +178,8 @@ class Ingest:
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         log = self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= self.ledger.head)
         near = F.col(EVENT_TIME).between(instant(counts.first - horizon), instant(counts.last + horizon))
-        return duplicates(judged.where(_is_good()), log.where(near), contract.unique_key, horizon)
+        alike = F.col(contract.unique_key[0]).between(F.lit(counts.min_key), F.lit(counts.max_key))  # prunes files by their statistics
+        return duplicates(judged.where(_is_good()), log.where(near & alike), contract.unique_key, horizon, counts.good)
 
     def _write(
         self, judged: DataFrame, repeated: DataFrame | None, contract: SourceContract, counts: _Counts, attempt: dict[str, Any], now: int

@@ -7,11 +7,12 @@ names in each file's own header; a line that repeats it is no row. A field may n
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from pathlib import PurePosixPath
+from typing import Any, cast
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -64,6 +65,11 @@ class File:
         return suffixes[-1].lower() if suffixes else ""
 
 
+def is_columnar(files: Sequence[File]) -> bool:
+    """Whether all files have a format of which a reader may take single columns."""
+    return all(f.suffix == ".parquet" for f in files)
+
+
 def listing(spark: SparkSession, folder: str, source: str, max_files: int) -> DataFrame:
     """A stream of the files that appear in a folder; their content is not read."""
     reader = spark.readStream.format("binaryFile").schema(_LISTING).option("maxFilesPerTrigger", max_files)
@@ -76,15 +82,16 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
     """The files' rows, not judged yet.
 
     Returns:
-        The contract's columns (atomic ones as string), `_raw` (the row as it came), `_path`, `_malformed` (why the
-        row cannot be parsed, or null) and `arrival` (bigint: by modification time, path and position).
+        The contract's columns (atomic ones as string, or with their declared type where the file has it), `_raw` (the
+        row as it came), `_path`, `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: by
+        modification time, path and position).
     """
     ordered = sorted(files)
     frames = [
         _FORMATS.get(suffix, _unknown)(spark, contract, list(group), ordered)
         for suffix, group in groupby(sorted(ordered, key=lambda f: f.suffix), key=lambda f: f.suffix)
     ]
-    return reduce(DataFrame.unionByName, frames)
+    return reduce(_union, frames)
 
 
 def as_text(struct: StructType) -> StructType:
@@ -129,27 +136,64 @@ def _csv_rows(lines: DataFrame, contract: SourceContract, header: str) -> DataFr
 
 
 def _parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """Parquet files by the schema each has; one that has none to read is one rejected row."""
-    return reduce(DataFrame.unionByName, [_parquet_file(spark, contract, file, ordered) for file in files])
+    """Parquet files, those of one schema together; one that has none to read is one rejected row."""
+    schemas = {f: _parquet_schema(spark, f) for f in files}
+    frames: list[DataFrame] = []
+    for schema, group in groupby(sorted(files, key=lambda f: schemas[f]), key=lambda f: schemas[f]):
+        alike = list(group)
+        frames.append(
+            _parquet_rows(spark, contract, alike, ordered)
+            if schema
+            else _whole_files(spark, contract, alike, ordered, "the file cannot be read as Parquet")
+        )
+    return reduce(_union, frames)
 
 
-def _parquet_file(spark: SparkSession, contract: SourceContract, file: File, ordered: Sequence[File]) -> DataFrame:
+def _parquet_schema(spark: SparkSession, file: File) -> str:
+    """What a file's footer says of its columns; empty where there is no footer to read. No Spark job."""
+    jvm = cast(Any, spark._jvm)
+    hadoop = cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
     try:
-        rows = spark.read.parquet(file.pattern)
+        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(
+            jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file.path)), hadoop)
+        )
+    except Py4JJavaError:
+        return ""
+    try:
+        return str(reader.getFileMetaData().getSchema())
+    finally:
+        reader.close()
+
+
+def _parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """The rows of files of one schema. A column of the declared type stays as it is; any other is text, to be cast and judged."""
+    try:
+        rows = spark.read.parquet(*[f.pattern for f in files])
     except (PySparkException, Py4JJavaError):
-        return _whole_files(spark, contract, [file], ordered, "the file cannot be read as Parquet")
+        return _whole_files(spark, contract, files, ordered, "the file cannot be read as Parquet")
     row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
     names = {c.lower(): c for c in rows.columns}
-    columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in as_text(contract.struct).fields]
-    place = _arrival([file], ordered, F.col("_metadata.row_index"))
-    return rows.select(*columns, row, F.lit(file.path).alias(PATH), F.lit(None).cast("string").alias(MALFORMED), place)
+    columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in contract.struct.fields]
+    place = _arrival(files, ordered, F.col("_metadata.row_index"))
+    return rows.select(*columns, row, F.col("_metadata.file_path").alias(PATH), F.lit(None).cast("string").alias(MALFORMED), place)
 
 
 def _as_declared(name: str | None, declared: StructField, rows: DataFrame) -> Column:
     if name is None:
         return F.lit(None).cast(declared.dataType)
-    same = rows.schema[name].dataType == declared.dataType
-    return F.col(f"`{name}`") if same else F.col(f"`{name}`").cast(declared.dataType)
+    if rows.schema[name].dataType == declared.dataType:
+        return F.col(f"`{name}`")
+    return F.col(f"`{name}`").cast("string" if isinstance(declared.dataType, AtomicType) else declared.dataType)
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of two frames; a column that one of them has as text is text."""
+    differing = {f.name for f, g in zip(one.schema, other.schema, strict=True) if f.dataType != g.dataType}
+    return _with_text(one, differing).union(_with_text(other, differing))
+
+
+def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:
+    return frame.select(*[F.col(c).cast("string").alias(c) if c in columns else F.col(c) for c in frame.columns]) if columns else frame
 
 
 def _unknown(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
@@ -172,10 +216,16 @@ def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File]) 
 
 
 def _arrival(files: Sequence[File], ordered: Sequence[File], position: Column) -> Column:
-    ranks = {f.path: n for n, f in enumerate(ordered) if f in set(files)}
-    pairs = [F.lit(part) for item in ranks.items() for part in item]
-    rank = F.lit(next(iter(ranks.values()))) if len(ranks) == 1 else F.create_map(*pairs)[F.col("_metadata.file_path")]
-    return (F.shiftleft(rank.cast("bigint"), _POSITION_BITS) + position).alias(ARRIVAL)
+    ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
+    return (F.shiftleft(_rank(F.col("_metadata.file_path"), ranks), _POSITION_BITS) + position).alias(ARRIVAL)
+
+
+def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
+    """A path's rank by binary search: it is looked up for every row, and a map would compare path by path."""
+    if len(ranks) == 1:
+        return F.lit(ranks[0][1]).cast("bigint")
+    half = len(ranks) // 2
+    return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
 
 
 def _parsed(lines: DataFrame, contract: SourceContract, parsed: Column, why: str) -> DataFrame:
