@@ -6,7 +6,7 @@ so that a row deleted, doubled or altered shows on the sides and days it belongs
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -20,7 +20,7 @@ from operators.columns import FINAL_AT
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, ClosedRange, instant
-from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
 from platform_defs.engine.reading import EVER, LATE, Span
@@ -77,22 +77,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     Raises:
         OperatorError: the operator's results do not name the rows they were made of.
     """
-    return _Books(advance, _of_days(advance, days)).close()
-
-
-def account_step(advance: Advance, step: Step) -> list[DayAccount]:
-    """Account for the rows whose fate one step has settled: those that expired in it, and those that came too late for it.
-
-    Every row is accounted for by one step, so the cost is that of the step, however old the lake is.
-
-    Args:
-        advance: the asset; its operator must be accountable, and its inputs sources.
-        step: a committed step of it.
-
-    Returns:
-        One account a side and day, with nothing pending.
-    """
-    return _Books(advance, _of_step(advance, step)).close()
+    return _Books(advance, _scope(advance, days)).close()
 
 
 @dataclass(frozen=True)
@@ -100,59 +85,46 @@ class _Scope:
     """Which rows an account is of.
 
     Args:
-        rows: whether a row is, from an input's index; on `seq` and `event_time`.
-        span: the event times that such rows may have.
+        span: the rows' own event times.
         results: when the results that hold such rows are final.
-        recount: the results to compute again.
-        head: the newest entry to look at.
-        closed_to: up to where results are closed; None for nowhere.
+        recount: the results to compute again; None where none is closed.
     """
 
-    rows: Callable[[int], Column]
     span: Span
     results: Span
     recount: ClosedRange | None
-    head: int
-    closed_to: int | None
 
 
-def _of_days(advance: Advance, days: tuple[date, date] | None) -> _Scope:
+def _scope(advance: Advance, days: tuple[date, date] | None) -> _Scope:
     """No result is final before its rows' times, or later than the reach beyond them."""
-    closed_to, head = progress(advance.reading.lake, advance.asset).closed_to, advance.reading.ledger.head
+    closed_to = progress(advance.reading.lake, advance.asset).closed_to
     if days is None:
-        return _Scope(lambda _: F.lit(True), EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), head, closed_to)
-    span = Span(day_start(days[0]), day_start(days[1]) + DAY_MS - 1)
-    results = Span(span.first, (span.last or 0) + _wait(advance))
-    upto = min(results.last or 0, closed_to or 0)
-    recount = None if closed_to is None else ClosedRange(min((span.first or 0) - 1, upto), upto)
-    return _Scope(lambda _: span.holds(F.col(EVENT_TIME)), span, results, recount, head, closed_to)
+        return _Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to))
+    first, last = day_start(days[0]), day_start(days[1]) + DAY_MS - 1
+    final = last + longest_wait(advance)
+    upto = min(final, closed_to or 0)
+    return _Scope(Span(first, last), Span(first, final), None if closed_to is None else ClosedRange(min(first - 1, upto), upto))
 
 
-def _of_step(advance: Advance, step: Step) -> _Scope:
-    closing, operator = ClosedRange(step.before.closed_to, step.after.closed_to or 0), _accountable(advance)
-
-    def settled(which: int) -> Column:
-        expires, new = operator.expires(which, F.col(EVENT_TIME)), F.col(SEQ) > step.before.seq
-        too_late = F.lit(False) if closing.after is None else new & (expires <= instant(closing.after))
-        return closing.holds(expires) | too_late
-
-    far = None if closing.after is None else closing.after - _wait(advance)
-    came = [s.first_event_time for e in advance.reading.ledger.entries()[step.before.seq : step.after.seq] for s in e if s.accepted]
-    first = None if far is None else min([far, *[t for t in came if t is not None]])
-    return _Scope(settled, Span(first, closing.upto), Span(first, closing.upto), closing, step.after.seq, closing.upto)
-
-
-def _wait(advance: Advance) -> int:
+def longest_wait(advance: Advance) -> int:
     """The longest that a row's fate may be open, in ms."""
     reads = advance.asset.operator.reads
     return max(reads.reach) + reads.delay if isinstance(reads, Closed) else 0
 
 
-def _accountable(advance: Advance) -> Accountable:
+def accountable(advance: Advance) -> Accountable:
+    """The asset's operator, if its results name the rows they were made of."""
     operator = advance.asset.operator
     if not isinstance(operator, Accountable):
         raise OperatorError(f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for")
     return operator
+
+
+def traced(advance: Advance, which: int, results: DataFrame) -> DataFrame:
+    """The rows of input `which` that results were made of, once for each: `seq`, `arrival`, `event_time`, `is_pair`."""
+    operator = accountable(advance)
+    named = [F.col(operator.traced(c)[which]).alias(c) for c in (SEQ, ARRIVAL, EVENT_TIME)]
+    return results.select(*named, _is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
 
 
 @dataclass(frozen=True)
@@ -162,7 +134,7 @@ class _Books:
 
     @property
     def operator(self) -> Accountable:
-        return _accountable(self.advance)
+        return accountable(self.advance)
 
     def close(self) -> list[DayAccount]:
         sides = range(len(self.advance.asset.inputs))
@@ -177,19 +149,21 @@ class _Books:
 
     def _let_in(self, which: int) -> DataFrame:
         """A side's rows as the log and the ledger know them."""
-        scope = self.scope
-        rows = self.advance.reading.judged(self.advance.asset, which, scope.head, scope.span).where(scope.rows(which))
+        reading, closed_to = self.advance.reading, self._closed_to
+        rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span)
         expires = self.operator.expires(which, F.col(EVENT_TIME))
-        expired = F.lit(False) if scope.closed_to is None else expires <= instant(scope.closed_to)
+        expired = F.lit(False) if closed_to is None else expires <= instant(closed_to)
         return _told(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
+
+    @property
+    def _closed_to(self) -> int | None:
+        return None if self.scope.recount is None else progress(self.advance.reading.lake, self.advance.asset).closed_to
 
     def _results(self, which: int) -> DataFrame:
         """A side's rows as the result table knows them, once for each result."""
-        traced = [self.operator.traced(c)[which] for c in (SEQ, ARRIVAL, EVENT_TIME)]
-        named = [F.col(t).alias(c) for t, c in zip(traced, (SEQ, ARRIVAL, EVENT_TIME), strict=True)]
         near = self.table().where(self.scope.results.holds(F.col(FINAL_AT)))
-        rows = near.select(*named, _is_pair(self.operator).alias("_pair")).where(F.col(SEQ).isNotNull() & self.scope.rows(which))
-        return _told(rows, which, paired=F.col("_pair"), padded=~F.col("_pair"))
+        rows = traced(self.advance, which, near).where(self.scope.span.holds(F.col(EVENT_TIME)))
+        return _told(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
 
     def _settled(self, told: DataFrame) -> DataFrame:
         """The terms by side and day. A row that the tables name differently falls apart in two, and neither adds up."""
@@ -210,7 +184,7 @@ class _Books:
         """The result table; no rows where there is none yet."""
         reading, asset = self.advance.reading, self.advance.asset
         if reading.lake.delta(asset.name) is not None:
-            return reading.spark.read.format("delta").load(reading.lake.path(asset.name))
+            return reading.table(asset.name)
         return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
 
     def _wrong(self) -> list[Row]:
@@ -247,6 +221,7 @@ def _day(time: Column) -> Column:
     return time.cast("date").alias("day")
 
 
+IS_PAIR = "is_pair"
 _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
 
 
@@ -276,7 +251,7 @@ def _is_pair(operator: Accountable) -> Column:
 
 def pairs(advance: Advance) -> int:
     """How many results are made of a row of every input."""
-    books = _Books(advance, _of_days(advance, None))
+    books = _Books(advance, _scope(advance, None))
     return books.table().where(_is_pair(books.operator)).count()
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
 from operators.timing import DAY_MS
-from platform_defs.engine.accounting import DayAccount, account, account_step, pairs, uncounted_entries
+from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
@@ -22,6 +22,7 @@ from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
+from platform_defs.engine.step_law import account_step
 from platform_defs.engine.stream import Stream
 from platform_defs.resources.lake import Lake
 

@@ -117,6 +117,10 @@ class Reading:
         verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
         return rows.join(F.broadcast(table), SEQ, "left").select(*rows.columns, verdict.alias(LATE))
 
+    def table(self, name: str) -> DataFrame:
+        """A table that is there."""
+        return self.spark.read.format("delta").load(self.lake.path(name))
+
     def log(self, source: str, head: int) -> DataFrame:
         """A source's event log up to an entry."""
         contract = self.sources[source]
@@ -125,5 +129,5 @@ class Reading:
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
         if not isinstance(upstream.operator.emits, Append):
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
-        rows = self.spark.read.format("delta").load(self.lake.path(upstream.name)).where(span.holds(F.col(RESULT_TIME)))
+        rows = self.table(upstream.name).where(span.holds(F.col(RESULT_TIME)))
         return rows.withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)

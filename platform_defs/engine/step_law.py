@@ -1,0 +1,86 @@
+"""The conservation law of one step: every row whose fate it settled is matched, unmatched or late, at the cost of the step.
+
+A row is settled by one step: the one in which it expires, or the one that handles its entry where it came too late.
+Terms are counted, each from its own table; the account of whole days compares row by row, and recounts.
+"""
+
+from collections import Counter
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import ClosedRange, instant
+from platform_defs.engine.accounting import IS_PAIR, DayAccount, accountable, longest_wait, traced
+from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.reading import LATE, Span
+
+_COUNTED = ("accepted", "late", "matched", "unmatched")
+
+
+def account_step(advance: Advance, step: Step) -> list[DayAccount]:
+    """Account for the rows whose fate one step has settled.
+
+    A side whose unmatched rows are not kept has the rest of its rows there; it is short when more are matched and late
+    than were let in.
+
+    Args:
+        advance: the asset; its operator must be accountable, and its inputs sources.
+        step: a committed step of it.
+
+    Returns:
+        One account a side and day of the rows' own event time; nothing is pending.
+
+    Raises:
+        OperatorError: the operator's results do not name the rows they were made of.
+    """
+    operator, inputs = accountable(advance), advance.asset.inputs
+    closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
+    span = _span(advance, step, closing)
+    parts: list[DataFrame] = []
+    for which in range(len(inputs)):
+        settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
+        logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
+        held = advance.reading.table(advance.asset.name).where(span.holds(F.col(FINAL_AT)))
+        parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
+    counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
+    told = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
+    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in told.items()]
+    return sorted(accounts, key=lambda a: (a.day, a.side))
+
+
+def _span(advance: Advance, step: Step, closing: ClosedRange) -> Span:
+    """The event times that settled rows may have: those within reach of the range, and those of rows that came too late."""
+    if closing.after is None:
+        return Span(None, closing.upto)
+    new = advance.reading.ledger.entries()[step.before.seq : step.after.seq]
+    came = [s.first_event_time for entry in new for s in entry if s.first_event_time is not None and s.source in advance.asset.inputs]
+    return Span(min([closing.after - longest_wait(advance), *came]), closing.upto)
+
+
+def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
+    if closing.after is None:
+        return closing.holds(expires)
+    return closing.holds(expires) | ((F.col(SEQ) > handled) & (expires <= instant(closing.after)))
+
+
+def _logged(rows: DataFrame, which: int) -> DataFrame:
+    return _counts(rows, which, accepted=F.count("*"), late=F.count_if(LATE))
+
+
+def _held(rows: DataFrame, which: int) -> DataFrame:
+    once = rows.groupBy(SEQ, ARRIVAL, EVENT_TIME).agg(F.bool_or(IS_PAIR).alias(IS_PAIR))
+    return _counts(once, which, matched=F.count_if(IS_PAIR), unmatched=F.count_if(~F.col(IS_PAIR)))
+
+
+def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:
+    side, day = F.lit(which).alias("side"), F.col(EVENT_TIME).cast("date").alias("day")
+    return rows.groupBy(side, day).agg(*[told.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
+
+
+def _account(side: str, day: date, terms: Counter[str], pads: bool) -> DayAccount:
+    rest = terms["accepted"] - terms["matched"] - terms["late"]
+    return DayAccount(side, day, **(terms if pads else {**terms, "unmatched": max(0, rest)}))
