@@ -76,11 +76,15 @@ def event_time_asset(
     ) -> Iterator[dg.MaterializeResult]:
         first, last = days_of(context)
         done = _advance(engine, derived.name, first, last, config)
-        accounts = engine.account(derived.name, (first - _reach(derived), last))
+        settled = first - _reach(derived), last
+        accounts = engine.account(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
         yield dg.MaterializeResult(
             metadata=_told(engine, derived) | done,
-            check_results=[_law(context, accounts, engine.uncounted(derived.name)), _completeness(context, accounts, completeness)],
+            check_results=[
+                _law(context, accounts, engine.uncounted(derived.name, settled)),
+                _completeness(context, accounts, completeness),
+            ],
         )
 
     return table

@@ -91,7 +91,7 @@ class EnginePort(Protocol):
         """Account for every row of the asset's sources, by side and day."""
         ...
 
-    def uncounted(self, asset: str) -> Mapping[tuple[str, int], tuple[int, int]]:
+    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
         ...
 

@@ -22,6 +22,7 @@ from operators.errors import OperatorError
 from operators.timing import DAY_MS, ClosedRange, instant
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start
+from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.progress import progress
 from platform_defs.engine.reading import EVER, LATE, Span
 
@@ -255,17 +256,32 @@ def pairs(advance: Advance) -> int:
     return books.table().where(_is_pair(books.operator)).count()
 
 
-def uncounted_entries(advance: Advance) -> dict[tuple[str, int], tuple[int, int]]:
-    """Where ledger and log disagree: (source, seq) to what the ledger says was accepted and what the log holds."""
-    reading = advance.reading
+def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
+    """Where ledger and log disagree.
+
+    Args:
+        advance: the asset.
+        days: look only at entries that tell of rows of these days; None for all.
+
+    Returns:
+        (source, seq) to what the ledger says was accepted and what the log holds.
+    """
     wrong: dict[tuple[str, int], tuple[int, int]] = {}
     for name in _sources(advance):
-        told = {s.seq: s.accepted for entry in reading.ledger.entries() for s in entry if s.source == name and s.accepted}
-        held = {row[SEQ]: row["count"] for row in reading.log(name, reading.ledger.head).groupBy(SEQ).count().collect()}
-        wrong |= {
-            (name, seq): (told.get(seq, 0), held.get(seq, 0)) for seq in told.keys() | held.keys() if told.get(seq, 0) != held.get(seq, 0)
-        }
+        entries = [s for entry in advance.reading.ledger.entries() for s in entry if s.source == name and s.accepted]
+        told = {s.seq: s.accepted for s in entries}
+        asked = {s.seq for s in entries if days is None or _holds_rows_of(s, days)}
+        log = advance.reading.log(name, advance.reading.ledger.head)
+        rows = log if days is None else log.where(F.col(SEQ).between(min(asked, default=0), max(asked, default=-1)))
+        held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
+        for seq in asked | (held.keys() - told.keys()):
+            if told.get(seq, 0) != held.get(seq, 0):
+                wrong[name, seq] = told.get(seq, 0), held.get(seq, 0)
     return wrong
+
+
+def _holds_rows_of(said: SourceEntry, days: tuple[date, date]) -> bool:
+    return (said.first_event_time or 0) < day_start(days[1]) + DAY_MS and (said.last_event_time or 0) >= day_start(days[0])
 
 
 def _sources(advance: Advance) -> Sequence[str]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, DELETE, difference, net
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import SEQ, Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
@@ -122,7 +122,7 @@ class Advance:
     def _append(self, rows: DataFrame, after: Progress) -> int:
         lake = self.reading.lake
         point("advance.before_commit")
-        lake.append(rows, self.asset.name, after.metadata())
+        lake.append(rows, self.asset.name, after.metadata(), pruned_by=[c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns])
         point("advance.after_commit")
         commit = lake.newest(self.asset.name, PROGRESS)
         return 0 if commit is None else commit.rows
@@ -133,7 +133,7 @@ class Advance:
         try:
             count = changes.count()
             point("advance.before_commit")
-            self.reading.lake.append(changes, self.asset.changelog, after.metadata())
+            self.reading.lake.append(changes, self.asset.changelog, after.metadata(), pruned_by=[STEP])
             point("advance.after_commit")
             self._fold()
             return count
@@ -176,7 +176,7 @@ class Advance:
         reached = progress(lake, self.asset).step
         changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
         if lake.delta(self.asset.name) is None:
-            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {_FOLDED: 0})
+            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {_FOLDED: 0}, pruned_by=key)
         folded = lake.newest(self.asset.name, _FOLDED)
         if folded is None or folded.value == reached:
             return

@@ -128,9 +128,9 @@ class Engine:
         """How many of an asset's results are made of a row of every input."""
         return pairs(self._as_stored(asset))
 
-    def uncounted(self, asset: str) -> dict[tuple[str, int], tuple[int, int]]:
-        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
-        return uncounted_entries(self._advance(asset))
+    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
+        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held; by the rows' days."""
+        return uncounted_entries(self._advance(asset), days)
 
     def late(self, asset: str, source: str) -> DataFrame:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""

@@ -190,7 +190,7 @@ class Ingest:
         seq = F.lit(attempt["seq"]).cast("bigint").alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
         due = counts.good if repeated is None else counts.good - repeated.count()
-        held = self._append(log, contract.log, attempt, due)
+        held = self._append(log, contract.log, attempt, due, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
         if held != due:
             raise IngestError.miscounted(contract.name, due, held)
         point("ingest.after_log")
@@ -203,11 +203,11 @@ class Ingest:
             F.col(PATH).alias("path"),
             instant(now).alias("ingested_at"),
         )
-        self._append(told, contract.quarantine, attempt, counts.quarantined)
+        self._append(told, contract.quarantine, attempt, counts.quarantined, [SEQ])
         point("ingest.after_quarantine")
         return held
 
-    def _append(self, rows: DataFrame, table: str, attempt: dict[str, Any], due: int) -> int:
+    def _append(self, rows: DataFrame, table: str, attempt: dict[str, Any], due: int, pruned_by: Sequence[str]) -> int:
         """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
         left = self.lake.newest(table, ATTEMPT)
         if left is not None and left.value == attempt:
@@ -217,7 +217,7 @@ class Ingest:
         if due == 0:
             return 0
         point("ingest.before_append")
-        self.lake.append(rows, table, {ATTEMPT: attempt})
+        self.lake.append(rows, table, {ATTEMPT: attempt}, pruned_by=pruned_by)
         written = self.lake.newest(table, ATTEMPT)
         return 0 if written is None else written.rows
 

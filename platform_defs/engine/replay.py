@@ -66,7 +66,12 @@ class Replay:
                 raise ValueError(f"a row to replay into {contract.name!r} does not pass its contract: {wrong[REASON]}")
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
             log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
-            self.lake.append(log, contract.log, {ATTEMPT: {"seq": head + entries, "input": "replay"}})
+            self.lake.append(
+                log,
+                contract.log,
+                {ATTEMPT: {"seq": head + entries, "input": "replay"}},
+                pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
+            )
             time = millis(F.col(EVENT_TIME))
             told = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
             return {entry: (count, first, last) for entry, count, first, last in told}

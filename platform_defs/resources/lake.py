@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
+_COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -86,13 +87,24 @@ class Lake:
             return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
         return spark.read.format("delta").load(self.path(table))
 
-    def append(self, frame: DataFrame, table: str, metadata: dict[str, Any], *, replace_where: str | None = None) -> None:
+    def append(
+        self, frame: DataFrame, table: str, metadata: dict[str, Any], *, pruned_by: Sequence[str] = (), replace_where: str | None = None
+    ) -> None:
         """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
 
         A frame without rows is committed too: its metadata counts, and Delta would skip it.
+
+        Args:
+            frame: the rows.
+            table: the table; the first append makes it.
+            metadata: what the commit shall remember.
+            pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
+            replace_where: SQL for the rows to replace.
         """
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
-        writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata))
+        writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_COMPACTED)
+        if pruned_by:
+            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(f"`{c}`" for c in pruned_by))
         if replace_where is None:
             writer.mode("append").save(self.path(table))
         else:

@@ -13,13 +13,14 @@ from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.java import find_java
 from platform_defs.settings import Settings
 
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
     """The configuration of a session that starts without network and knows Delta."""
     local = settings.spark_master.startswith("local")
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}
+    here = _LOCAL if local else {}
     return here | {
         "spark.app.name": "tidemark",
         "spark.master": settings.spark_master,
@@ -34,7 +35,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
     }
 
 
