@@ -40,6 +40,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore", frozen=True)
 
     lake: str = Field(default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)")
+    lease: Duration = Field(
+        default="60 s",
+        description="a lake behind a URI: a writer that died is replaced after this long; the clocks must agree to a fraction",
+    )
     landing: str | None = Field(default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset")
     dagster_home: str = Field(
         default=str(HOME / "dagster"),

@@ -17,6 +17,7 @@ from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
+from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.progress import Progress, restore, stored_progress
 from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
@@ -114,6 +115,10 @@ class Engine:
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""
         return rebuild(self._advance(asset), first, last)
+
+    def maintain(self, **limits: Any) -> list[Maintained]:
+        """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
+        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
 
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""

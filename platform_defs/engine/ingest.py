@@ -20,10 +20,10 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
-from platform_defs.engine.faults import point
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
+from platform_defs.faults import point
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.sources import PATH, RAW, File, is_columnar, read
 

@@ -11,7 +11,7 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis
 from platform_defs.engine.classify import REASON, classify
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans
+from platform_defs.engine.orphans import ATTEMPT, REPLAY, clear_orphans
 from platform_defs.engine.tables import log_schema
 from platform_defs.resources.lake import Lake
 
@@ -66,7 +66,7 @@ class Replay:
                 raise ValueError(f"a row to replay into {contract.name!r} does not pass its contract: {wrong[REASON]}")
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
             log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
-            self.lake.append(log, contract.log, {ATTEMPT: {"seq": head + entries, "input": "replay"}})
+            self.lake.append(log, contract.log, {ATTEMPT: {"seq": head + entries, "input": REPLAY}})
             time = millis(F.col(EVENT_TIME))
             told = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
             return {entry: (count, first, last) for entry, count, first, last in told}

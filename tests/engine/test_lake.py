@@ -24,7 +24,7 @@ def _foreign(lake: Lake, table: str, told: str | None) -> None:
 
 
 def test_a_second_writer_is_told_who_writes_and_since_when(lake: Lake) -> None:
-    told = rf"events/l has a writer already: process {os.getpid()} on .+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC; one writer"
+    told = rf"events/l has a writer already: process {os.getpid()} \(.+\) on .+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC; one writer"
     with lake.writer("events/l"):
         with pytest.raises(LakeError, match=told), lake.writer("events/l"):
             pass
