@@ -173,7 +173,7 @@ class Lake:
             LakeError: somebody else is; it says who, and since when.
         """
         if self.is_local:
-            with locked(Path(self.root, "_locks"), name.replace("/", "."), purpose):
+            with locked(Path(self.root, "_locks"), name, purpose):
                 yield
             return
         lease = Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s, purpose)

@@ -71,8 +71,8 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
 def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
     """Hold a file lock of this machine while the block runs; the system frees a dead one's."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = folder / f"{name}.holder"
-    lock = FileLock(folder / f"{name}.lock", timeout=0)
+    told = folder / f"{name.replace('/', '.')}.holder"
+    lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
 
     def take() -> None:
         try:
@@ -126,7 +126,6 @@ class Lease:
         Raises:
             LakeError: somebody else holds it; it says who, and since when.
         """
-        self._told = holder(self.purpose)
         patiently(self.name, self.take, self.purpose)
         ended = threading.Event()
         heart = threading.Thread(target=self._beat, args=(ended,), name=f"lease of {self.name}", daemon=True)
@@ -144,6 +143,7 @@ class Lease:
         Raises:
             Busy: it is neither.
         """
+        self._told = holder(self.purpose)
         while True:
             table = self._open()
             known = _record(table)
@@ -212,8 +212,8 @@ class Lease:
     def _open(self) -> DeltaTable:
         with suppress(TableNotFoundError):
             return DeltaTable(self.uri)
-        with suppress(DeltaError):  # another has made it meanwhile
-            DeltaTable.create(self.uri, _NOTHING, mode="error")
+        with suppress(DeltaError):  # another has made it meanwhile; a retry would make it twice, and so free a lease that is taken
+            DeltaTable.create(self.uri, _NOTHING, mode="error", commit_properties=CommitProperties(max_commit_retries=0))
         return DeltaTable(self.uri)
 
 

@@ -56,7 +56,8 @@ class Order:
 def quick_session(order: Order) -> SparkSession:
     """A session that starts as quickly as it can: what it computes is small."""
     cds = "ArchiveClassesAtExit" if order.make_archive else "SharedArchiveFile"
-    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -XX:{cds}={order.archive}"
+    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -XX:{cds}={order.archive}"
+    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
     more = {
         "spark.driver.extraJavaOptions": java,
         "spark.driver.extraClassPath": ":".join(jar_paths()),  # only what is on the class path can be in the archive
@@ -159,7 +160,7 @@ class Child:
             raise RuntimeError(f"maintenance left {left}")
 
     def _rebuild(self, engine: Engine, action: Action) -> None:
-        DeltaTable(engine.lake.path("wide")).delete("payment_method = 'card' OR order_status = 'created'")
+        DeltaTable(engine.lake.path("wide")).delete("method = 'card' OR status = 'created'")
         engine.rebuild("wide", *DAYS)
 
     def _verify(self, engine: Engine, action: Action) -> None:

@@ -87,7 +87,13 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
     times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "-0044-03-15T00:00:00Z", "+290000-01-01T00:00:00Z", "yesterday"]
     hot = [(now + timedelta(minutes=n)).isoformat(timespec="milliseconds") for n in range(8)]
     rows = [
-        {key: f"x{part}-{n}-\u0000\u202e𝒳🧨", "order_id": f"hot-{part}", "method": "ℳ\n\t\"'\\", "amount": f"{n}.10", time: at}
+        {
+            key: f"x{part}-{n}-\u0000\u202e\U0001d4b3🧨",
+            "order_id": f"hot-{part}",
+            "method": "\u2133\n\t\"'\\",
+            "amount": f"{n}.10",
+            time: at,
+        }
         for n, at in enumerate([*times, *hot])
     ]
     if source == "orders":
