@@ -17,7 +17,7 @@ from platform_defs.faults import point
 from platform_defs.resources.lake import Lake
 
 TABLE = "ledger"
-_MANY_FILES = 64
+MANY_FILES = 64
 Kind = Literal["rows", "watermark", "idle", "drain"]
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -203,7 +203,7 @@ class Ledger:
     def _keep_small(self) -> None:
         """One file a commit would make a long ledger slow to open."""
         delta = self._open()
-        if delta is not None and len(delta.file_uris()) >= _MANY_FILES:
+        if delta is not None and len(delta.file_uris()) >= MANY_FILES:
             self.compact()
 
     def _open(self) -> DeltaTable | None:

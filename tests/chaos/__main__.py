@@ -17,6 +17,8 @@ from tests.chaos.plan import Planner
 from tests.chaos.stream import script, shop
 from tests.chaos.table import table, write
 
+PARTS = 4
+
 
 @dataclass
 class Chaos:
@@ -40,10 +42,10 @@ class Chaos:
 
     def __call__(self) -> Planner:
         """Run; returns what was killed."""
-        first = Life(self.work / "undisturbed", self.seed, True, self.work / "classes.jsa", self.log)
+        first = Life(self.work / "undisturbed", self.seed, PARTS, True, self.work / "classes.jsa", self.log)
         wanted = first.undisturbed()
         self.log(f"undisturbed: {sum(c.total() for c in wanted.values())} rows, {sum(map(len, first.passages.values()))} points passed")
-        planner = Planner(script(shop(self.seed)), first.passages, self.kills, share=max(3, self.kills // 60))
+        planner = Planner(script(shop(self.seed, PARTS)), first.passages, self.kills, share=max(3, self.kills // 60))
         with ThreadPoolExecutor(self.lanes) as pool:
             list(pool.map(lambda lane: self._lane(lane, planner, wanted), range(self.lanes)))
         return planner
@@ -52,7 +54,7 @@ class Chaos:
         """Live one life after the other; every second one has its lake behind a URI."""
         number = lane
         while not planner.done and not self.failed:
-            life = Life(self.work / f"life-{number}", self.seed, number % 2 == 0, self.work / "classes.jsa", self.log)
+            life = Life(self.work / f"life-{number}", self.seed, PARTS, number % 2 == 0, self.work / "classes.jsa", self.log)
             try:
                 life.disturbed(planner, Random(f"{self.seed}/{number}"), wanted)
                 self.log(f"life-{number} is over: its lake is that of an undisturbed run; {planner.made.total()} kills by now")

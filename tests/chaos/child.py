@@ -38,25 +38,27 @@ class Order:
         home: the life's folder, which holds the landed files.
         root: the lake.
         seed: the stream's seed.
+        parts: how many parts it lands in.
         start: the first action to do, by its place in the script.
         kills: by action, the point and its nth passing inside the action, or `timer` and milliseconds.
-        archive: the class data archive; read if it is there, or written at the end.
-        make_archive: whether to write it.
+        archive: the class data archive, which makes the JVM start quicker; empty for none.
+        make_archive: whether to write it at the end instead.
     """
 
     home: str
     root: str
     seed: int
+    parts: int
     start: int
     kills: dict[str, tuple[str, int]]
-    archive: str
+    archive: str = ""
     make_archive: bool = False
 
 
 def quick_session(order: Order) -> SparkSession:
     """A session that starts as quickly as it can: what it computes is small."""
-    cds = "ArchiveClassesAtExit" if order.make_archive else "SharedArchiveFile"
-    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -XX:{cds}={order.archive}"
+    archive = f"-XX:{'ArchiveClassesAtExit' if order.make_archive else 'SharedArchiveFile'}={order.archive}" if order.archive else ""
+    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {archive}"
     java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
     more = {
         "spark.driver.extraJavaOptions": java,
@@ -78,35 +80,39 @@ class Child:
     Args:
         order: what it is told.
         tell: tells the parent.
+        connect: makes the session.
     """
 
     order: Order
     tell: Callable[[dict[str, Any]], None]
+    connect: Callable[[], SparkSession]
     clock: Clock = field(default_factory=Clock)
     passed: dict[str, int] = field(default_factory=dict)
     current: int = -1
 
     def __post_init__(self) -> None:
-        self.day = shop(self.order.seed)
+        self.day = shop(self.order.seed, self.order.parts)
+        self.actions = script(self.day)
 
     def run(self) -> None:
         """Do the rest of the script."""
-        engine = self._engine()
-        faults.install(self._pass)
-        for index, action in enumerate(script(self.day)):
-            if index >= self.order.start:
-                self._begin(index, action)
-                getattr(self, f"_{action.what}")(engine, action)
-                self.tell({"done": index})
-        self.current = -1
-        faults.install(None)
-        engine.spark.stop()
+        engine = self.engine()
+        for index in range(self.order.start, len(self.actions)):
+            self.act(engine, index)
 
-    def _engine(self) -> Engine:
-        ledger._MANY_FILES = 5  # so that a short life compacts it
+    def act(self, engine: Engine, index: int) -> None:
+        """Do one action."""
+        action = self.actions[index]
+        faults.install(self._pass)
+        self._begin(index, action)
+        getattr(self, f"_{action.what}")(engine, action)
+        self.tell({"done": index})
+        faults.install(None)
+
+    def engine(self) -> Engine:
+        """The engine as a process started anew sees it."""
         folders = {name: f"{self.order.home}/landing/{name}" for name in CONTRACTS}
-        spark = quick_session(self.order)
-        return Engine(Lake(self.order.root, LEASE_S), CONTRACTS, ASSETS, lambda: spark, self.clock, max_step=40, folders=folders)
+        return Engine(Lake(self.order.root, LEASE_S), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
 
     def _begin(self, index: int, action: Action) -> None:
         self.clock.now, self.current = action.clock, index
@@ -180,7 +186,10 @@ def main() -> None:
     def tell(said: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
 
-    Child(order, tell).run()
+    ledger.MANY_FILES = 5  # so that a short life compacts it
+    spark = quick_session(order)
+    Child(order, tell, lambda: spark).run()
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 from tests.chaos.child import Order
 from tests.chaos.content import Content, content, differences
 from tests.chaos.plan import Kill, Passages, Planner
-from tests.chaos.stream import Action, script, shop
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROCESS_S = 180
@@ -36,19 +35,20 @@ class Life:
     Args:
         home: its folder.
         stream: the seed of its stream.
+        parts: how many parts the stream lands in.
         remote: whether the lake is addressed by a URI.
-        archive: the class data archive.
+        archive: the class data archive; None to do without.
         log: tells what happens.
     """
 
     home: Path
     stream: int
+    parts: int
     remote: bool
-    archive: Path
+    archive: Path | None
     log: Callable[[str], None]
     passages: Passages = field(default_factory=dict)
     verdict: dict[str, Any] = field(default_factory=dict)
-    died_in: Counter[str] = field(default_factory=Counter)
 
     @property
     def lake(self) -> str:
@@ -58,11 +58,8 @@ class Life:
     def undisturbed(self) -> Content:
         """Live without a kill, and write the class data archive on the way."""
         self._prepare()
-        order = Order(str(self.home), self.lake, self.stream, 0, {}, str(self.archive), make_archive=True)
-        at = self._process(order, {})
-        if at != len(script(shop(self.stream))):
-            raise LifeError(f"the undisturbed run ended at action {at}: {self.home}/stderr.log")
-        return self._judged(None)
+        self._process(replace(self._order(0, {}), make_archive=True))
+        return self.judge(None)
 
     def disturbed(self, planner: Planner, rng: Random, wanted: Content) -> None:
         """Die and start again until the script is done, then compare with the undisturbed run.
@@ -75,13 +72,21 @@ class Life:
         while at < len(planner.actions):
             kills = planner.plan(rng, at, spent, self.remote)
             began = time.monotonic()
-            reached = self._process(Order(str(self.home), self.lake, self.stream, at, kills, str(self.archive)), kills, planner)
+            reached, how = self._process(self._order(at, kills), planner)
             spent[reached] += 1
-            self.log(f"{self.home.name} from {at} to {reached} in {time.monotonic() - began:.1f} s")
+            self.log(f"{self.home.name} did {at} to {reached} and {how}, in {time.monotonic() - began:.1f} s")
             at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].what == "ghost" else reached
-        self._judged(wanted)
+        self.judge(wanted)
 
-    def _judged(self, wanted: Content | None) -> Content:
+    def _order(self, start: int, kills: dict[str, Kill]) -> Order:
+        return Order(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
+
+    def judge(self, wanted: Content | None) -> Content:
+        """Return what the lake holds, if it is right.
+
+        Raises:
+            LifeError: it is not.
+        """
         if self.verdict != {"law": [], "uncounted": "{}", "folds": True}:
             raise LifeError(f"{self.home}: the law does not hold: {self.verdict}")
         found = content(self.lake, self.home)
@@ -94,9 +99,9 @@ class Life:
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
 
-    def _process(self, order: Order, kills: dict[str, Kill], planner: Planner | None = None) -> int:
-        """Run one process; returns the first action that is not done."""
-        at = order.start
+    def _process(self, order: Order, planner: Planner | None = None) -> tuple[int, str]:
+        """Run one process; returns the first action that is not done, and how the process ended."""
+        at, how = order.start, "lived"
         for said in self._told(order):
             at = said.get("begun", at)
             at = said["done"] + 1 if "done" in said else at
@@ -105,16 +110,11 @@ class Life:
             elif "law" in said:
                 self.verdict = said
             elif "killed" in said and planner is not None:
-                planner.record(said["killed"], min(at, len(planner.actions) - 1))
-                self._bury(planner.actions[min(at, len(planner.actions) - 1)])
-        return at
-
-    def _bury(self, action: Action) -> None:
-        """After a ghost: its files were never there, and Spark's checkpoint is lost with them."""
-        if action.what == "ghost":
-            for path in self.home.glob("landing/*/ghost-*"):
-                path.unlink()
-            shutil.rmtree(self.home / "lake" / "_checkpoints", ignore_errors=True)
+                last, how = min(at, len(planner.actions) - 1), f"was killed at {said['killed']}"
+                planner.record(said["killed"], last)
+                if planner.actions[last].what == "ghost":
+                    bury(self.home)
+        return at, how
 
     def _told(self, order: Order) -> Iterator[dict[str, Any]]:
         """What a process says; it has ended, with its JVM, when this does."""
@@ -135,6 +135,13 @@ class Life:
             tail = (self.home / "stderr.log").read_text(errors="replace")[-3000:]
             raise LifeError(f"{self.home}: a process ended by itself ({process.returncode}) after {said[-1:]}:\n{tail}")
         yield from said
+
+
+def bury(home: Path) -> None:
+    """After a ghost: its files were never there, and Spark's checkpoint is lost with them."""
+    for path in home.glob("landing/*/ghost-*"):
+        path.unlink()
+    shutil.rmtree(home / "lake" / "_checkpoints", ignore_errors=True)
 
 
 def _gone(group: int) -> None:

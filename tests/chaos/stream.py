@@ -17,7 +17,6 @@ from operators.contract import Entries, Upsert
 from platform_defs.engine.days import moment
 from platform_defs.simulator import HOUR, MINUTE, SOURCES, Shop, ShopDay, Source, land, simulate
 
-PARTS = 4
 AFTER = 60 * HOUR  # what is simulated lies before the wall clock
 
 
@@ -75,15 +74,15 @@ TAKINGS = DerivedAsset(name="takings", inputs=("payments",), operator=Takings())
 ASSETS = {a.name: a for a in (WIDE, TAKINGS)}
 
 
-def shop(seed: int, orders: int = 60) -> ShopDay:
-    """A small day with late, doubled, malformed and rule-breaking rows, and rows without a time or from the future."""
-    return simulate(Shop(seed=seed, orders=orders, parts=PARTS, late=0.05, duplicate=0.05, malformed=0.05, null_time=0.02, beyond=0.05))
+def shop(seed: int, parts: int) -> ShopDay:
+    """A small day, landed in parts, with late, doubled, malformed and rule-breaking rows, and rows without a time or from the future."""
+    return simulate(Shop(seed=seed, orders=15 * parts, parts=parts, late=0.05, duplicate=0.05, malformed=0.05, null_time=0.02, beyond=0.05))
 
 
 def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
     """Times out of every range, names in many scripts, an empty object, and one order that is paid over and over."""
     key, time = ("order_id", "order_time") if source == "orders" else ("payment_id", "payment_time")
-    now = moment(day.shop.start + (part * day.shop.span) // PARTS)
+    now = moment(day.shop.start + (part * day.shop.span) // day.shop.parts)
     times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "-0044-03-15T00:00:00Z", "+290000-01-01T00:00:00Z", "yesterday"]
     hot = [(now + timedelta(minutes=n)).isoformat(timespec="milliseconds") for n in range(8)]
     rows = [
@@ -104,14 +103,14 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
 def put(day: ShopDay, landing: Path, part: int) -> None:
     """Land a part: two files a source, whose modification times are the same in every life."""
     for n, source in enumerate(SOURCES):
-        for half, lines in enumerate((day.lines(source, part, PARTS), nasty(day, source, part))):
+        for half, lines in enumerate((day.lines(source, part, day.shop.parts), nasty(day, source, part))):
             _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, day.shop.start // 1000 + part * 60 + 10 * n + half)
 
 
 def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
     """Land files that will be gone before their ledger entry is written."""
     for source in SOURCES:
-        lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, PARTS)[:9]]
+        lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, day.shop.parts)[:9]]
         _file(landing / source / f"ghost-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
 
 
@@ -143,12 +142,12 @@ class Action:
 def script(day: ShopDay) -> list[Action]:
     """A life, from the first file to the drained end."""
     said: list[tuple[str, int]] = []
-    for part in range(PARTS):
+    for part in range(day.shop.parts):
         said += [("ghost", part)] if part % 2 else []
         said += [("let_in", part), ("advance", part)]
         said += [("watermark", part), ("maintain", part)] if part % 2 else []
         said += [("rebuild", part), ("idle", part)] if part == 2 else []
-    last = PARTS - 1
+    last = day.shop.parts - 1
     said += [("ghost", last), ("drain", last), ("advance", last), ("rebuild", last), ("maintain", last), ("verify", last)]
     times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
     return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]

@@ -1,0 +1,95 @@
+"""A file that is gone by hand is named: table, file, entries. Nothing is computed without it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from platform_defs.engine import Engine, LedgerError
+from platform_defs.resources.lake import LakeError
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, HOUR, Event, join, land, source
+
+
+def fed(make_engine: MakeEngine) -> Engine:
+    engine = make_engine([source("l"), source("r", unique_key=("k", "v"))], [join()])
+    for part in range(2):
+        for n, name in enumerate(engine.folders):
+            land(engine, name, f"{part}.jsonl", [Event("a", n, part * HOUR).line])
+        engine.let_in()
+    return engine
+
+
+def the_file(engine: Engine, table: str, seq: int) -> Path:
+    """The data file of an entry."""
+    delta = engine.lake.delta(table)
+    assert delta is not None
+    [file] = [f.path for f in delta.to_pyarrow_dataset().get_fragments() if f.to_table().column("seq")[0].as_py() == seq]
+    return Path(engine.lake.path(table), file)
+
+
+def lacks(table: str, file: Path, seq: int) -> str:
+    name = re.escape(file.name)
+    return rf"^{table} lacks a data file: .*/{name} \(ledger entry {seq}\) is in the table's log.*Restore the file from a backup"
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut"])
+def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(make_engine: MakeEngine, damage: str) -> None:
+    engine = fed(make_engine)
+    file = the_file(engine, "events/l", 2)
+    file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+        engine.advance("pairs")
+    assert engine.progress("pairs").step == 0
+    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+        engine.uncounted("pairs")
+    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+        engine.account("pairs")
+
+
+def test_a_lost_file_that_a_lookup_of_duplicates_needs_is_named(make_engine: MakeEngine) -> None:
+    engine = fed(make_engine)
+    file = the_file(engine, "events/r", 1)
+    file.unlink()
+    land(engine, "r", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
+    with pytest.raises(LakeError, match=lacks("events/r", file, 1)):
+        engine.let_in()
+    assert engine.ledger.head == 2
+
+
+def test_a_lost_file_of_results_is_named_by_the_law(make_engine: MakeEngine) -> None:
+    engine = fed(make_engine)
+    land(engine, "l", "9.jsonl", [Event("b", 1, DAY).line])
+    land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
+    engine.let_in()
+    engine.advance("pairs")
+    file = next(Path(engine.lake.path("pairs")).glob("*.parquet"))
+    file.unlink()
+    with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
+        engine.pairs("pairs")
+
+
+def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(make_engine: MakeEngine) -> None:
+    """The newest entry's commit is deleted by hand: the ledger alone still adds up."""
+    engine = fed(make_engine)
+    engine.advance("pairs")
+    log = Path(engine.lake.path("ledger"), "_delta_log")
+    max(log.glob("*.json")).unlink()
+    anew = make_engine([source("l"), source("r")], [join()])
+    assert anew.ledger.head == 1
+    with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs tells of entry 2"):
+        anew.advance("pairs")
+
+
+def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(make_engine: MakeEngine) -> None:
+    engine = fed(make_engine)
+    log = Path(engine.lake.path("ledger"), "_delta_log")
+    for _ in range(2):
+        max(log.glob("*.json")).unlink()
+    for left in (*log.iterdir(), *Path(engine.lake.path("ledger")).glob("*.parquet")):
+        left.unlink()
+    anew = make_engine([source("l"), source("r")], [join()])
+    assert anew.ledger.head == 0
+    with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l tells of entry 1"):
+        anew.signals.watermark({"l": 1})
+    assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
