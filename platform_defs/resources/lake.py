@@ -66,6 +66,11 @@ class Lake:
         except TableNotFoundError:
             return None
 
+    def place(self, table: str) -> int | None:
+        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to tell."""
+        log = Path(self.path(table), "_delta_log")
+        return log.stat().st_ino if self.is_local and log.exists() else None
+
     def read(self, spark: SparkSession, table: str, schema: StructType) -> DataFrame:
         """The table, or no rows of the schema where there is none yet."""
         if self.delta(table) is None:

@@ -54,7 +54,12 @@ print("done")
 def test_neither_content_nor_credentials_are_logged(tmp_path: Path) -> None:
     for name in ("l", "r"):
         lines = [f'{{"k": "{CONTENT}-{n}", "v": {n}, "ts": "{iso(START + n)}"}}' for n in (1, 2, 3, 500)]
-        bad = [f'{{"k": "{CONTENT}", "v": "{CONTENT}", "ts": "{CONTENT}"}}', f"{{{CONTENT}", f'{{"k": "{CONTENT}", "v": 1, "ts": "9999"}}', lines[0]]
+        bad = [
+            f'{{"k": "{CONTENT}", "v": "{CONTENT}", "ts": "{CONTENT}"}}',
+            f"{{{CONTENT}",
+            f'{{"k": "{CONTENT}", "v": 1, "ts": "9999"}}',
+            lines[0],
+        ]
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.jsonl").write_text("\n".join([*lines, *bad]), encoding="utf-8")
     environment = os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": ACCESS, "PYTHONPATH": "."}
