@@ -6,31 +6,16 @@ A signal that would change nothing writes nothing, so one whose fate a crash lef
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
-from assets.contracts import SourceContract
 from platform_defs.engine.ingest import idle_sources
-from platform_defs.engine.ledger import Entry, Kind, Ledger, SourceEntry, moved
+from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.orphans import clear_orphans
+from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.lake import Lake
 
 
 @dataclass(frozen=True)
-class Signals:
-    """Writes the ledger's entries without rows.
-
-    Args:
-        spark: the session.
-        lake: the lake.
-        ledger: its ledger.
-        contracts: the sources, by name.
-    """
-
-    spark: SparkSession
-    lake: Lake
-    ledger: Ledger
-    contracts: Mapping[str, SourceContract]
+class Signals(LedgerWriter):
+    """Writes the ledger's entries without rows."""
 
     def watermark(self, given: Mapping[str, int]) -> Entry | None:
         """Lift sources to given watermarks (epoch ms). One below a source's own changes nothing: it never goes back.

@@ -36,14 +36,14 @@ def lacks(table: str, file: Path, seq: int) -> str:
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(make_engine: MakeEngine, damage: str) -> None:
     engine = fed(make_engine)
-    file = the_file(engine, "events/l", 2)
+    file = the_file(engine, "events/l", 1)
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
         engine.advance("pairs")
     assert engine.progress("pairs").step == 0
-    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
         engine.uncounted("pairs")
-    with pytest.raises(LakeError, match=lacks("events/l", file, 2)):
+    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
         engine.account("pairs")
 
 

@@ -16,7 +16,7 @@ from tests.chaos.plan import ORPHANS, Passages
 from tests.chaos.stream import script, shop
 from tests.support.kills import Killed
 
-SEED, PARTS = 11, 2
+SEED, PARTS = 11, 1
 ACTIONS = script(shop(SEED, PARTS))
 GOOD = {"law": [], "uncounted": "{}", "folds": True}
 
