@@ -6,6 +6,7 @@ of, all rows of an entry (or of several) in one Delta commit; readers see the en
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from threading import Lock
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -129,6 +130,7 @@ class Ledger:
 
     def __init__(self, lake: Lake, clock: Callable[[], int]) -> None:
         self._lake, self._clock = lake, clock
+        self._mutex = Lock()
         self._table: DeltaTable | None = None
         self._place: int | None = None
         self._forget()
@@ -146,16 +148,20 @@ class Ledger:
         Raises:
             LedgerError: an entry is missing, repeated or goes back in time, or a file cannot be read.
         """
-        delta = self._open()
-        if delta is not None and delta.version() > self._version:
-            self._take_new(delta)
-            if self._rows_known != _rows_told(delta):  # rows came to entries that are known
-                self._forget()
+        with self._mutex:  # sources are let in side by side, and each asks
+            delta = self._open()
+            if delta is not None and delta.version() > self._version:
                 self._take_new(delta)
-            self._version = delta.version()
-        return self._entries
+            return self._entries
 
     def _take_new(self, delta: DeltaTable) -> None:
+        self._take_rows(delta)
+        if self._rows_known != _rows_told(delta):  # rows came to entries that are known
+            self._forget()
+            self._take_rows(delta)
+        self._version = delta.version()
+
+    def _take_rows(self, delta: DeltaTable) -> None:
         for entry in _grouped(self._rows(delta)):
             self._take(entry, delta)
 
