@@ -7,15 +7,14 @@ from random import Random
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
 from platform_defs.faults import POINTS
 from tests.chaos import table
-from tests.chaos.content import TABLES, content, differences
+from tests.chaos.content import TABLES, Content, content, differences
+from tests.chaos.inprocess import PARTS, SEED
 from tests.chaos.life import Life, LifeError
-from tests.chaos.plan import ORPHANS, Planner
+from tests.chaos.plan import ORPHANS, Passages, Planner
 from tests.chaos.stream import Action, script, shop
-from tests.laws.test_every_point import PARTS, SEED, undisturbed
 
 KILLS = 3
 SCRIPT = [Action(what, 0, n) for n, what in enumerate(["let_in", "ghost", "drain", "advance", "verify"])]
@@ -28,8 +27,8 @@ PASSED = {
 }
 
 
-def test_three_kills_of_the_process_group(spark: SparkSession, tmp_path: Path) -> None:
-    wanted, passages = undisturbed(spark, tmp_path / "undisturbed")
+def test_three_kills_of_the_process_group(undisturbed: tuple[Content, Passages], tmp_path: Path) -> None:
+    wanted, passages = undisturbed
     told: list[str] = []
     planner = Planner(script(shop(SEED, PARTS)), passages, KILLS, share=1)
     life = Life(tmp_path / "life", SEED, PARTS, True, None, told.append)
@@ -50,7 +49,7 @@ def test_a_row_lost_doubled_or_altered_is_seen(lake: Path) -> None:
     assert differences(wanted, content(str(lake), lake)) == []
     DeltaTable(str(lake / "wide")).delete("a = 1")
     write_deltalake(str(lake / "takings"), pa.table({"a": [1], "path": [f"{lake}/x"]}), mode="append")
-    DeltaTable(str(lake / "ledger")).update({"a": "3"}, "a = 1")
+    DeltaTable(str(lake / "ledger")).update(new_values={"a": 3}, predicate="a = 1")
     told = differences(wanted, content(str(lake), lake))
     assert [t.partition(",")[0] for t in told] == ["ledger: 1 rows missing", "wide: 1 rows missing", "takings: 0 rows missing"]
     assert "1 too many" in told[2]
@@ -85,7 +84,7 @@ def test_rare_points_come_first_and_every_choice_is_the_seeds() -> None:
 
 def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{table.BEGIN}\nof the run before\n{table.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(table, "PAGE", page)
     planner = Planner(SCRIPT, PASSED, 1, share=1)
     planner.record("ingest.after_log", 0)
@@ -93,7 +92,7 @@ def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monke
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert "old" not in text
+    assert "of the run before" not in text
     assert [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")] == [*POINTS, "timer"]
     assert "| 1 | let_in 1 | the lake of an undisturbed run" in text
     assert text.count("not killed in this run") == len(POINTS)
