@@ -13,7 +13,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast lint format oracle ui clean FORCE
+.PHONY: help setup demo test test-fast lint format oracle chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ lint: setup ## check style, format, types and the direction of imports
 format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
+
+chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/reliability.md (ARGS="--kills N")
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.partitions import end_of
 from operators.errors import OperatorError
 from platform_defs import report
-from platform_defs.engine import Engine, IngestError, ProgressError
+from platform_defs.engine import Engine, IngestError, LedgerError, ProgressError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -28,7 +28,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
-EXPECTED = (OperatorError, IngestError, ProgressError, LakeError, JavaNotFound, JarError, ValueError, FileExistsError)
+EXPECTED = (OperatorError, IngestError, ProgressError, LedgerError, LakeError, JavaNotFound, JarError, ValueError, FileExistsError)
 
 errors = Console(stderr=True)
 
@@ -134,6 +134,13 @@ def drain(as_json: Json = False) -> None:
     entry = engine.drain()
     steps = _advance_all(engine, None)
     _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
+
+
+@app.command()
+def maintain(as_json: Json = False) -> None:
+    """Compact small files, delete what no version needs, and make checkpoints, beside whatever writes to the lake."""
+    engine = _engine()
+    _show(as_json, {"tables": [report.maintained(m) for m in engine.maintain()]}, report.print_maintained)
 
 
 @app.command()

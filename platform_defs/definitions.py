@@ -7,11 +7,11 @@ from assets.events import event_logs
 from assets.partitions import daily
 from expectations import all_checks
 from operators.timing import length_ms
-from platform_defs.jobs import advance_job, ingest_job
+from platform_defs.jobs import advance_job, ingest_job, maintenance_job
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
-from platform_defs.schedules import nightly
+from platform_defs.schedules import nightly, nightly_maintenance
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
 
@@ -30,9 +30,9 @@ def build(values: Settings) -> dg.Definitions:
     return dg.Definitions(
         assets=[event_logs(sources), wide],
         asset_checks=all_checks(),
-        jobs=[ingest_job, advance_job],
+        jobs=[ingest_job, advance_job, maintenance_job],
         sensors=[new_input, ledger_moved],
-        schedules=[nightly],
+        schedules=[nightly, nightly_maintenance],
         resources={"spark": SparkResource(), "engine": engine_resource(values)},
         executor=dg.in_process_executor,
     )

@@ -1,4 +1,4 @@
-"""The jobs: let in what has landed; advance the derived tables."""
+"""The jobs: let in what has landed; advance the derived tables; maintain the lake."""
 
 import dagster as dg
 
@@ -16,6 +16,19 @@ advance_job = dg.define_asset_job(
     selection=dg.AssetSelection.assets(PAYMENT_ORDER_WIDE),
     description="Close what the watermark allows, up to the end of the last day asked for.",
 )
+
+
+@dg.op(required_resource_keys={"engine"})
+def maintain(context: dg.OpExecutionContext) -> None:
+    """Compact small files, delete what no version needs, carry forward what the commits remember, make checkpoints."""
+    done = context.resources.engine.maintain()
+    context.add_output_metadata({m.table: m.left or f"{m.before} files, now {m.after}; {m.removed} deleted" for m in done})
+
+
+@dg.job(name="maintenance", description="Keeps the lake's tables in few files and short logs, beside whatever writes to them.")
+def maintenance_job() -> None:
+    """One op: table by table, in one JVM."""
+    maintain()
 
 
 def over(first: object, last: object) -> dict[str, str]:

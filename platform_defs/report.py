@@ -1,6 +1,7 @@
 """What the command line tells: the engine's values as plain data, and as tables."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
@@ -12,6 +13,7 @@ from platform_defs.engine.accounting import TERMS
 from platform_defs.engine.advance import Step
 from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
+from platform_defs.engine.maintenance import Maintained
 from platform_defs.engine.rebuild import Rebuilt
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
@@ -38,6 +40,11 @@ def step(asset: str, done: Step) -> dict[str, Any]:
 def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
     """What a rebuild put right."""
     return {"asset": asset, "days_put_right": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
+
+
+def maintained(done: Maintained) -> dict[str, Any]:
+    """What maintenance did to a table."""
+    return asdict(done)
 
 
 def status(engine: Engine) -> dict[str, Any]:
@@ -125,6 +132,14 @@ def print_drain(told: dict[str, Any]) -> None:
     """What a drain did."""
     print_entries(told)
     print_steps(told)
+
+
+def print_maintained(told: dict[str, Any]) -> None:
+    """What maintenance did."""
+    rows = [list(t.values()) for t in told["tables"]]
+    _table("Maintained", ["table", "files before", "after", "deleted", "left for the next time"], rows) if rows else out.print(
+        "No tables yet."
+    )
 
 
 def print_status(told: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""The nightly schedule."""
+"""The nightly schedules."""
 
 import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.engine import Engine
-from platform_defs.jobs import over
+from platform_defs.jobs import maintenance_job, over
 
 
 @dg.schedule(
@@ -14,3 +14,12 @@ def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engi
     """Every night at 02:30 UTC."""
     days = engine.open_days(PAYMENT_ORDER_WIDE)
     return dg.RunRequest(tags=over(*days)) if days else dg.SkipReason("the table stands at its watermark")
+
+
+nightly_maintenance = dg.ScheduleDefinition(
+    name="nightly_maintenance",
+    job=maintenance_job,
+    cron_schedule="30 3 * * *",
+    execution_timezone="UTC",
+    description="Maintains the lake when little is written to it.",
+)

@@ -23,11 +23,18 @@ def _checked_duration(value: str) -> str:
     return value
 
 
+def _checked_lease(value: str) -> str:
+    if length_ms(value, "value") < 1_000:
+        raise ValueError("legal: 1 second or more, or a heartbeat could not keep it")
+    return value
+
+
 def _checked_day(value: str) -> str:
     return str(date.fromisoformat(value))
 
 
 Duration = Annotated[str, AfterValidator(_checked_duration)]
+LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]
 
 
@@ -40,6 +47,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore", frozen=True)
 
     lake: str = Field(default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)")
+    lease: LeaseDuration = Field(
+        default="60 s",
+        description="a lake behind a URI: a writer that died is replaced after this long; the clocks must agree to a fraction",
+    )
     landing: str | None = Field(default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset")
     dagster_home: str = Field(
         default=str(HOME / "dagster"),

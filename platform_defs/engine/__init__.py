@@ -3,6 +3,7 @@
 from platform_defs.engine.accounting import DayAccount
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.ledger import LedgerError
 from platform_defs.engine.progress import ProgressError
 
-__all__ = ["DayAccount", "Engine", "IngestError", "ProgressError"]
+__all__ = ["DayAccount", "Engine", "IngestError", "LedgerError", "ProgressError"]

@@ -18,13 +18,13 @@ from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import SEQ, Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
-from platform_defs.engine.faults import point
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
+from platform_defs.faults import point
 
 STEP = "step"
-_FOLDED = "folded"
+FOLDED = "folded"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,12 @@ class Advance:
 
         Raises:
             LakeError: the asset has another writer.
+            LedgerError: the ledger lacks an entry that the asset has handled.
             ProgressError: its table was made by another operator.
         """
         with self.reading.lake.writer(self.asset.name):
             self._recover()
+            self.reading.ledger.require(progress(self.reading.lake, self.asset).seq, f"table {self.asset.name}")
             head = self.reading.ledger.head
             while (step := self._next(head, until)) is not None:
                 yield step
@@ -132,9 +134,9 @@ class Advance:
         changes = self._changes(now, after).withColumn(STEP, F.lit(after.step).cast("bigint")).persist()
         try:
             count = changes.count()
-            point("advance.before_commit")
+            point("advance.before_changelog")
             self.reading.lake.append(changes, self.asset.changelog, after.metadata(), pruned_by=[STEP])
-            point("advance.after_commit")
+            point("advance.after_changelog")
             self._fold()
             return count
         finally:
@@ -176,13 +178,16 @@ class Advance:
         reached = progress(lake, self.asset).step
         changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
         if lake.delta(self.asset.name) is None:
-            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {_FOLDED: 0}, pruned_by=key)
-        folded = lake.newest(self.asset.name, _FOLDED)
+            point("advance.before_create")
+            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {FOLDED: 0}, pruned_by=key)
+            point("advance.after_create")
+        folded = lake.newest(self.asset.name, FOLDED)
         if folded is None or folded.value == reached:
             return
         due = net(changelog.where((F.col(STEP) > folded.value) & (F.col(STEP) <= reached)), key=key, order=STEP)
         same = reduce(lambda a, b: a & b, [F.col(f"t.{c}").eqNullSafe(F.col(f"c.{c}")) for c in key])
-        lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={_FOLDED: reached})
+        point("advance.before_fold")
+        lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={FOLDED: reached})
         point("advance.after_fold")
 
 

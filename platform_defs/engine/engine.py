@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -17,6 +18,8 @@ from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
+from platform_defs.engine.lost import naming_lost_files
+from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.progress import Progress, restore, stored_progress
 from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
@@ -93,8 +96,9 @@ class Engine:
 
     def let_in(self) -> list[Entry]:
         """Let in what has landed, and record the sources that have fallen idle."""
-        made = self.stream.run()
-        idle = self.signals.idle()
+        with self._naming_lost_files():
+            made = self.stream.run()
+            idle = self.signals.idle()
         return [*made, idle] if idle else made
 
     def drain(self) -> Entry | None:
@@ -106,7 +110,8 @@ class Engine:
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[Step]:
         """Advance an asset, one committed step after the other."""
-        return self._advance(asset)(until)
+        with self._naming_lost_files():
+            yield from self._advance(asset)(until)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
         """Advance an asset as far as it goes, or up to `until` (epoch ms)."""
@@ -114,23 +119,32 @@ class Engine:
 
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""
-        return rebuild(self._advance(asset), first, last)
+        with self._naming_lost_files():
+            return rebuild(self._advance(asset), first, last)
+
+    def maintain(self, **limits: Any) -> list[Maintained]:
+        """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
+        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
 
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""
-        return account(self._as_stored(asset), days)
+        with self._naming_lost_files():
+            return account(self._as_stored(asset), days)
 
     def account_step(self, asset: str, step: Step) -> list[DayAccount]:
         """Account for the rows whose fate one step has settled, at the cost of the step."""
-        return account_step(self._advance(asset), step)
+        with self._naming_lost_files():
+            return account_step(self._advance(asset), step)
 
     def pairs(self, asset: str) -> int:
         """How many of an asset's results are made of a row of every input."""
-        return pairs(self._as_stored(asset))
+        with self._naming_lost_files():
+            return pairs(self._as_stored(asset))
 
     def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held; by the rows' days."""
-        return uncounted_entries(self._advance(asset), days)
+        with self._naming_lost_files():
+            return uncounted_entries(self._advance(asset), days)
 
     def late(self, asset: str, source: str) -> DataFrame:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""
@@ -174,6 +188,10 @@ class Engine:
         inputs = self.assets[asset].inputs
         seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in inputs and s.first_event_time is not None]
         return min(seen, default=0)
+
+    def _naming_lost_files(self) -> AbstractContextManager[None]:
+        sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]
+        return naming_lost_files(self.lake, [*sources, *[t for a in self.assets.values() for t in (a.name, a.changelog)]])
 
     def _advance(self, asset: str) -> Advance:
         return Advance(self.reading, self.assets[asset], self.max_step)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContract
@@ -20,11 +20,11 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
-from platform_defs.engine.faults import point
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.writing import LedgerWriter
+from platform_defs.faults import point
 from platform_defs.resources.sources import PATH, RAW, File, is_columnar, read
 
 _DUPLICATE = "_duplicate"
@@ -68,20 +68,8 @@ class _Counts:
 
 
 @dataclass(frozen=True)
-class Ingest:
-    """Lets micro-batches in.
-
-    Args:
-        spark: the session.
-        lake: the lake.
-        ledger: its ledger.
-        contracts: the sources, by name.
-    """
-
-    spark: SparkSession
-    lake: Lake
-    ledger: Ledger
-    contracts: Mapping[str, SourceContract]
+class Ingest(LedgerWriter):
+    """Lets micro-batches in."""
 
     def files(self, found: Sequence[File]) -> Entry | None:
         """Let files in as one entry; those the ledger tells of already are passed over.

@@ -8,9 +8,13 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
+from platform_defs.engine.ledger import TABLE, LedgerError
+from platform_defs.faults import point
 from platform_defs.resources.lake import Lake
 
 ATTEMPT = "attempt"
+REPLAY = "replay"
+"""The input of an attempt that spans several entries."""
 
 
 def clear_orphans(
@@ -26,14 +30,21 @@ def clear_orphans(
         contracts: all sources, also those without new input.
         seq: the entry about to be written.
         attempts: for each source with input, what its commits will remember.
+
+    Raises:
+        LedgerError: a table holds an attempt at a later entry, so the one before it was committed and is lost.
     """
     for name, contract in contracts.items():
         for table in (contract.log, contract.quarantine):
             left = lake.newest(table, ATTEMPT)
+            if left is not None and left.value["seq"] > seq and left.value["input"] != REPLAY:
+                raise LedgerError.too_short(seq - 1, left.value["seq"] - 1, f"table {table}", lake.path(TABLE))
             if left is not None and left.value["seq"] >= seq and left.value != (attempts or {}).get(name):
                 remove_orphans(spark, lake, table, seq)
 
 
 def remove_orphans(spark: SparkSession, lake: Lake, table: str, seq: int) -> None:
     """Delete a table's rows of `seq` or later."""
+    point("orphans.before_remove")
     lake.delete(spark, table, F.col(SEQ) >= seq, {ATTEMPT: {"seq": seq - 1, "input": "orphans removed"}})
+    point("orphans.after_remove")

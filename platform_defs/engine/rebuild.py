@@ -16,8 +16,8 @@ from operators.errors import OperatorError
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start, text
-from platform_defs.engine.faults import point
 from platform_defs.engine.progress import progress
+from platform_defs.faults import point
 
 _ATTEMPTS = 5
 

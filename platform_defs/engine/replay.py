@@ -3,36 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis
 from platform_defs.engine.classify import REASON, classify
-from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans
+from platform_defs.engine.ledger import Entry, SourceEntry, moved
+from platform_defs.engine.orphans import ATTEMPT, REPLAY, clear_orphans
 from platform_defs.engine.tables import log_schema
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.writing import LedgerWriter
 
 ENTRY = "_entry"
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Lets a recorded sequence of entries in.
-
-    Args:
-        spark: the session.
-        lake: the lake.
-        ledger: its ledger.
-        contracts: the sources, by name.
-    """
-
-    spark: SparkSession
-    lake: Lake
-    ledger: Ledger
-    contracts: Mapping[str, SourceContract]
+class Replay(LedgerWriter):
+    """Lets a recorded sequence of entries in."""
 
     def __call__(self, rows: Mapping[str, DataFrame], marks: Sequence[Mapping[str, int]]) -> None:
         """Append entries: those with rows move no watermark, those with marks hold no rows.
@@ -69,7 +57,7 @@ class Replay:
             self.lake.append(
                 log,
                 contract.log,
-                {ATTEMPT: {"seq": head + entries, "input": "replay"}},
+                {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
             time = millis(F.col(EVENT_TIME))

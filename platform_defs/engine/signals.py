@@ -1,35 +1,28 @@
-"""Entries without rows: a given watermark, sources fallen idle, the end of the input."""
+"""Entries without rows: a given watermark, sources fallen idle, the end of the input.
+
+A signal that would change nothing writes nothing, so one whose fate a crash left open can be given again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
-from assets.contracts import SourceContract
 from platform_defs.engine.ingest import idle_sources
-from platform_defs.engine.ledger import Entry, Kind, Ledger, SourceEntry, moved
+from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.orphans import clear_orphans
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.writing import LedgerWriter
+from platform_defs.faults import point
 
 
 @dataclass(frozen=True)
-class Signals:
-    """Writes the ledger's entries without rows.
+class Signals(LedgerWriter):
+    """Writes the ledger's entries without rows."""
 
-    Args:
-        spark: the session.
-        lake: the lake.
-        ledger: its ledger.
-        contracts: the sources, by name.
-    """
+    def watermark(self, given: Mapping[str, int]) -> Entry | None:
+        """Lift sources to given watermarks (epoch ms). One below a source's own changes nothing: it never goes back.
 
-    spark: SparkSession
-    lake: Lake
-    ledger: Ledger
-    contracts: Mapping[str, SourceContract]
-
-    def watermark(self, given: Mapping[str, int]) -> Entry:
-        """Lift sources to given watermarks (epoch ms). One below a source's own changes nothing: it never goes back."""
+        Returns:
+            The entry; None where every source stands there already.
+        """
         return self._write("watermark", given)
 
     def drain(self, reach: int) -> Entry | None:
@@ -39,33 +32,44 @@ class Signals:
             reach: in ms, the longest that any result may wait for a row.
 
         Returns:
-            The entry; None where no event was ever seen.
+            The entry; None where no event was ever seen, or every source is past it already.
         """
         seen = [s.max_event_time for s in self.ledger.last().values() if s.max_event_time is not None]
         return self._write("drain", dict.fromkeys(self.contracts, max(seen) + reach + 1)) if seen else None
 
     def idle(self) -> Entry | None:
         """Record the sources that have been silent for longer than their idle timeout; None when there is none."""
-        now = self.ledger.now()
-        silent = idle_sources(self.ledger, self.contracts, now)
-        if not silent or not self.ledger.head:
+        if not self._silent():
             return None
         with self.lake.writer("ledger"):
-            seq = self.ledger.head + 1
-            return self._commit(tuple(moved(s, seq=seq, kind="idle", ingested_at=now, idle=True) for s in silent.values()))
+            seq, now, silent = self.ledger.head + 1, self.ledger.now(), self._silent()
+            entry = tuple(moved(s, seq=seq, kind="idle", ingested_at=now, idle=True) for s in silent.values())
+            return self._commit(entry) if entry else None
 
-    def _write(self, kind: Kind, given: Mapping[str, int]) -> Entry:
+    def _silent(self) -> Mapping[str, SourceEntry]:
+        return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
+
+    def _write(self, kind: Kind, given: Mapping[str, int]) -> Entry | None:
         unknown = [name for name in given if name not in self.contracts]
         if unknown:
             raise ValueError(f"no source is named {unknown[0]!r}; the sources: {', '.join(self.contracts)}")
         with self.lake.writer("ledger"):
             seq, now, last = self.ledger.head + 1, self.ledger.now(), self.ledger.last()
+            if all(_stands(last.get(name), mark) for name, mark in given.items()):
+                return None
             return self._commit(tuple(_lifted(last.get(name), name, mark, seq, now, kind) for name, mark in given.items()))
 
     def _commit(self, entry: Entry) -> Entry:
         clear_orphans(self.spark, self.lake, self.contracts, entry[0].seq)
+        point("signals.before_ledger")
         self.ledger.commit([entry])
+        point("signals.after_ledger")
         return entry
+
+
+def _stands(last: SourceEntry | None, mark: int) -> bool:
+    """Whether a source's watermark has reached a mark."""
+    return last is not None and last.watermark is not None and last.watermark >= mark
 
 
 def _lifted(last: SourceEntry | None, source: str, mark: int, seq: int, now: int, kind: Kind) -> SourceEntry:

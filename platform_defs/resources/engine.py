@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from operators.timing import length_ms
 from platform_defs.engine import Engine
 from platform_defs.pipeline import shop
 from platform_defs.resources.lake import Lake
@@ -13,7 +14,7 @@ def make_engine(values: Settings, spark: SparkResource) -> Engine:
     """The shop's engine."""
     sources, derived = shop(values)
     return Engine(
-        Lake(values.lake),
+        Lake(values.lake, length_ms(values.lease, "lease") / 1000),
         {s.name: s for s in sources},
         {d.name: d for d in derived},
         lambda: spark.spark_session,

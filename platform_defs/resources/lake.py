@@ -6,43 +6,26 @@ another store needs a change in this module alone.
 """
 
 import json
-import os
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
-from filelock import FileLock, Timeout
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from platform_defs.resources.errors import LakeError
+from platform_defs.resources.lease import Lease, Purpose, locked
+
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 _COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
-
-
-class LakeError(RuntimeError):
-    """The lake cannot do what was asked; the text says what stands in the way and what to do."""
-
-    @classmethod
-    def busy(cls, name: str, holder: str) -> "LakeError":
-        """Another writer holds the lock."""
-        return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
-
-    @classmethod
-    def forgotten(cls, table: str, what: str) -> "LakeError":
-        """No commit of the table remembers what is needed."""
-        return cls(
-            f"no commit of {table} tells its {what}: it was written by something else, or its history was cleaned; "
-            "rebuild it into a new lake"
-        )
+_ROWS = "rows_of"
 
 
 @dataclass(frozen=True)
@@ -66,9 +49,12 @@ class Lake:
 
     Args:
         root: a path or a URI that both Spark and deltalake understand.
+        lease_s: for a URI, how many seconds after a writer died another may take its place.
     """
 
     root: str
+    lease_s: float = 60.0
+    _leases: dict[str, Lease] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -80,6 +66,11 @@ class Lake:
             return DeltaTable(self.path(table))
         except TableNotFoundError:
             return None
+
+    def place(self, table: str) -> int | None:
+        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to tell."""
+        log = Path(self.path(table), "_delta_log")
+        return log.stat().st_ino if self.is_local and log.exists() else None
 
     def read(self, spark: SparkSession, table: str, schema: StructType) -> DataFrame:
         """The table, or no rows of the schema where there is none yet."""
@@ -101,6 +92,7 @@ class Lake:
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
             replace_where: SQL for the rows to replace.
         """
+        self._still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_COMPACTED)
         if pruned_by:
@@ -112,6 +104,7 @@ class Lake:
 
     def append_small(self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None) -> None:
         """Commit a few rows without a Spark job."""
+        self._still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}) if metadata else None
         write_deltalake(self.path(table), rows, mode="append", commit_properties=properties)
@@ -120,6 +113,7 @@ class Lake:
         """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
         from delta.tables import DeltaTable as SparkDelta
 
+        self._still_mine()
         spark = rows.sparkSession
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
@@ -132,13 +126,15 @@ class Lake:
         """Delete rows, as one commit with the metadata."""
         from delta.tables import DeltaTable as SparkDelta
 
+        self._still_mine()
         with _commit_metadata(spark, metadata):
             SparkDelta.forPath(spark, self.path(table)).delete(condition)
 
     def optimize(self, spark: SparkSession, table: str, by: Sequence[str] = ()) -> None:
-        """Compact a table's files, clustered by columns if given."""
+        """Compact a table's small files, clustered by columns if given."""
         from delta.tables import DeltaTable as SparkDelta
 
+        self._still_mine()
         optimize = SparkDelta.forPath(spark, self.path(table)).optimize()
         optimize.executeZOrderBy(*by) if by else optimize.executeCompaction()
 
@@ -157,8 +153,22 @@ class Lake:
             for told in delta.history(commits):
                 metadata = _metadata(told)
                 if key in metadata:
-                    return Commit(told["version"], metadata[key], int(told.get("operationMetrics", {}).get("numOutputRows", 0)))
+                    written = told.get("operationMetrics", {}).get("numOutputRows", 0)
+                    return Commit(told["version"], metadata[key], int(metadata.get(_ROWS, {}).get(key, written)))
         raise LakeError.forgotten(table, key)
+
+    def carry(self, table: str, commits: Mapping[str, Commit]) -> None:
+        """Commit again what earlier commits remember, by key, so that the table's log may lose them.
+
+        The caller is the table's one writer: a commit in between would be hidden.
+        """
+        delta = self.delta(table)
+        if delta is None:
+            return
+        self._still_mine()
+        told = {key: commit.value for key, commit in commits.items()} | {_ROWS: {key: commit.rows for key, commit in commits.items()}}
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)}, max_commit_retries=0)
+        delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""
@@ -171,28 +181,30 @@ class Lake:
         return "://" not in self.root
 
     @contextmanager
-    def writer(self, name: str) -> Iterator[None]:
-        """Be the one writer of an asset (or of the ledger) while the block runs; the system frees a dead one's lock.
+    def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
+        """Be the one writer of an asset (or of the ledger) while the block runs; a dead one's place is freed.
+
+        A writer that meets maintenance waits for it, and maintenance that meets a writer is refused.
 
         Raises:
             LakeError: somebody else is; it says who, and since when.
         """
-        if not self.is_local:  # Delta's own commit protocol is what guards a remote lake; one scheduler runs it
-            yield
+        if self.is_local:
+            with locked(Path(self.root, "_locks"), name, purpose):
+                yield
             return
-        folder = Path(self.root, "_locks")
-        folder.mkdir(parents=True, exist_ok=True)
-        told = folder / f"{name.replace('/', '.')}.holder"
-        lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise LakeError.busy(name, told.read_text() if told.exists() else "unknown") from None
-        try:
-            told.write_text(f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
-            yield
-        finally:
-            lock.release()
+        lease = Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s, purpose)
+        with lease.held():
+            self._leases[name] = lease
+            try:
+                yield
+            finally:
+                del self._leases[name]
+
+    def _still_mine(self) -> None:
+        """Pass if this process still is the writer of all that it took."""
+        for lease in list(self._leases.values()):
+            lease.check()
 
 
 def _metadata(commit: dict[str, Any]) -> dict[str, Any]:

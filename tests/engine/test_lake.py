@@ -1,12 +1,12 @@
-"""What the lake remembers, and whom it refuses."""
+"""What the lake remembers."""
 
-import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from platform_defs.resources.lake import Commit, Lake, LakeError
 
@@ -21,31 +21,6 @@ def lake(tmp_path: Path) -> Lake:
 def _foreign(lake: Lake, table: str, told: str | None) -> None:
     properties = None if told is None else CommitProperties(custom_metadata={"userMetadata": told})
     write_deltalake(lake.path(table), ROWS, mode="append", commit_properties=properties)
-
-
-def test_a_second_writer_is_told_who_writes_and_since_when(lake: Lake) -> None:
-    told = rf"events/l has a writer already: process {os.getpid()} on .+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC; one writer"
-    with lake.writer("events/l"):
-        with pytest.raises(LakeError, match=told), lake.writer("events/l"):
-            pass
-        with lake.writer("events_l"), lake.writer("events"):
-            pass
-    with lake.writer("events/l"):
-        pass
-
-
-def test_a_writer_that_dies_leaves_the_lock_free(lake: Lake) -> None:
-    with pytest.raises(ZeroDivisionError, match="division"), lake.writer("x"):
-        _ = 1 // 0
-    with lake.writer("x"):
-        pass
-
-
-def test_a_holder_without_a_name_is_refused_too(lake: Lake) -> None:
-    with lake.writer("x"):
-        next(Path(lake.root, "_locks").glob("*.holder")).unlink()
-        with pytest.raises(LakeError, match="already: unknown; one"), lake.writer("x"):
-            pass
 
 
 def test_no_table_has_no_commit(lake: Lake) -> None:
@@ -74,6 +49,21 @@ def test_a_table_that_remembers_nothing_is_named(lake: Lake) -> None:
     _foreign(lake, "t", None)
     with pytest.raises(LakeError, match=re.escape("no commit of t tells its progress")):
         lake.newest("t", "progress")
+
+
+def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) -> None:
+    lake.append_small(ROWS, "t", {"one": {"seq": 1}})
+    lake.append_small(ROWS, "t", {"other": 2})
+    known = {key: lake.newest("t", key) for key in ("one", "other")}
+    assert [c and c.version for c in known.values()] == [0, 1]
+    told = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
+    lake.carry("t", told)
+    assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
+    lake.carry("t", {key: commit for key in told if (commit := lake.newest("t", key)) is not None})
+    assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
+    assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
+    lake.append_small(ROWS, "t", {"one": {"seq": 2}})
+    assert (lake.newest("t", "one").value, lake.newest("t", "other").version) == ({"seq": 2}, 3)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize(("root", "local"), [("/data/lake", True), ("lake", True), ("s3a://b/lake", False), ("hdfs://h/lake/", False)])

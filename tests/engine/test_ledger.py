@@ -1,12 +1,13 @@
 """The ledger: one total order, kept whole."""
 
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from platform_defs.engine.ledger import TABLE, Ledger, moved
+from platform_defs.engine.ledger import TABLE, Ledger, LedgerError, as_table, moved
 from platform_defs.resources.lake import Lake
 from tests.engine.made import said
 from tests.support.clock import Clock
@@ -35,7 +36,7 @@ def _ledger(tmp_path: Path, clock: Clock | None = None) -> Ledger:
 
 
 def test_an_entry_comes_back_as_it_was_said(tmp_path: Path) -> None:
-    entries = [(FULL, said("r", 1, ingested_at=1_000)), (said("l", 2, kind="drain", ingested_at=-3, watermark=None),)]
+    entries = [(FULL, said("r", 1, ingested_at=1_000)), (said("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
     _ledger(tmp_path).commit(entries)
     assert _ledger(tmp_path).entries() == entries
 
@@ -47,7 +48,8 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
 
 def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(FULL, said("r", 1)), (said("l", 2, offsets=("c",)),)])
+    first = replace(FULL, ingested_at=1)
+    ledger.commit([(first, said("r", 1)), (said("l", 2, watermark=-1, offsets=("c",)),)])
     assert {name: s.seq for name, s in ledger.last().items()} == {"l": 2, "r": 1}
     assert ledger.offsets("l") == {*FULL.offsets, "c"}
     assert ledger.offsets("r") == set()
@@ -85,18 +87,111 @@ def test_the_clock_rises_from_entry_to_entry_even_when_it_steps_back(tmp_path: P
     assert ledger.now(after=900) == 901
 
 
-def test_a_long_ledger_is_compacted_and_keeps_all(tmp_path: Path) -> None:
-    lake, ledger = Lake(str(tmp_path / "lake")), _ledger(tmp_path)
-    ledger.commit([(said("l", 1), said("r", 1))])
-    first = lake.delta(TABLE).to_pyarrow_table()  # pyright: ignore[reportOptionalMemberAccess]
-    for seq in range(2, 98):
-        lake.append_small(first.set_column(0, first.schema.field(0), pa.array([seq, seq])), TABLE)
-    for seq in range(98, 104):
-        ledger.commit([(said("l", seq), said("r", seq))])
+def test_a_long_ledger_stays_in_few_files_and_is_read_on_not_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, ledger, other = Lake(str(tmp_path / "lake")), _ledger(tmp_path), _ledger(tmp_path)
+    read: list[int] = []
+    rows = Ledger._rows
+    monkeypatch.setattr(Ledger, "_rows", lambda self, delta: read.append(len(found := rows(self, delta))) or found)
+    for seq in range(1, 141):
+        ledger.commit([(said("l", seq, offsets=(f"l{seq}",)), said("r", seq))])
+        assert ledger.head == seq
+        if seq % 50 == 0:
+            assert other.entries() == ledger.entries()
+    assert max(read) == 100, "another reader reads what came since it last looked"
+    assert sum(read) == 2 * 140 + 2 * 100, "every row is read once by each"
     told = _ledger(tmp_path).entries()
-    assert [(s.source, s.seq) for e in told for s in e] == [(n, seq) for seq in range(1, 104) for n in ("l", "r")]
+    assert [(s.source, s.seq) for e in told for s in e] == [(n, seq) for seq in range(1, 141) for n in ("l", "r")]
     assert told == ledger.entries()
-    assert len(lake.delta(TABLE).file_uris()) < 10  # pyright: ignore[reportOptionalMemberAccess]
+    assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 141)}
+    assert len(lake.delta(TABLE).file_uris()) < 64  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_a_ledger_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    for seq in (1, 2, 3):
+        ledger.commit([(said("l", seq),)])
+    assert ledger.head == 3
+    shutil.rmtree(tmp_path / "lake" / TABLE)
+    assert (ledger.head, ledger.last()) == (0, {})
+    _ledger(tmp_path).commit([(said("r", 1),)])
+    assert list(ledger.last()) == ["r"]
+
+
+WAY_OUT = r"Nothing was written. Restore the lake's folder from a backup, .* into a new lake \(TIDEMARK_LAKE\)"
+
+
+@dataclass(frozen=True)
+class Broken:
+    id: str
+    rows: tuple[dict[str, Any], ...]
+    told: str
+
+
+BROKEN = [
+    Broken("a gap", ({"seq": 4},), r"at entry 4: it follows entry 2, so entries between them are missing"),
+    Broken("an entry repeated", ({"seq": 2},), r"at entry 2: it tells of a source twice"),
+    Broken("the first entry is not the first", ({"seq": 0},), r"at entry 0: it follows entry 0"),
+    Broken("time stands still", ({"seq": 3, "ingested_at": 2},), r"at entry 3: its ingested_at 2 does not rise from the entry before, 2"),
+    Broken("time goes back", ({"seq": 3, "ingested_at": 1},), r"at entry 3: its ingested_at 1 does not rise"),
+    Broken(
+        "one entry at two times", ({"seq": 3}, {"seq": 3, "source": "r", "ingested_at": 9}), r"at entry 3: its ingested_at 3 does not rise"
+    ),
+    Broken("a watermark falls", ({"seq": 3, "watermark": 19},), r"at entry 3: the watermark of 'l' falls from 20 to 19"),
+    Broken("a watermark vanishes", ({"seq": 3, "watermark": None},), r"at entry 3: the watermark of 'l' falls from 20 to None"),
+]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["to one who reads it first", "to one who read the entries before"])
+@pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.id)
+def test_a_ledger_that_does_not_add_up_is_named(tmp_path: Path, case: Broken, known: bool) -> None:
+    ledger = _ledger(tmp_path)
+    ledger.commit([(said("l", 1, watermark=10),), (said("l", 2, watermark=20),)])
+    reader = ledger if known else _ledger(tmp_path)
+    assert reader.head == 2 or not known
+    rows = [asdict(said(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
+    Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=rf"the ledger is broken {case.told}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
+            reader.entries()
+
+
+def test_a_ledger_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    for seq in (1, 2):
+        ledger.commit([(said("l", seq),)])
+    gone = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
+    gone.unlink()
+    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {gone.name} of table .*/ledger is missing or .*{WAY_OUT}"):
+        _ledger(tmp_path).entries()
+
+
+def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    _ledger(tmp_path).commit([(said("l", 1),)])
+    [file] = (tmp_path / "lake" / TABLE).glob("*.parquet")
+    file.write_bytes(b"PAR1 and no more")
+    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {file.name} of table"):
+        _ledger(tmp_path).entries()
+
+
+def test_a_ledger_whose_log_is_damaged_is_named(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    for seq in (1, 2, 3):
+        ledger.commit([(said("l", seq),)])
+    log = tmp_path / "lake" / TABLE / "_delta_log"
+    (log / f"{2:020}.json").write_text('{"add": {"pa')
+    with pytest.raises(LedgerError, match=rf"file .*/ledger/_delta_log of table .*/ledger is missing or unreadable .*{WAY_OUT}"):
+        _ledger(tmp_path).entries()
+    (log / f"{1:020}.json").unlink()
+    with pytest.raises(LedgerError, match=r"file .*/ledger/_delta_log of table"):
+        _ledger(tmp_path).entries()
+
+
+def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    ledger.commit([(said("l", 1),)])
+    ledger.require(1, "table pairs")
+    with pytest.raises(LedgerError, match=rf"ledger ends at entry 1, and table pairs tells of entry 3, .*/ledger/_delta_log .*{WAY_OUT}"):
+        ledger.require(3, "table pairs")
 
 
 def test_what_moves_on_carries_marks_and_idleness_and_no_counts() -> None:

@@ -105,7 +105,7 @@ def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: 
     assert anew.uncounted("pairs") == {}
 
 
-@pytest.mark.parametrize("point", ["advance.before_commit", "advance.after_commit", "advance.after_fold"])
+@pytest.mark.parametrize("point", ["advance.before_changelog", "advance.after_changelog", "advance.before_fold", "advance.after_fold"])
 def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engine: MakeEngine, point: str) -> None:
     """Both kinds die in the second of two steps: one folds new entries, one recomputes the keys they touch."""
 

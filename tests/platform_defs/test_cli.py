@@ -132,6 +132,18 @@ def test_status_as_tables_fits_a_narrow_terminal(demo):
     assert "…" not in said.out
 
 
+def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
+    from platform_defs.definitions import build
+
+    told = {t["table"]: t for t in tidemark("maintain", "--json").json["tables"]}
+    assert set(told) == {"ledger", WIDE, *[f"{place}/{source}" for place in ("events", "quarantine") for source in SOURCES]}
+    assert {(t["left"], t["after"] == t["before"] > 0) for t in told.values()} == {(None, True)}
+    run = build(settings()).resolve_job_def("maintenance").execute_in_process()
+    [output] = [e for e in run.all_events if e.is_successful_output]
+    assert set(output.step_output_data.metadata) == set(told)
+    assert tidemark("status", "--json").json == demo["status"]
+
+
 def test_late_shows_the_late_rows(demo):
     said = tidemark("late", "payments")
     assert said.code == 0

@@ -134,12 +134,14 @@ def test_jobs(repository):
         name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
     }
     assert found == {"ingest": {"events/orders", "events/payments"}, "advance": {"payment_order_wide"}}
-    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == set(found)
+    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {*found, "maintenance"}
+    assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
 
 
 def test_schedules(repository):
     assert {(s.name, s.job_name, s.cron_schedule, s.execution_timezone) for s in repository.schedule_defs} == {
         ("nightly", "advance", "30 2 * * *", "UTC"),
+        ("nightly_maintenance", "maintenance", "30 3 * * *", "UTC"),
     }
 
 
@@ -151,7 +153,7 @@ def test_sensors(repository):
 
 
 def test_runs_share_one_jvm(repository):
-    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance")} == {"in_process"}
+    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "maintenance")} == {"in_process"}
 
 
 def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:

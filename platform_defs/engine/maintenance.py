@@ -1,0 +1,146 @@
+"""Maintenance: few files, short logs, and nothing forgotten.
+
+Table by table: small files are compacted, files that no version within the retention needs are deleted, what the
+table's commits remember (progress, attempt, fold) is committed again, and a checkpoint is made, so that Delta may
+clean the log behind it. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
+and maintenance that meets a live writer leaves the table for the next time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import Upsert
+from platform_defs.engine.advance import FOLDED
+from platform_defs.engine.ledger import TABLE, Ledger
+from platform_defs.engine.orphans import ATTEMPT
+from platform_defs.engine.progress import PROGRESS
+from platform_defs.faults import point
+from platform_defs.resources.lake import Lake, LakeError
+
+SMALL_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What became of one table.
+
+    Args:
+        table: the table.
+        before: its data files before.
+        after: its data files after.
+        removed: files deleted that no version within the retention needs.
+        left: why the table was left for the next time; None where it was not.
+    """
+
+    table: str
+    before: int = 0
+    after: int = 0
+    removed: int = 0
+    left: str | None = None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A table, its writer's name, and the keys that its commits remember."""
+
+    table: str
+    writer: str
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """Maintains a lake.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        sources: the sources, by name.
+        assets: the derived assets, by name.
+        small_files: compact a table that has this many files below 32 MiB.
+        retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
+            is 7 days). A shorter time breaks readers that have been reading for longer.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+    small_files: int = 16
+    retention_hours: int | None = None
+
+    def __call__(self) -> list[Maintained]:
+        """Maintain every table that is there; one that has a writer is left for the next time."""
+        with self.lake.writer("maintenance"):
+            return [self._table(kept) for kept in self._tables() if self.lake.delta(kept.table) is not None]
+
+    def _tables(self) -> Iterator[_Kept]:
+        yield _Kept(TABLE, "ledger", ())
+        for source in self.sources.values():
+            yield _Kept(source.log, "ledger", (ATTEMPT,))
+            yield _Kept(source.quarantine, "ledger", (ATTEMPT,))
+        for asset in self.assets.values():
+            if isinstance(asset.operator.emits, Upsert):
+                yield _Kept(asset.changelog, asset.name, (PROGRESS,))
+                yield _Kept(asset.name, asset.name, (FOLDED,))
+            else:
+                yield _Kept(asset.name, asset.name, (PROGRESS,))
+
+    def _table(self, kept: _Kept) -> Maintained:
+        try:
+            with self.lake.writer(kept.writer, "maintenance"):
+                before = len(_sizes(self._open(kept)))
+                self._compact(kept)
+                removed = self._vacuum(kept)
+                self._carry(kept)
+                self._checkpoint(kept)
+                return Maintained(kept.table, before, len(_sizes(self._open(kept))), removed)
+        except (LakeError, DeltaConcurrentModificationException) as busy:
+            return Maintained(kept.table, left=str(busy).splitlines()[0])
+
+    def _open(self, kept: _Kept) -> DeltaTable:
+        return DeltaTable(self.lake.path(kept.table))
+
+    def _compact(self, kept: _Kept) -> None:
+        if sum(size < SMALL_BYTES for size in _sizes(self._open(kept))) < self.small_files:
+            return
+        point("maintenance.before_compact")
+        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)
+        point("maintenance.after_compact")
+
+    def _vacuum(self, kept: _Kept) -> int:
+        """Delete what no version needs, what killed writers left among it."""
+        table = self._open(kept)
+        limits = {"retention_hours": self.retention_hours, "enforce_retention_duration": self.retention_hours is None, "full": True}
+        found = table.vacuum(dry_run=True, **limits)
+        if found:
+            point("maintenance.before_vacuum")
+            table.vacuum(dry_run=False, **limits)
+            point("maintenance.after_vacuum")
+        return len(found)
+
+    def _carry(self, kept: _Kept) -> None:
+        """Let the newest commit hold what the table's commits remember, where it does not."""
+        commits = {key: commit for key in kept.keys if (commit := self.lake.newest(kept.table, key)) is not None}
+        version = self.lake.version(kept.table)
+        if any(commit.version != version for commit in commits.values()):
+            point("maintenance.before_carry")
+            self.lake.carry(kept.table, commits)
+            point("maintenance.after_carry")
+
+    def _checkpoint(self, kept: _Kept) -> None:
+        point("maintenance.before_checkpoint")
+        self._open(kept).create_checkpoint()
+        point("maintenance.after_checkpoint")
+
+
+def _sizes(table: DeltaTable) -> list[int]:
+    return pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()

@@ -1,0 +1,36 @@
+"""The lake's error: the text says what stands in the way and what to do."""
+
+
+class LakeError(RuntimeError):
+    """The lake cannot do what was asked; the text says what stands in the way and what to do."""
+
+    @classmethod
+    def busy(cls, name: str, holder: str) -> "LakeError":
+        """Another writer holds the lock."""
+        return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
+
+    @classmethod
+    def lost(cls, name: str, holder: str) -> "LakeError":
+        """The lease ran out, and another writer took it."""
+        return cls(
+            f"{name} has another writer by now: {holder}; this process did not renew its lease in time (it was suspended, or "
+            "could not reach the lake), so it stopped before its next commit. Run it again when the other has ended; "
+            "TIDEMARK_LEASE sets how long a lease lasts"
+        )
+
+    @classmethod
+    def forgotten(cls, table: str, what: str) -> "LakeError":
+        """No commit of the table remembers what is needed."""
+        return cls(
+            f"no commit of {table} tells its {what}: it was written by something else, or its history was cleaned; "
+            "rebuild it into a new lake"
+        )
+
+    @classmethod
+    def missing_file(cls, table: str, file: str, entries: str) -> "LakeError":
+        """A data file that the table's log tells of is not there, or cannot be read."""
+        return cls(
+            f"{table} lacks a data file: {file}{entries} is in the table's log, and is missing or unreadable; "
+            "nothing was computed without it. "
+            "Restore the file from a backup; if there is none, let the sources in again into a new lake (TIDEMARK_LAKE)"
+        )

@@ -1,0 +1,223 @@
+"""One writer at a time: who it is, since when, and what frees the place when it dies.
+
+On a local disk the operating system frees a file lock with its process. Behind a URI there is no such lock: a lease
+with a heartbeat stands in for it, which runs out when its holder dies. A lease is a Delta table without rows. Each
+take, heartbeat and release is an empty commit made on the version that was read, so that of two at once one fails:
+Delta's put-if-absent is the one atomic operation that every object store has.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from filelock import FileLock, Timeout
+
+from platform_defs.faults import point
+from platform_defs.resources.errors import LakeError
+
+Purpose = Literal["write", "maintenance"]
+PATIENCE_S = 600.0
+"""How long a writer waits for maintenance, which holds a table only while it works on it."""
+
+_POLL_S = 0.2
+_NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
+
+
+class Busy(Exception):
+    """The place is taken."""
+
+    def __init__(self, holder: str, purpose: str = "write") -> None:
+        super().__init__(holder)
+        self.holder, self.purpose = holder, purpose
+
+
+def holder(purpose: Purpose) -> str:
+    """Who this process is, for those it keeps waiting."""
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+    what = command if purpose == "write" else f"{command}, {purpose}"
+    return f"process {os.getpid()} ({what}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
+    """Take a place. A writer waits while maintenance has it; whoever else has it is named.
+
+    Raises:
+        LakeError: somebody else is there; it says who, and since when.
+    """
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            return take()
+        except Busy as busy:
+            if purpose == "maintenance" or busy.purpose != "maintenance" or time.monotonic() > end:
+                raise LakeError.busy(name, busy.holder) from None
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
+    """Hold a file lock of this machine while the block runs; the system frees a dead one's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = folder / f"{name.replace('/', '.')}.holder"
+    lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
+
+    def take() -> None:
+        try:
+            lock.acquire()
+        except Timeout:
+            known = json.loads(told.read_text()) if told.exists() else {}
+            raise Busy(known.get("holder", "unknown"), known.get("purpose", "write")) from None
+
+    patiently(name, take, purpose)
+    try:
+        _write_whole(told, json.dumps({"holder": holder(purpose), "purpose": purpose}))
+        yield
+    finally:
+        lock.release()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """A reader sees the old text or the new, never a part."""
+    hidden = path.with_suffix(".new")
+    hidden.write_text(text)
+    hidden.replace(path)
+
+
+@dataclass
+class Lease:
+    """A lease behind a URI.
+
+    Args:
+        uri: the lease's own table.
+        name: what it is the lease of.
+        seconds: how long it lasts from each heartbeat; the clocks of all writers must agree to a fraction of it.
+        purpose: what it is taken for.
+        now: the wall clock, in epoch s.
+    """
+
+    uri: str
+    name: str
+    seconds: float
+    purpose: Purpose = "write"
+    now: Callable[[], float] = time.time
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
+    _until: float = field(default=0.0, init=False)
+    _told: str = field(default="", init=False)
+    _taken_by: str | None = field(default=None, init=False)
+    _mutex: threading.RLock = field(default_factory=threading.RLock, init=False)
+
+    @contextmanager
+    def held(self) -> Iterator["Lease"]:
+        """Hold the lease, with its heartbeat, while the block runs.
+
+        Raises:
+            LakeError: somebody else holds it; it says who, and since when.
+        """
+        patiently(self.name, self.take, self.purpose)
+        ended = threading.Event()
+        heart = threading.Thread(target=self._beat, args=(ended,), name=f"lease of {self.name}", daemon=True)
+        heart.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            heart.join()
+            self.release()
+
+    def take(self) -> None:
+        """Take the lease if it is free, or run out.
+
+        Raises:
+            Busy: it is neither.
+        """
+        self._told = holder(self.purpose)
+        while True:
+            table = self._open()
+            known = _record(table)
+            if known is not None and known["id"] != self._id and known["until"] > self.now():
+                raise Busy(known["holder"], known["purpose"])
+            point("lease.before_take")
+            if self._put(table, self._mine()):
+                point("lease.after_take")
+                return
+
+    def renew(self) -> None:
+        """Make the lease last anew, unless another has it by now."""
+        with self._mutex:
+            if self._taken_by is not None:
+                return
+            table = self._open()
+            known = _record(table)
+            if known is None or known["id"] != self._id:
+                self._taken_by = "unknown" if known is None else known["holder"]
+                return
+            point("lease.before_renew")
+            self._put(table, self._mine())
+            point("lease.after_renew")
+
+    def check(self) -> None:
+        """Pass if the lease is held still; called before each commit.
+
+        Raises:
+            LakeError: it is not: another writer has it.
+        """
+        if self._taken_by is None and self.now() >= self._until:
+            self.renew()
+        if self._taken_by is not None:
+            raise LakeError.lost(self.name, self._taken_by)
+
+    def release(self) -> None:
+        """Give the lease back, if it is still this one."""
+        with self._mutex:
+            table = self._open()
+            known = _record(table)
+            if known is not None and known["id"] == self._id:
+                point("lease.before_release")
+                self._put(table, None)
+                point("lease.after_release")
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(self.seconds / 3):
+            with suppress(DeltaError, OSError):  # the lake is out of reach: the next beat tries again, and `check` has the last word
+                self.renew()
+
+    def _mine(self) -> dict[str, Any]:
+        return {"id": self._id, "holder": self._told, "purpose": self.purpose, "until": self.now() + self.seconds}
+
+    def _put(self, table: DeltaTable, record: dict[str, Any] | None) -> bool:
+        """Commit a record on the version that was read; False when another commit came first."""
+        told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
+        try:
+            table.create_write_transaction([], "append", _NOTHING, commit_properties=told)
+        except CommitFailedError:
+            if DeltaTable(self.uri).version() == table.version():  # nobody was first: the store itself refused
+                raise
+            return False
+        self._until = 0.0 if record is None else record["until"]
+        return True
+
+    def _open(self) -> DeltaTable:
+        with suppress(TableNotFoundError):
+            return DeltaTable(self.uri)
+        with suppress(DeltaError):  # another has made it meanwhile; a retry would make it twice, and so free a lease that is taken
+            DeltaTable.create(self.uri, _NOTHING, mode="error", commit_properties=CommitProperties(max_commit_retries=0))
+        return DeltaTable(self.uri)
+
+
+def _record(table: DeltaTable) -> dict[str, Any] | None:
+    """Who holds the lease, by its newest commit."""
+    newest = next(iter(table.history(1)), {})
+    return json.loads(newest.get("userMetadata") or "{}").get("lease")

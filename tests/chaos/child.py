@@ -1,0 +1,198 @@
+"""One process of a life: does its actions in order, and kills its own process group where it is told to."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from operators.changelog import fold
+from platform_defs import faults
+from platform_defs.engine import Engine, ledger
+from platform_defs.resources.jars import jar_paths
+from platform_defs.resources.lake import Lake
+from platform_defs.resources.spark import LOGGING, session
+from platform_defs.settings import Settings
+from tests.chaos.stream import ASSETS, CONTRACTS, Action, put, put_ghost, script, shop
+from tests.support.clock import Clock
+
+DAYS = date(2026, 2, 27), date(2026, 3, 6)
+LEASE_S = 2.4
+"""Shorter than a process takes to start, so that the next one finds the lease of a dead one run out."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a process is told.
+
+    Args:
+        home: the life's folder, which holds the landed files.
+        root: the lake.
+        seed: the stream's seed.
+        parts: how many parts it lands in.
+        start: the first action to do, by its place in the script.
+        kills: by action, the point and its nth passing inside the action, or `timer` and milliseconds.
+        archive: the class data archive, which makes the JVM start quicker; empty for none.
+        make_archive: whether to write it at the end instead.
+    """
+
+    home: str
+    root: str
+    seed: int
+    parts: int
+    start: int
+    kills: dict[str, tuple[str, int]]
+    archive: str = ""
+    make_archive: bool = False
+
+
+def quick_session(order: Order) -> SparkSession:
+    """A session that starts as quickly as it can: what it computes is small."""
+    archive = f"-XX:{'ArchiveClassesAtExit' if order.make_archive else 'SharedArchiveFile'}={order.archive}" if order.archive else ""
+    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {archive}"
+    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
+    more = {
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraClassPath": ":".join(jar_paths()),  # only what is on the class path can be in the archive
+        "spark.jars": "",
+        "spark.default.parallelism": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    return session(Settings(spark_master="local[1]", driver_memory="1g", shuffle_partitions=1), **more)
+
+
+@dataclass
+class Child:
+    """The process.
+
+    Args:
+        order: what it is told.
+        tell: tells the parent.
+        connect: makes the session.
+    """
+
+    order: Order
+    tell: Callable[[dict[str, Any]], None]
+    connect: Callable[[], SparkSession]
+    clock: Clock = field(default_factory=Clock)
+    passed: dict[str, int] = field(default_factory=dict)
+    current: int = -1
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.day = shop(self.order.seed, self.order.parts)
+        self.actions = script(self.day)
+
+    def run(self) -> None:
+        """Do the rest of the script."""
+        engine = self.engine()
+        for index in range(self.order.start, len(self.actions)):
+            self.act(engine, index)
+
+    def act(self, engine: Engine, index: int) -> None:
+        """Do one action."""
+        action = self.actions[index]
+        faults.install(self._pass)
+        self._begin(index, action)
+        getattr(self, f"_{action.what}")(engine, action)
+        self.tell({"done": index})
+        faults.install(None)
+
+    def engine(self) -> Engine:
+        """The engine as a process started anew sees it."""
+        folders = {name: f"{self.order.home}/landing/{name}" for name in CONTRACTS}
+        return Engine(Lake(self.order.root, LEASE_S), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
+
+    def _begin(self, index: int, action: Action) -> None:
+        self.clock.now, self.current = action.clock, index
+        self.passed.clear()
+        self.tell({"begun": index})
+        point, nth = self.order.kills.get(str(index), ("", 0))
+        if point == "timer":
+            threading.Thread(target=self._later, args=(nth / 1000,), daemon=True).start()
+
+    def _later(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self._die("timer")
+
+    def _pass(self, point: str) -> None:
+        with self.mutex:  # sources are let in side by side
+            self.passed[point] = self.passed.get(point, 0) + 1
+            self.tell({"passed": point, "in": self.current})
+            if self.order.kills.get(str(self.current)) == (point, self.passed[point]):
+                self._die(point)
+
+    def _die(self, point: str) -> None:
+        self.tell({"killed": point, "in": self.current})
+        os.killpg(0, signal.SIGKILL)
+
+    def _let_in(self, engine: Engine, action: Action) -> None:
+        put(self.day, Path(self.order.home, "landing"), action.part)
+        engine.stream.run()
+
+    def _ghost(self, engine: Engine, action: Action) -> None:
+        if str(self.current) in self.order.kills:
+            put_ghost(self.day, Path(self.order.home, "landing"), action.part)
+            engine.stream.run()
+            raise RuntimeError("the ghost was let in: its kill was not passed")
+
+    def _advance(self, engine: Engine, action: Action) -> None:
+        for name in engine.assets:
+            engine.advance(name)
+
+    def _watermark(self, engine: Engine, action: Action) -> None:
+        seen = engine.ledger.last()["orders"].max_event_time
+        engine.signals.watermark({"orders": seen or 0})
+
+    def _idle(self, engine: Engine, action: Action) -> None:
+        engine.signals.idle()
+
+    def _drain(self, engine: Engine, action: Action) -> None:
+        engine.drain()
+
+    def _maintain(self, engine: Engine, action: Action) -> None:
+        left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left]
+        if left:
+            raise RuntimeError(f"maintenance left {left}")
+
+    def _rebuild(self, engine: Engine, action: Action) -> None:
+        DeltaTable(engine.lake.path("wide")).delete("method = 'card' OR status = 'created'")
+        engine.rebuild("wide", *DAYS)
+
+    def _verify(self, engine: Engine, action: Action) -> None:
+        broken = [str(a) for a in engine.account("wide") if not a.holds]
+        changelog = engine.table(ASSETS["takings"].changelog)
+        folded = fold(changelog, key=("method",), order="step")
+        table = engine.table("takings").select(*folded.columns)
+        same = folded.exceptAll(table).isEmpty() and table.exceptAll(folded).isEmpty()
+        self.tell({"law": broken, "uncounted": repr(engine.uncounted("wide")), "folds": same})
+
+
+def main() -> None:
+    """Read the order from the command line; tell the parent through the pipe whose number comes after it."""
+    told = json.loads(sys.argv[1])
+    order = Order(**told | {"kills": {index: tuple(kill) for index, kill in told["kills"].items()}})
+
+    def tell(said: dict[str, Any]) -> None:
+        os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
+
+    ledger.MANY_FILES = 5  # so that a short life compacts it
+    spark = quick_session(order)
+    Child(order, tell, lambda: spark).run()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

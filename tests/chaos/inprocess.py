@@ -1,0 +1,45 @@
+"""The actions of a life in this process, on the tests' session, where a kill is an exception."""
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from platform_defs import faults
+from tests.chaos.child import Child, Order
+from tests.chaos.content import Content, content
+from tests.chaos.plan import Passages
+from tests.chaos.stream import script, shop
+from tests.support.kills import Killed
+
+SEED, PARTS = 11, 1
+ACTIONS = script(shop(SEED, PARTS))
+GOOD = {"law": [], "uncounted": "{}", "folds": True}
+
+
+class InProcess(Child):
+    """Dies by an exception that nothing may catch."""
+
+    def _die(self, point: str) -> None:
+        faults.install(None)
+        raise Killed(point)
+
+
+def attempt(spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]]) -> tuple[str | None, list[dict[str, Any]]]:
+    """Do one action as a process started anew; returns the point it died at, if it did, and what it said."""
+    said: list[dict[str, Any]] = []
+    child = InProcess(Order(str(home), str(home / "lake"), SEED, PARTS, index, kills), said.append, lambda: spark)
+    try:
+        child.act(child.engine(), index)
+    except Killed as killed:
+        return str(killed), said
+    return None, said
+
+
+def undisturbed(spark: SparkSession, home: Path) -> tuple[Content, Passages]:
+    passages: Passages = {}
+    for index in range(len(ACTIONS)):
+        _, said = attempt(spark, home, index, {})
+        passages[index] = [s["passed"] for s in said if "passed" in s]
+    assert GOOD in said
+    return content(str(home / "lake"), home), passages

@@ -1,0 +1,155 @@
+"""One life: processes start, die and start again over one lake until its script is done; then the lake is judged."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.chaos.child import Order
+from tests.chaos.content import Content, content, differences
+from tests.chaos.plan import Kill, Passages, Planner
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROCESS_S = 180
+"""A process that takes longer hangs."""
+
+
+class LifeError(RuntimeError):
+    """A life did not come to its end, or its lake is wrong."""
+
+
+@dataclass
+class Life:
+    """A lake, and what happens to it.
+
+    Args:
+        home: its folder.
+        stream: the seed of its stream.
+        parts: how many parts the stream lands in.
+        remote: whether the lake is addressed by a URI.
+        archive: the class data archive; None to do without.
+        log: tells what happens.
+    """
+
+    home: Path
+    stream: int
+    parts: int
+    remote: bool
+    archive: Path | None
+    log: Callable[[str], None]
+    passages: Passages = field(default_factory=dict)
+    verdict: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> str:
+        """The lake's root."""
+        return f"file://{self.home}/lake" if self.remote else f"{self.home}/lake"
+
+    def undisturbed(self) -> Content:
+        """Live without a kill, and write the class data archive on the way."""
+        self._prepare()
+        self._process(replace(self._order(0, {}), make_archive=True))
+        return self.judge(None)
+
+    def disturbed(self, planner: Planner, rng: Random, wanted: Content) -> None:
+        """Die and start again until the script is done, then compare with the undisturbed run.
+
+        Raises:
+            LifeError: a process failed by itself, or the lake differs, or its law does not hold.
+        """
+        self._prepare()
+        at, spent = 0, Counter[int]()
+        while at < len(planner.actions):
+            kills = planner.plan(rng, at, spent, self.remote)
+            began = time.monotonic()
+            reached, how = self._process(self._order(at, kills), planner)
+            spent[reached] += 1
+            self.log(f"{self.home.name} did {at} to {reached} and {how}, in {time.monotonic() - began:.1f} s")
+            at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].what == "ghost" else reached
+        self.judge(wanted)
+
+    def _order(self, start: int, kills: dict[str, Kill]) -> Order:
+        return Order(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
+
+    def judge(self, wanted: Content | None) -> Content:
+        """Return what the lake holds, if it is right.
+
+        Raises:
+            LifeError: it is not.
+        """
+        if self.verdict != {"law": [], "uncounted": "{}", "folds": True}:
+            raise LifeError(f"{self.home}: the law does not hold: {self.verdict}")
+        found = content(self.lake, self.home)
+        wrong = differences(wanted, found) if wanted is not None else []
+        if wrong:
+            raise LifeError(f"{self.home}: the lake differs from an undisturbed run's: " + "; ".join(wrong))
+        return found
+
+    def _prepare(self) -> None:
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir(parents=True)
+
+    def _process(self, order: Order, planner: Planner | None = None) -> tuple[int, str]:
+        """Run one process; returns the first action that is not done, and how the process ended."""
+        at, how = order.start, "lived"
+        for said in self._told(order):
+            at = said.get("begun", at)
+            at = said["done"] + 1 if "done" in said else at
+            if "passed" in said and planner is None:
+                self.passages.setdefault(said["in"], []).append(said["passed"])
+            elif "law" in said:
+                self.verdict = said
+            elif "killed" in said and planner is not None:
+                last, how = min(at, len(planner.actions) - 1), f"was killed at {said['killed']}"
+                planner.record(said["killed"], last)
+                if planner.actions[last].what == "ghost":
+                    bury(self.home)
+        return at, how
+
+    def _told(self, order: Order) -> Iterator[dict[str, Any]]:
+        """What a process says; it has ended, with its JVM, when this does."""
+        read, write = os.pipe()
+        command = [sys.executable, "-m", "tests.chaos.child", json.dumps(asdict(order)), str(write)]
+        with (self.home / "stderr.log").open("ab") as errors, os.fdopen(read) as pipe:
+            process = subprocess.Popen(
+                command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, pass_fds=[write], start_new_session=True
+            )
+            os.close(write)
+            watchdog = threading.Timer(PROCESS_S, os.killpg, (process.pid, signal.SIGKILL))
+            watchdog.start()
+            said = [json.loads(line) for line in pipe]
+            process.wait()
+            watchdog.cancel()
+        _gone(process.pid)
+        if process.returncode not in (0, -signal.SIGKILL) or (process.returncode and not any("killed" in s for s in said)):
+            tail = (self.home / "stderr.log").read_text(errors="replace")[-3000:]
+            raise LifeError(f"{self.home}: a process ended by itself ({process.returncode}) after {said[-1:]}:\n{tail}")
+        yield from said
+
+
+def bury(home: Path) -> None:
+    """After a ghost: its files were never there, and Spark's checkpoint is lost with them."""
+    for path in home.glob("landing/*/ghost-*"):
+        path.unlink()
+    shutil.rmtree(home / "lake" / "_checkpoints", ignore_errors=True)
+
+
+def _gone(group: int) -> None:
+    """Wait until nothing of a process group is left."""
+    for _ in range(600):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise LifeError(f"process group {group} is still there, half a minute after its kill")

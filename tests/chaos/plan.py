@@ -1,0 +1,75 @@
+"""Which kill comes next: every fault point its share first, then any passing at random, some by the clock."""
+
+import threading
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from random import Random
+
+from platform_defs.faults import POINTS
+from tests.chaos.stream import Action
+
+Passages = dict[int, list[str]]
+"""The points that an undisturbed run passes, in order, by action."""
+
+Kill = tuple[str, int]
+GHOSTLY = ("ingest.after_log", "ingest.after_quarantine", "ingest.before_ledger")
+ORPHANS = ("orphans.before_remove", "orphans.after_remove")
+TIMER = "timer"
+
+
+@dataclass
+class Planner:
+    """Plans the kills of all lives of a run.
+
+    Args:
+        actions: the script.
+        passages: what an undisturbed run of it passes.
+        kills: how many are wanted in all.
+        share: how often each point is to be killed before chance decides.
+    """
+
+    actions: list[Action]
+    passages: Passages
+    kills: int
+    share: int
+    made: Counter[str] = field(default_factory=Counter)
+    by_action: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def done(self) -> bool:
+        """Whether enough kills were made."""
+        return self.made.total() >= self.kills
+
+    def record(self, point: str, action: int) -> None:
+        """Count a kill."""
+        with self._lock:
+            self.made[point] += 1
+            self.by_action[point][self.actions[action].what] += 1
+
+    def plan(self, rng: Random, start: int, spent: Counter[int], leases: bool) -> dict[str, Kill]:
+        """A kill for each action from `start` on that may still have one; a process dies at the first it passes."""
+        with self._lock:
+            found = {str(i): self._kill(rng, i, leases) for i in range(start, len(self.actions)) if self._wanted(rng, i, spent)}
+        return {i: kill for i, kill in found.items() if kill is not None}
+
+    def _wanted(self, rng: Random, index: int, spent: Counter[int]) -> bool:
+        if self.actions[index].what == "ghost":
+            return not self.done
+        return not self.done and spent[index] < rng.choice((2, 3, 4)) and self.actions[index].what != "verify"
+
+    def _kill(self, rng: Random, index: int, leases: bool) -> Kill | None:
+        if self.actions[index].what == "ghost":
+            return min(GHOSTLY, key=lambda p: (self.by_action[p]["ghost"], rng.random())), 1
+        after_ghost = index > 0 and self.actions[index - 1].what == "ghost"
+        passed = Counter(p for p in self.passages[index] if leases or not p.startswith("lease."))
+        passed.update(dict.fromkeys(ORPHANS, 2) if after_ghost else {})
+        if rng.random() < 0.1 or not passed:
+            return TIMER, rng.randrange(100, 6_000)
+        rare = min(passed, key=lambda p: (self.made[p], rng.random()))
+        point = rare if self.made[rare] < self.share else rng.choice(sorted(passed.elements()))
+        return point, rng.randint(1, passed[point])
+
+    def missing(self) -> list[str]:
+        """Points of the registry that were never killed."""
+        return [p for p in POINTS if not self.made[p]]

@@ -1,0 +1,162 @@
+"""The worst stream, and the script of one life: what lands, and what is done with it, in a fixed order."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
+from operators import IntervalJoin
+from operators.contract import Entries, Upsert
+from platform_defs.engine.days import moment
+from platform_defs.simulator import HOUR, MINUTE, SOURCES, Shop, ShopDay, Source, land, simulate
+
+AFTER = 60 * HOUR  # what is simulated lies before the wall clock
+
+
+@dataclass(frozen=True)
+class Takings:
+    """An operator that upserts: what was paid by method, folded from new entries."""
+
+    inputs: tuple[str, ...] = ("payments",)
+
+    @property
+    def reads(self) -> Entries:
+        return Entries()
+
+    @property
+    def emits(self) -> Upsert:
+        return Upsert(("method",))
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        return F.lit(False)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        return frames[0].groupBy("method").agg(F.sum("amount").cast("decimal(20,2)").alias("amount"), F.count("*").alias("payments"))
+
+    def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        both = current.unionByName(self(*frames)).groupBy("method")
+        return both.agg(F.sum("amount").cast("decimal(20,2)").alias("amount"), F.sum("payments").alias("payments"))
+
+
+def _source(name: str, key: str, *columns: str) -> SourceContract:
+    schema = StructType()
+    for column in columns:
+        schema = schema.add(column, "string", nullable=column not in (key, "order_id"))
+    time = f"{name.removesuffix('s')}_time"
+    return SourceContract(
+        name=name,
+        schema=schema.add("amount", "decimal(12,2)").add(time, "timestamp"),
+        event_time=time,
+        watermark=BoundedOutOfOrderness("10 minutes"),
+        unique_key=(key,),
+        idle_timeout="1 hour",
+        rules=(RowRule("amount_not_negative", "amount >= 0"),),
+    )
+
+
+CONTRACTS = {
+    "orders": _source("orders", "order_id", "order_id", "customer_id", "status"),
+    "payments": _source("payments", "payment_id", "payment_id", "order_id", "method"),
+}
+WIDE = DerivedAsset(
+    name="wide",
+    inputs=SOURCES,
+    operator=IntervalJoin(on="order_id", lower=0, upper="24 hours", how="full", left_prefix="order_", right_prefix="payment_"),
+)
+TAKINGS = DerivedAsset(name="takings", inputs=("payments",), operator=Takings())
+ASSETS = {a.name: a for a in (WIDE, TAKINGS)}
+
+
+def shop(seed: int, parts: int) -> ShopDay:
+    """A small day, landed in parts, with late, doubled, malformed and rule-breaking rows, and rows without a time or from the future."""
+    return simulate(Shop(seed=seed, orders=15 * parts, parts=parts, late=0.05, duplicate=0.05, malformed=0.05, null_time=0.02, beyond=0.05))
+
+
+def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
+    """Times out of every range, names in many scripts, an empty object, and one order that is paid over and over."""
+    key, time = ("order_id", "order_time") if source == "orders" else ("payment_id", "payment_time")
+    now = moment(day.shop.start + (part * day.shop.span) // day.shop.parts)
+    times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "-0044-03-15T00:00:00Z", "+290000-01-01T00:00:00Z", "yesterday"]
+    hot = [(now + timedelta(minutes=n)).isoformat(timespec="milliseconds") for n in range(8)]
+    rows = [
+        {
+            key: f"x{part}-{n}-\u0000\u202e\U0001d4b3🧨",
+            "order_id": f"hot-{part}",
+            "method": "\u2133\n\t\"'\\",
+            "amount": f"{n}.10",
+            time: at,
+        }
+        for n, at in enumerate([*times, *hot])
+    ]
+    if source == "orders":
+        rows = [row | {"order_id": f"hot-{part}" if n == len(times) else row["order_id"]} for n, row in enumerate(rows)]
+    return [*(json.dumps(row) for row in rows), "{}", "[]", "null", "\ufeff{", '{"a": {"b": [1, {"c": null}]}}']
+
+
+def put(day: ShopDay, landing: Path, part: int) -> None:
+    """Land a part: two files a source, whose modification times are the same in every life."""
+    for n, source in enumerate(SOURCES):
+        for half, lines in enumerate((day.lines(source, part, day.shop.parts), nasty(day, source, part))):
+            _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, day.shop.start // 1000 + part * 60 + 10 * n + half)
+
+
+def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
+    """Land files that will be gone before their ledger entry is written."""
+    for source in SOURCES:
+        lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, day.shop.parts)[:9]]
+        _file(landing / source / f"ghost-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
+
+
+def _file(path: Path, lines: Sequence[str], modified: int) -> None:
+    if path.exists():
+        return
+    hidden = path.with_name(f".{path.name}")
+    land(hidden, "".join(f"{line}\n" for line in lines))
+    os.utime(hidden, (modified, modified))
+    hidden.replace(path)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that a user does.
+
+    Args:
+        what: `let_in`, `advance`, `watermark`, `idle`, `maintain`, `rebuild`, `drain`, `verify`, or `ghost`: a `let_in`
+            that is always killed before its ledger entry, whose files and Spark checkpoint are gone afterwards.
+        part: what has landed by then.
+        clock: the wall clock, in epoch ms.
+    """
+
+    what: str
+    part: int
+    clock: int
+
+
+def script(day: ShopDay) -> list[Action]:
+    """A life, from the first file to the drained end."""
+    said: list[tuple[str, int]] = []
+    for part in range(day.shop.parts):
+        said += [("ghost", part)] if part % 2 else []
+        said += [("let_in", part), ("advance", part)]
+        said += [("watermark", part), ("maintain", part)] if part % 2 else []
+        said += [("rebuild", part), ("idle", part)] if part == 2 else []
+    last = day.shop.parts - 1
+    said += [("ghost", last), ("drain", last), ("advance", last), ("rebuild", last), ("maintain", last), ("verify", last)]
+    times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
+    return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]
+
+
+def _clocks(now: int, whats: Sequence[str]) -> list[int]:
+    """A minute from action to action; long silence before sources are found idle."""
+    times: list[int] = []
+    for what in whats:
+        now += 2 * HOUR if what == "idle" else MINUTE
+        times.append(now)
+    return times

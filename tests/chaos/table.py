@@ -1,0 +1,31 @@
+"""The table of fault points and outcomes in `docs/reliability.md`, between its markers."""
+
+import re
+from pathlib import Path
+
+from platform_defs.faults import POINTS
+from tests.chaos.plan import TIMER, Planner
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+
+
+def table(planner: Planner, how: str, failed: int) -> str:
+    """The run in one sentence, then one row a point."""
+    outcome = "the lake of an undisturbed run, row for row; the law holds" if not failed else f"{failed} lives differ"
+    rows = [_row(point, what, planner, outcome) for point, what in (*POINTS.items(), (TIMER, "any moment, by the clock"))]
+    head = ["| point | what it stands for | kills | killed in | after recovery |", "|---|---|--:|---|---|"]
+    return "\n".join([how, "", *head, *rows])
+
+
+def _row(point: str, what: str, planner: Planner, outcome: str) -> str:
+    where = ", ".join(f"{action} {count}" for action, count in sorted(planner.by_action[point].items()))
+    kills = planner.made[point]
+    return f"| `{point}` | {what} | {kills} | {where} | {outcome if kills else 'not killed in this run'} |"
+
+
+def write(text: str) -> None:
+    """Put the table in place of the old one."""
+    page = PAGE.read_text(encoding="utf-8")
+    fresh = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.DOTALL)
+    PAGE.write_text(fresh, encoding="utf-8")

@@ -1,0 +1,106 @@
+"""The chaos run's own parts, and a short run of it: three kills of a real process group."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from platform_defs.faults import POINTS
+from tests.chaos import table
+from tests.chaos.content import TABLES, Content, content, differences
+from tests.chaos.inprocess import PARTS, SEED
+from tests.chaos.life import Life, LifeError
+from tests.chaos.plan import ORPHANS, Passages, Planner
+from tests.chaos.stream import Action, script, shop
+
+KILLS = 3
+SCRIPT = [Action(what, 0, n) for n, what in enumerate(["let_in", "ghost", "drain", "advance", "verify"])]
+PASSED = {
+    0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
+    1: [],
+    2: ["signals.before_ledger"],
+    3: ["advance.after_fold"],
+    4: [],
+}
+
+
+def test_three_kills_of_the_process_group(undisturbed: tuple[Content, Passages], tmp_path: Path) -> None:
+    wanted, passages = undisturbed
+    told: list[str] = []
+    planner = Planner(script(shop(SEED, PARTS)), passages, KILLS, share=1)
+    life = Life(tmp_path / "life", SEED, PARTS, True, None, told.append)
+    life.disturbed(planner, Random(SEED), wanted)
+    assert planner.made.total() >= KILLS
+    assert sum("was killed" in line for line in told) == planner.made.total()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for name in TABLES:
+        write_deltalake(str(tmp_path / name), pa.table({"a": [1, 2, 2], "path": [f"{tmp_path}/x"] * 3}))
+    return tmp_path
+
+
+def test_a_row_lost_doubled_or_altered_is_seen(lake: Path) -> None:
+    wanted = content(str(lake), lake)
+    assert differences(wanted, content(str(lake), lake)) == []
+    DeltaTable(str(lake / "wide")).delete("a = 1")
+    write_deltalake(str(lake / "takings"), pa.table({"a": [1], "path": [f"{lake}/x"]}), mode="append")
+    DeltaTable(str(lake / "ledger")).update(new_values={"a": 3}, predicate="a = 1")
+    told = differences(wanted, content(str(lake), lake))
+    assert [t.partition(",")[0] for t in told] == ["ledger: 1 rows missing", "wide: 1 rows missing", "takings: 0 rows missing"]
+    assert "1 too many" in told[2]
+    assert "'path', \"'/x'\"" in told[0], "the life's own folder is left out"
+
+
+def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None:
+    life = Life(lake, 1, 1, False, None, print, verdict={"law": [], "uncounted": "{}", "folds": False})
+    with pytest.raises(LifeError, match="the law does not hold"):
+        life.judge(None)
+    life.verdict["folds"] = True
+    with pytest.raises(LifeError, match=r"differs from an undisturbed run's: ledger: 1 rows missing, 0 too many"):
+        life.judge({name: Counter({(("a", "9"),): 1}) for name in TABLES})
+
+
+def test_rare_points_come_first_and_every_choice_is_the_seeds() -> None:
+    def killed(seed: int) -> list[tuple[str, int]]:
+        planner, rng, found = Planner(SCRIPT, PASSED, 20, share=2), Random(seed), []
+        for _ in range(40):
+            for index, (point, nth) in planner.plan(rng, 0, Counter(), False).items():
+                planner.record(point, int(index))
+                found.append((point, nth))
+        return found
+
+    first = killed(1)
+    assert first == killed(1)
+    assert first != killed(2)
+    assert {p for p, _ in first} >= {*ORPHANS, "ingest.after_ledger", "signals.before_ledger", "advance.after_fold", "timer"}
+    assert {nth for p, nth in first if p == "ingest.after_log"} <= {1, 2}
+    assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
+
+
+def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{table.BEGIN}\nof the run before\n{table.END}\nafter\n", encoding="utf-8")
+    monkeypatch.setattr(table, "PAGE", page)
+    planner = Planner(SCRIPT, PASSED, 1, share=1)
+    planner.record("ingest.after_log", 0)
+    table.write(table.table(planner, "one kill", 0))
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "of the run before" not in text
+    assert [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")] == [*POINTS, "timer"]
+    assert "| 1 | let_in 1 | the lake of an undisturbed run" in text
+    assert text.count("not killed in this run") == len(POINTS)
+    table.write(table.table(planner, "again", 2))
+    assert "2 lives differ" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_point() -> None:
+    """`make chaos` writes the table; a point added since must be in it."""
+    text = table.PAGE.read_text(encoding="utf-8")
+    assert [p for p in POINTS if f"| `{p}` |" not in text] == []

@@ -1,0 +1,37 @@
+"""A kill at every fault point of the registry, once each, along one short life of the worst stream."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_defs import faults
+from platform_defs.engine import ledger
+from tests.chaos.content import Content, content, differences
+from tests.chaos.inprocess import ACTIONS, GOOD, attempt
+from tests.chaos.life import bury
+from tests.chaos.plan import ORPHANS, Passages
+
+
+def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
+    spark: SparkSession, undisturbed: tuple[Content, Passages], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MANY_FILES", 5)
+    wanted, passages = undisturbed
+    assert all(sum(rows.values()) for rows in wanted.values()), "every table has rows to compare"
+    home, killed = tmp_path / "disturbed", Counter[str]()
+    for index, action in enumerate(ACTIONS):
+        ghost = action.what == "ghost"
+        orphans = ORPHANS if index and ACTIONS[index - 1].what == "ghost" else ()
+        due = ["ingest.after_quarantine"] if ghost else [p for p in dict.fromkeys([*orphans, *passages[index]]) if not killed[p]]
+        for point in due:
+            died, _ = attempt(spark, home, index, {str(index): (point, 1)})
+            killed.update([died] if died else [])
+        if ghost:
+            bury(home)
+        else:
+            _, said = attempt(spark, home, index, {})
+    assert GOOD in said
+    assert differences(wanted, content(str(home / "lake"), home)) == []
+    assert {p for p in faults.POINTS if not p.startswith("lease.")} == set(killed)

@@ -1,0 +1,44 @@
+"""The registry of fault points is the code's."""
+
+import re
+from pathlib import Path
+
+import platform_defs
+from platform_defs import faults
+
+CODE = Path(platform_defs.__path__[0])
+CALL = re.compile(r"""\bpoint\(\s*["']([^"']+)["']""")
+
+
+def test_every_point_in_the_code_is_in_the_registry_and_the_other_way_round() -> None:
+    passed = [name for file in CODE.rglob("*.py") for name in CALL.findall(file.read_text(encoding="utf-8"))]
+    assert sorted(set(passed)) == sorted(faults.POINTS)
+    assert len(passed) > 20
+
+
+def test_a_point_is_named_by_a_literal() -> None:
+    """So that the registry can be held against the code."""
+    calls = [
+        line.strip()
+        for file in CODE.rglob("*.py")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\bpoint\(", line)
+    ]
+    assert [line for line in calls if not CALL.search(line) and not line.startswith("def point(")] == []
+
+
+def test_every_write_has_a_point_on_both_sides() -> None:
+    """What stands before a write is told apart from what stands after it."""
+    sides = {name: name.partition(".")[2].partition("_")[0] for name in faults.POINTS}
+    assert set(sides.values()) == {"before", "after"}
+    assert all(len(what) > 20 for what in faults.POINTS.values())
+
+
+def test_points_do_nothing_unless_asked() -> None:
+    told: list[str] = []
+    faults.point("ingest.after_log")
+    faults.install(told.append)
+    faults.point("ingest.after_log")
+    faults.install(None)
+    faults.point("ingest.after_log")
+    assert told == ["ingest.after_log"]

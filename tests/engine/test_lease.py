@@ -1,0 +1,220 @@
+"""Two writers: the second is refused, a dead one's place is freed, and one that lost its place stops."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.lease import Busy, Lease, patiently
+
+ROWS = pa.table({"a": [1]})
+WHO = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+HOLD = """
+import sys, time
+from platform_defs.resources.lake import Lake
+with Lake(sys.argv[1], 2.0).writer("ledger"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+class Wall:
+    """A wall clock in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+def remote(tmp_path: Path, seconds: float = 60.0) -> Lake:
+    return Lake(f"file://{tmp_path}/lake", seconds)
+
+
+def lease(tmp_path: Path, wall: Wall, **more: str) -> Lease:
+    return Lease(f"file://{tmp_path}/lease", "ledger", 60.0, now=wall, **more)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(params=["path", "uri"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return remote(tmp_path) if request.param == "uri" else Lake(f"{tmp_path}/lake")
+
+
+def test_the_second_writer_is_refused_with_who_and_since_when(lake: Lake) -> None:
+    with lake.writer("events/l"):
+        with pytest.raises(LakeError, match=rf"^events/l has a writer already: {WHO}; one writer at a time"), lake.writer("events/l"):
+            pass
+        with lake.writer("events/r"):
+            pass
+    with lake.writer("events/l"):
+        pass
+
+
+def test_a_writer_that_fails_frees_its_place(lake: Lake) -> None:
+    with pytest.raises(ZeroDivisionError, match="division"), lake.writer("x"):
+        _ = 1 // 0
+    with lake.writer("x"):
+        pass
+
+
+@pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
+def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
+    """At once on a disk of this machine; when its lease has run out behind a URI, and not before."""
+    lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
+    with subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(LakeError, match=rf"ledger has a writer already: process {other.pid} \(-c.*\) on"), lake.writer("ledger"):
+            pass
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    if uri:
+        with pytest.raises(LakeError, match=rf"already: process {other.pid}"), lake.writer("ledger"):
+            pass
+        time.sleep(2.1)
+    with lake.writer("ledger"):
+        lake.append_small(ROWS, "t")
+
+
+def test_a_lease_lasts_until_its_time_and_no_longer(tmp_path: Path, wall: Wall) -> None:
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    one.take()
+    wall.now += 59.9
+    with pytest.raises(Busy, match="process"):
+        other.take()
+    wall.now += 0.1
+    other.take()
+    with pytest.raises(LakeError, match=r"ledger has another writer by now: .*stopped before its next commit.*TIDEMARK_LEASE"):
+        one.check()
+    other.check()
+
+
+def test_a_heartbeat_makes_it_last(tmp_path: Path, wall: Wall) -> None:
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    one.take()
+    for _ in range(3):
+        wall.now += 40
+        one.renew()
+    with pytest.raises(Busy, match="process"):
+        other.take()
+    one.check()
+
+
+def test_a_heart_beats_beside_the_work(tmp_path: Path) -> None:
+    lake = remote(tmp_path, 0.6)
+    with lake.writer("x"):
+        time.sleep(1.5)
+        with pytest.raises(LakeError, match="x has a writer already"), lake.writer("x"):
+            pass
+        lake.append_small(ROWS, "t")
+
+
+def test_a_holder_that_was_suspended_and_not_replaced_goes_on(tmp_path: Path, wall: Wall) -> None:
+    one = lease(tmp_path, wall)
+    one.take()
+    wall.now += 500
+    one.check()
+    with pytest.raises(Busy, match="process"):
+        lease(tmp_path, wall).take()
+
+
+def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> None:
+    """Every commit of the lake asks, and what the other holds is not given back by the one that lost it."""
+    lake, thief = remote(tmp_path), Wall()
+    thief.now = time.time() + 3_600
+    with lake.writer("x"):
+        lake.append_small(ROWS, "t")
+        other = Lease(lake.path("_leases/x"), "x", 60.0, now=thief)
+        other.take()
+        lake._leases["x"].renew()
+        with pytest.raises(LakeError, match="x has another writer by now"):
+            lake.append_small(ROWS, "t")
+        for act in (lambda: lake.carry("t", {}),):
+            with pytest.raises(LakeError, match="x has another writer by now"):
+                act()
+    other.check()
+    assert lake.version("t") == 0
+
+
+def test_of_many_at_once_one_gets_it(tmp_path: Path, wall: Wall) -> None:
+    got, barrier = list[int](), threading.Barrier(8)
+
+    def take(n: int) -> None:
+        one = lease(tmp_path, wall)
+        barrier.wait()
+        try:
+            one.take()
+            got.append(n)
+        except Busy:
+            pass
+
+    threads = [threading.Thread(target=take, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1
+
+
+def test_a_store_that_refuses_is_not_taken_for_a_rival(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise CommitFailedError("access denied")
+
+    one = lease(tmp_path, wall)
+    one.take()
+    wall.now += 100
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", refuse)
+    with pytest.raises(CommitFailedError, match="access denied"):
+        lease(tmp_path, wall).take()
+
+
+def test_maintenance_yields_to_a_writer_and_a_writer_waits_for_maintenance(lake: Lake) -> None:
+    with lake.writer("x"), pytest.raises(LakeError, match=WHO), lake.writer("x", "maintenance"):
+        pass
+    order, held = list[str](), threading.Event()
+
+    def maintain() -> None:
+        with lake.writer("x", "maintenance"):
+            held.set()
+            time.sleep(0.5)
+            order.append("maintenance ends")
+
+    thread = threading.Thread(target=maintain)
+    thread.start()
+    assert held.wait(10)
+    with lake.writer("x"):
+        order.append("writer begins")
+    thread.join()
+    assert order == ["maintenance ends", "writer begins"]
+
+
+def test_a_holder_without_a_name_is_refused_too(tmp_path: Path) -> None:
+    lake = Lake(f"{tmp_path}/lake")
+    with lake.writer("x"):
+        next(Path(lake.root, "_locks").glob("*.holder")).unlink()
+        with pytest.raises(LakeError, match="already: unknown; one"), lake.writer("x"):
+            pass
+
+
+def test_the_patience_of_a_writer_ends() -> None:
+    def taken() -> None:
+        raise Busy("process 1 (tidemark, maintenance)", "maintenance")
+
+    with pytest.raises(LakeError, match=re.escape("x has a writer already: process 1 (tidemark, maintenance)")):
+        patiently("x", taken, "write", patience_s=0)

@@ -1,0 +1,167 @@
+"""Maintenance: few files, nothing forgotten, and nobody disturbed."""
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine import Engine
+from platform_defs.engine.advance import FOLDED
+from platform_defs.engine.maintenance import Maintained
+from platform_defs.engine.orphans import ATTEMPT
+from platform_defs.engine.progress import PROGRESS
+from platform_defs.resources.lake import Lake, LakeError
+from tests.conftest import MakeEngine
+from tests.support.clock import Clock
+from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source
+from tests.support.toys import RunningTotal
+
+TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
+KEYS = {
+    "events/l": ATTEMPT,
+    "quarantine/l": ATTEMPT,
+    "events/r": ATTEMPT,
+    "pairs": PROGRESS,
+    TOTAL.changelog: PROGRESS,
+    "total": FOLDED,
+}
+TABLES = [*KEYS, "ledger"]
+
+
+SOURCES = [source("l", unique_key=("k", "v")), source("r")]
+ASSETS = [join(), TOTAL]
+
+
+@pytest.fixture(scope="module")
+def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that two small micro-batches made."""
+    root = tmp_path_factory.mktemp("grown")
+    folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
+    named = {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}
+    engine = Engine(Lake(str(root / "lake")), *named, lambda: spark, Clock(), folders=folders)
+    for part in range(2):
+        land(engine, "l", f"{part}.jsonl", [*[Event("a", n + 10 * part, part * HOUR + n).line for n in range(3)], "{cut"])
+        land(engine, "r", f"{part}.jsonl", [Event("a", n, part * HOUR + n).line for n in range(2)])
+        engine.let_in()
+        for name in engine.assets:
+            engine.advance(name)
+    return root / "lake"
+
+
+@pytest.fixture
+def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
+    """An engine on a copy of it."""
+    shutil.copytree(grown, tmp_path / "lake")
+    return make_engine(SOURCES, ASSETS)
+
+
+def content(engine: Engine) -> dict[str, object]:
+    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": engine.ledger.entries()}
+
+
+def remembered(engine: Engine) -> dict[str, object]:
+    return {t: (c.value, c.rows) for t, key in KEYS.items() if (c := engine.lake.newest(t, key)) is not None}
+
+
+def cut_history(engine: Engine) -> None:
+    """What Delta does with a log whose time is over: nothing before the newest checkpoint stays."""
+    for table in TABLES:
+        log = Path(engine.lake.path(table), "_delta_log")
+        newest = max(int(f.name.split(".")[0]) for f in log.glob("*.checkpoint*.parquet"))
+        for old in log.glob("*.json"):
+            if int(old.stem) < newest:
+                old.unlink()
+
+
+def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEngine) -> None:
+    before, known = content(engine), remembered(engine)
+    done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
+    assert set(done) == {*TABLES, "quarantine/l"}
+    assert {(m.after, m.left) for m in done.values()} == {(1, None)}
+    assert all(m.before >= 2 and m.removed >= m.before for t, m in done.items() if t != "total")
+    for table in TABLES:
+        assert len(list(Path(engine.lake.path(table)).glob("*.parquet"))) == 1, "what no version needs is deleted"
+    cut_history(engine)
+    anew = make_engine(SOURCES, ASSETS)
+    assert content(anew) == before
+    assert remembered(anew) == known
+    assert [anew.advance(name) for name in anew.assets] == [[], []], "progress was not forgotten"
+    assert anew.let_in() == []
+    assert not [a for a in anew.account("pairs") if not a.holds]
+
+
+def test_maintained_again_there_is_nothing_to_do(engine: Engine) -> None:
+    engine.maintain(small_files=2, retention_hours=0)
+    versions = {t: engine.lake.version(t) for t in TABLES}
+    done = engine.maintain(small_files=2, retention_hours=0)
+    assert {(m.before, m.after, m.removed, m.left) for m in done} == {(1, 1, 0, None)}
+    assert {t: engine.lake.version(t) for t in TABLES} == versions
+
+
+def test_by_default_new_files_are_kept_for_those_who_read(engine: Engine) -> None:
+    assert {m.removed for m in engine.maintain(small_files=2)} == {0}
+    old = DeltaTable(engine.lake.path("pairs"), version=0)
+    assert all(Path(uri.removeprefix("file://")).exists() for uri in old.file_uris())
+    stale = Path(engine.lake.path("pairs"), "part-of-a-killed-writer.parquet")
+    stale.write_bytes(b"left behind")
+    os.utime(stale, (time.time() - 8 * 86_400,) * 2)
+    assert {m.table: m.removed for m in engine.maintain()}["pairs"] == 1
+    assert not stale.exists()
+
+
+def test_what_the_commits_remember_survives_commits_of_others_and_a_cut_log(engine: Engine) -> None:
+    known = remembered(engine)
+    engine.lake.optimize(engine.spark, "pairs")
+    for _ in range(3):
+        DeltaTable(engine.lake.path("pairs")).delete("k = 'nobody'")
+        DeltaTable(engine.lake.path("events/l")).alter.set_table_description(f"{time.time()}")
+    engine.maintain()
+    cut_history(engine)
+    assert remembered(engine) == known
+
+
+def test_a_table_that_is_being_written_is_left_for_the_next_time(engine: Engine) -> None:
+    with engine.lake.writer("pairs"):
+        done = {m.table: m for m in engine.maintain(small_files=1)}
+    assert "pairs has a writer already: process" in (done["pairs"].left or "")
+    assert done["pairs"] == Maintained("pairs", left=done["pairs"].left)
+    assert {m.left for t, m in done.items() if t != "pairs"} == {None}
+
+
+def test_two_do_not_maintain_one_lake(engine: Engine) -> None:
+    with engine.lake.writer("maintenance", "maintenance"), pytest.raises(LakeError, match="maintenance has a writer already"):
+        engine.maintain()
+
+
+def test_a_live_writer_goes_on_beside_maintenance(engine: Engine, make_engine: MakeEngine) -> None:
+    stop, failed, rounds = threading.Event(), list[BaseException](), list[int]()
+
+    def maintain() -> None:
+        try:
+            while not stop.is_set():
+                rounds.append(len(engine.maintain(small_files=1, retention_hours=1)))
+        except BaseException as error:
+            failed.append(error)
+
+    beside = threading.Thread(target=maintain)
+    beside.start()
+    try:
+        live = make_engine(SOURCES, ASSETS)
+        for part in (5, 6):
+            land(live, "l", f"{part}.jsonl", [Event("a", part, part * HOUR).line])
+            assert len(live.let_in()) == 1
+            for name in live.assets:
+                live.advance(name)
+    finally:
+        stop.set()
+        beside.join()
+    assert failed == []
+    assert rounds
+    assert not [a for a in live.account("pairs") if not a.holds]
+    assert live.uncounted("pairs") == {}

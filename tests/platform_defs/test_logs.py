@@ -1,0 +1,70 @@
+"""What is on standard output and standard error at the default level: no row's content, and no credential."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.shopkeeping import START, iso
+
+CONTENT, SECRET, ACCESS = "MARKED-CONTENT-OF-A-ROW", "SECRET-KEY-OF-A-STORE", "ACCESS-KEY-OF-A-STORE"
+RUN = """
+import sys
+from pathlib import Path
+from assets.contracts import RowRule
+from platform_defs.engine import Engine, IngestError
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.spark import session
+from platform_defs.settings import Settings
+from tests.support.shopkeeping import ROW, join, source
+
+root = Path(sys.argv[1])
+spark = session(Settings(driver_memory="1g", shuffle_partitions=1), **{
+    "spark.hadoop.fs.s3a.secret.key": sys.argv[2], "spark.hadoop.fs.s3a.access.key": sys.argv[3]})
+
+def engine(**changes):
+    sources = {n: source(n, unique_key=("k",), **changes) for n in ("l", "r")}
+    return Engine(Lake(str(root / "lake")), sources, {"pairs": join()}, lambda: spark, folders={n: str(root / n) for n in sources})
+
+def refused(act, *kinds):
+    try:
+        act()
+    except kinds:
+        return
+    raise SystemExit(f"{act} was not refused")
+
+refused(engine(rules=(RowRule("short", "length(k) < 3", "fail"),)).let_in, IngestError)
+refused(engine(event_time="to_timestamp(k)").let_in, Exception)
+working = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", "warn")))
+working.let_in()
+working.drain()
+working.advance("pairs")
+assert all(a.holds for a in working.account("pairs"))
+assert not working.table("quarantine/l").isEmpty()
+working.maintain(small_files=1)
+next(Path(working.lake.path("events/l")).glob("*.parquet")).unlink()
+refused(lambda: working.account("pairs"), LakeError)
+print("done")
+"""
+
+
+@pytest.mark.spark
+def test_neither_content_nor_credentials_are_logged(tmp_path: Path) -> None:
+    for name in ("l", "r"):
+        lines = [f'{{"k": "{CONTENT}-{n}", "v": {n}, "ts": "{iso(START + n)}"}}' for n in (1, 2, 3, 500)]
+        bad = [
+            f'{{"k": "{CONTENT}", "v": "{CONTENT}", "ts": "{CONTENT}"}}',
+            f"{{{CONTENT}",
+            f'{{"k": "{CONTENT}", "v": 1, "ts": "9999"}}',
+            lines[0],
+        ]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jsonl").write_text("\n".join([*lines, *bad]), encoding="utf-8")
+    environment = os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": ACCESS, "PYTHONPATH": "."}
+    command = [sys.executable, "-c", RUN, str(tmp_path), SECRET, ACCESS]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    told = ran.stdout + ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), told
+    assert [line for line in told.splitlines() if any(word in line for word in (CONTENT, SECRET, ACCESS))] == []
