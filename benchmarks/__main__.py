@@ -102,11 +102,13 @@ def backlog(
 
 
 @app.command()
-def report(work: Work = WORK) -> None:
-    """Write what was measured into docs/benchmarks.md and its plots."""
+def report(
+    work: Work = WORK, docs: Annotated[Path, typer.Option(help="The folder of benchmarks.md and of images/.")] = PROJECT / "docs"
+) -> None:
+    """Write what was measured into benchmarks.md and its plots."""
     from benchmarks.report import write
 
-    for path in write(work / "results.jsonl", PROJECT / "docs"):
+    for path in write(work / "results.jsonl", docs):
         print(path)
 
 
