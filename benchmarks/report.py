@@ -249,9 +249,11 @@ def _each(values: Iterable[str]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, or as many as the whole part has."""
+    """Three digits, or as many as the whole part has; a whole number as it is."""
     if value is None:
         return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
     digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f}"
 
