@@ -208,7 +208,7 @@ def age(records: Sequence[Record]) -> str:
 
 
 def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
-    worst = quantiles(seconds, n=10)[-1] if len(seconds) > 1 else seconds[0]
+    worst = quantiles(seconds, n=10, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
     known = [f for f in files if f["step"] <= begin + len(seconds) + 1]
     counts = [str(count) for name, count in (known[-1] if known else {}).items() if name != "step"]
     return [f"{begin + 1} to {begin + len(seconds)}", _number(median(seconds)), _number(worst), *counts]
