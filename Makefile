@@ -79,7 +79,8 @@ bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, 
 	$(BIN)/python -m benchmarks report
 
 bench-setup: setup
-	@uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench
+	@$(BIN)/python -c 'import duckdb, matplotlib' 2>/dev/null || { \
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$${TIDEMARK_DAGSTER_HOME:-$${DAGSTER_HOME:-.tidemark/dagster}}"; mkdir -p "$$home"; \

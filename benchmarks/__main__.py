@@ -18,6 +18,7 @@ Work = Annotated[Path, typer.Option(help="Folder for the data, the lakes and the
 Flink = Annotated[Path, typer.Option(help="The Flink peer's folder; it is left out where it is not set up.")]
 Cores = Annotated[int, typer.Option(help="Cores that each contender uses.", min=1)]
 Timeout = Annotated[float, typer.Option(help="Seconds one run may take.", min=1)]
+Again = Annotated[bool, typer.Option("--again", help="Run what has a result already, too; the newest counts.")]
 Runs = Annotated[int, typer.Option(help="Runs of each contender and size; the median counts.", min=1)]
 Scale = Annotated[float, typer.Option(help="Scales every number of rows.", min=0.0001)]
 WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
@@ -39,6 +40,7 @@ def join(
     flink: Flink = FLINK,
     cores: Cores = 2,
     timeout: Timeout = 3_600,
+    again: Again = False,
 ) -> None:
     """The payment-order join, all contenders in turn; what has a result already is not run again."""
     unknown = set(only) - {c.name for c in JOIN}
@@ -51,7 +53,7 @@ def join(
         wanted = [c.name for c in JOIN]
     cells = [*plan.join(sizes, slow_sizes, runs, wanted, flink)]
     cells += plan.variants(variant_rows, variant_runs) if variant_rows and not only else []
-    _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout), cells)
+    _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
 
 
 @app.command()
@@ -61,6 +63,7 @@ def growth(
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 3_600,
+    again: Again = False,
 ) -> None:
     """How cost grows: with rows, keys, bounds, and rows a micro-batch."""
     by_rows = [round(n * scale) for n in (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)]
@@ -72,7 +75,7 @@ def growth(
         "bounds": plan.bounds(size, (1, 5, 10, 20, 30, 60)),
         "batch": plan.batch_sizes([max(2, n) for n in batches], base),
     }
-    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout), [cell for name in only for cell in cells[name]])
+    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), [cell for name in only for cell in cells[name]])
 
 
 @app.command()
@@ -83,9 +86,10 @@ def age(
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 4 * 3_600,
+    again: Again = False,
 ) -> None:
     """How a lake ages: many small steps, their times and the tables' files."""
-    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout), plan.age(steps, step_rows, base))
+    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), plan.age(steps, step_rows, base))
 
 
 @app.command()
@@ -96,9 +100,10 @@ def backlog(
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 4 * 3_600,
+    again: Again = False,
 ) -> None:
     """Whether memory stays bounded on a backlog far larger than the heap."""
-    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout), plan.backlog(sizes, heap, max_step))
+    _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), plan.backlog(sizes, heap, max_step))
 
 
 @app.command()

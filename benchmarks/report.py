@@ -54,10 +54,16 @@ def machine(records: Sequence[Record]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
     days = sorted({r["at"][:10] for r in records})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return (
-        f"{told['cores']} cores ({told['cpu']}), {told['memory_gib']} GiB, {told['system']}; Java {told['java']}, Python {told['python']}; "
-        f"{versions}. Measured {span}, at {', '.join(f'`{c}`' for c in commits)}."
+    where = (
+        f"{told['cores']} cores ({told['cpu']}), {told['memory_gib']} GiB, {told['system']}; Java {told['java']}, Python {told['python']}"
     )
+    when = f"Measured {span}, at {', '.join(f'`{c}`' for c in commits)}"
+    return f"{where}; {versions}. {when}; beside a contender the machine was at most {_others(records):.0%} busy with something else."
+
+
+def _others(records: Sequence[Record]) -> float:
+    """The largest share of the machine's CPU that others had while a contender ran."""
+    return max((r["other_cpu_s"] / (r["wall_s"] * r["machine"]["cores"]) for r in records if "failed" not in r), default=0.0)
 
 
 def join(records: Sequence[Record]) -> str:
@@ -66,9 +72,10 @@ def join(records: Sequence[Record]) -> str:
     if not lines:
         return NOTHING
     head = ("", "rows a table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
+    own = [_ingest_note(records), _step_note(records)]
     left_out = [] if chosen(records, "join", contender="flink") else ["", "Flink was left out: the peer was not set up."]
     broken = [f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r]
-    return "\n".join([table(head, lines), *left_out, *(["", "Failed:", "", *broken] if broken else [])])
+    return "\n".join([table(head, lines), "", *own, *left_out, *(["", "Failed:", "", *broken] if broken else [])])
 
 
 def _join_line(records: Sequence[Record], name: str, title: str) -> list[str]:
@@ -82,6 +89,19 @@ def _join_line(records: Sequence[Record], name: str, title: str) -> list[str]:
         _number(slope(seconds)),
         *map(_values, [seconds, *cost]),
     ]
+
+
+def _ingest_note(records: Sequence[Record]) -> str:
+    ingest = medians(records, "join", "catch_up", "told", "ingest_s")
+    return f"Letting everything in as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
+
+
+def _step_note(records: Sequence[Record]) -> str:
+    """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
+    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, "join", contender="ten")}
+    told = [[median(lap[part] for lap in r["told"]["steps"][1:]) for part in ("ingest", "advance")] for _, r in sorted(by_rows.items())]
+    ingest, advance = (_each(_number(values[n]) for values in told) or "-" for n in (0, 1))
+    return f"One of the ten micro-batches, the first put aside: ingest {ingest} s, advance {advance} s."
 
 
 def targets(records: Sequence[Record]) -> str:

@@ -52,6 +52,13 @@ def test_what_has_a_result_is_not_run_again(bench, runs):
     assert [r["cell"]["turn"] for r in results.read(bench.results)] == [0, 1]
 
 
+def test_it_can_be_run_again_and_the_newest_counts(bench, runs):
+    bench.run([CELL])
+    replace(bench, again=True).run([CELL])
+    assert runs["runs"] == 2
+    assert len(results.read(bench.results)) == 1
+
+
 def test_a_failed_run_is_recorded_and_tried_again(bench, runs):
     runs["fails"] = True
     assert bench.run([CELL]) == ["catch_up: out of memory"]

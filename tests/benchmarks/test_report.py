@@ -30,7 +30,12 @@ def both(contender, low, high, **told):
 
 
 PARTS = {"ingest_s": 20.0, "advance_s": 10.0, "checks_s": 0.0, "end_s": 1.0, "law_s": 2.0, "empty_s": 0.9, "quiet_s": 1.4}
-JOIN = [*both("catch_up", 5.0, 17.0), *both("ten", 40.0, 88.0, empty_s=1.6), *both("flink", 10.0, 50.0), *both("spark_batch", 6.0, 14.0)]
+JOIN = [
+    *both("catch_up", 5.0, 17.0, ingest_s=30.0),
+    *both("ten", 40.0, 88.0, empty_s=1.6, steps=STEPS[:10]),
+    *both("flink", 10.0, 50.0),
+    *both("spark_batch", 6.0, 14.0),
+]
 SAMPLE = [
     *JOIN,
     record("variants", "ten", 1_000_000, 40.0, PARTS),
@@ -64,6 +69,20 @@ def test_a_contender_that_was_not_run_has_no_line():
 def test_it_is_said_when_flink_was_left_out():
     assert "Flink was left out" in report.join([r for r in JOIN if r["cell"]["contender"] != "flink"])
     assert "Flink was left out" not in report.join(JOIN)
+
+
+def test_what_the_join_tells_of_ours_beside_the_table():
+    told = report.join(JOIN)
+    assert "before the catch-up: 30.0 / 30.0 s" in told
+    assert "the first put aside: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s" in told
+
+
+def test_the_machine_is_told_and_how_quiet_it_was():
+    told = report.machine(SAMPLE)
+    assert told.startswith(
+        "2 cores (a slow one), 8 GiB, Linux 6; Java 17, Python 3.11.7; pyspark 4.1.3. Measured 2026-03-01, at `abc1234`;"
+    )
+    assert told.endswith("at most 0% busy with something else.")
 
 
 def test_what_failed_is_said():
