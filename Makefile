@@ -69,14 +69,11 @@ oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)
 
 bench: bench-setup ## the payment-order join beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
-	$(BIN)/python -m benchmarks join $(ARGS)
-	$(BIN)/python -m benchmarks report
+	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
 bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
-	$(BIN)/python -m benchmarks growth $(ARGS)
-	$(BIN)/python -m benchmarks age
-	$(BIN)/python -m benchmarks backlog
-	$(BIN)/python -m benchmarks report
+	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \
+	$(BIN)/python -m benchmarks report; exit $$status
 
 bench-setup: setup
 	@$(BIN)/python -c 'import duckdb, matplotlib' 2>/dev/null || { \
