@@ -11,6 +11,7 @@ from benchmarks.plan import WARM_STEPS
 from benchmarks.results import Record, chosen, medians, slope
 
 NOTHING = "Not measured."
+PARTS = ("ingest", "advance", "law")
 SECONDS = ("told", "seconds")
 
 
@@ -99,9 +100,9 @@ def _ingest_note(records: Sequence[Record]) -> str:
 def _step_note(records: Sequence[Record]) -> str:
     """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, "join", contender="ten")}
-    told = [[median(lap[part] for lap in r["told"]["steps"][1:]) for part in ("ingest", "advance")] for _, r in sorted(by_rows.items())]
-    ingest, advance = (_each(_number(values[n]) for values in told) or "-" for n in (0, 1))
-    return f"One of the ten micro-batches, the first put aside: ingest {ingest} s, advance {advance} s."
+    told = {part: [median(lap[part] for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
+    parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in told.items())
+    return f"One of the ten micro-batches, the first put aside: {parts}."
 
 
 def targets(records: Sequence[Record]) -> str:
@@ -142,13 +143,11 @@ def costs(records: Sequence[Record]) -> str:
         found = _variant(records, variant.name)
         if found is not None:
             change = "" if variant.name == "ten" else f"{found['seconds'] - base['seconds']:+.1f}"
-            parts = [_number(found[f"{part}_s"]) for part in ("ingest", "advance", "checks", "end", "law")]
+            parts = [_number(found[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
             lines.append([variant.title, _number(found["seconds"]), change, *parts])
     cell = chosen(records, "variants", contender="ten")[-1]["cell"]
-    head = ("", "job, s", "change, s", "ingest, s", "advance, s", "checks, s", "drain, s", "law, s")
-    empty, quiet = _number(base["empty_s"]), _number(base["quiet_s"])
-    steps = f"An empty step: {empty} s; one that finds the join's reach full of rows, and none new: {quiet} s."
-    return f"{_count(cell['rows'])} rows a table.\n\n{table(head, lines)}\n\n{steps}"
+    head = ("", "job, s", "change, s", "ingest, s", "advance, s", "law, s", "checks, s", "drain, s", "empty step, s", "quiet step, s")
+    return f"{_count(cell['rows'])} rows a table.\n\n{table(head, lines)}"
 
 
 def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
@@ -183,17 +182,17 @@ def _keys(records: Sequence[Record]) -> str:
 
 def _bounds(records: Sequence[Record]) -> str:
     def line(record: Record) -> list[str]:
-        advances = [lap["advance"] for lap in record["told"]["steps"][WARM_STEPS:]]
+        steps = [sum(lap.values()) for lap in record["told"]["steps"][WARM_STEPS:]]
         minutes, told = record["cell"]["within_ms"] // 60_000, record["told"]
-        return [f"{minutes}", _number(told["seconds"]), _number(median(advances)), _count(told["pairs"])]
+        return [f"{minutes}", _number(told["seconds"]), _number(median(steps)), _count(told["pairs"])]
 
     lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
-    return table(("upper bound, min", "job, s", "an advance, s", "pairs"), lines)
+    return table(("upper bound, min", "job, s", "a micro-batch, s", "pairs"), lines)
 
 
 def _batches(records: Sequence[Record]) -> str:
-    head = ("rows a micro-batch", "a step, s", "of it ingest, s", "of it advance, s", "rows/s")
-    lines = [[_count(b.rows), *map(_number, (b.step_s, b.ingest_s, b.advance_s)), _count(round(b.rows / b.step_s))] for b in curve(records)]
+    head = ("rows a micro-batch", "a step, s", *(f"of it {part}, s" for part in PARTS), "rows/s")
+    lines = [[_count(p.rows), *map(_number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
     return table(head, lines)
 
 
@@ -203,7 +202,7 @@ class Point:
     def __init__(self, record: Record) -> None:
         cell, laps = record["cell"], record["told"]["steps"][1 + WARM_STEPS :]
         self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
-        self.ingest_s, self.advance_s = (median(lap[part] for lap in laps) for part in ("ingest", "advance"))
+        self.parts_s = [median(lap[part] for lap in laps) for part in PARTS]
         self.step_s = median(sum(lap.values()) for lap in laps)
 
 
