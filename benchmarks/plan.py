@@ -57,6 +57,12 @@ class Cell:
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def name(self) -> str:
+        """What names its log."""
+        told = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
+        return "-".join(map(str, told))
+
+    @property
     def told(self) -> dict[str, Any]:
         """What names the cell in the results."""
         own = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
@@ -115,7 +121,7 @@ class Bench:
         return {**about, **measured}
 
     def _measured(self, cell: Cell, data: Path) -> Measured:
-        scratch, log = self.work / "scratch", self.work / "logs" / f"{cell.kind}-{cell.contender.name}-{cell.shape.name}.log"
+        scratch, log = self.work / "scratch", self.work / "logs" / f"{cell.name}.log"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         options = {**cell.contender.options, **cell.options}

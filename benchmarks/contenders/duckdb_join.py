@@ -34,5 +34,5 @@ def _into_parquet(connection: duckdb.DuckDBPyConnection, job: Job) -> int:
 
 
 def _into_nothing(connection: duckdb.DuckDBPyConnection, job: Job) -> int:
-    reader: pa.RecordBatchReader = connection.execute(_query(job)).to_arrow_reader(100_000)
+    reader: pa.RecordBatchReader = connection.sql(_query(job)).to_arrow_reader(100_000)
     return sum(batch.num_rows for batch in reader)

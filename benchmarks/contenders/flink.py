@@ -21,17 +21,19 @@ def is_set_up(folder: Path | None) -> bool:
 
 
 def run(job: Job) -> dict[str, Any]:
-    done = subprocess.run(["bash", "-ec", COMMAND], env=_told(job), cwd=job.scratch, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-ec", COMMAND], env=environment(job, find_java()), cwd=job.scratch, stdout=subprocess.PIPE, text=True, check=True
+    )
     print(done.stdout)
     return outcome(done.stdout)
 
 
-def _told(job: Job) -> dict[str, str]:
-    """Heap state without checkpoint or sink is Flink's best case; RocksDB with both is what runs in production."""
+def environment(job: Job, java_home: str) -> dict[str, str]:
+    """What the command is told: heap state without checkpoint or sink is Flink's best case, RocksDB with both what runs in production."""
     state = job.options["state"]
     production = state == "rocksdb"
     return {
-        "PATH": f"{find_java()}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{java_home}/bin:/usr/local/bin:/usr/bin:/bin",
         "FLINK": str(job.flink),
         "HEAP": job.heap,
         "DATA": str(job.data.absolute()),
