@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,19 +79,23 @@ class Tree:
     def end(self) -> None:
         """Wait for those that outlive the root, and stop what does not leave."""
         _, left = psutil.wait_procs(list(self._cpu), timeout=LEAVE_S)
-        for process in left:
-            process.kill()
+        _kill(left)
 
     def stop(self) -> None:
         """Stop all of them."""
-        for process in self._members():
-            process.kill()
+        _kill(self._members())
 
     def _members(self) -> list[psutil.Process]:
         try:
             return [self._root, *self._root.children(recursive=True)]
         except psutil.Error:
             return [p for p in self._cpu if p.is_running()]
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None = None) -> Measured:
