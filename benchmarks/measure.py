@@ -115,7 +115,11 @@ def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd)
         tree = Tree(process.pid)
-        code = _watch(process, tree, began + timeout_s)
+        try:
+            code = _watch(process, tree, began + timeout_s)
+        except BaseException:
+            tree.stop()
+            raise
         wall = time.perf_counter() - began
         tree.end()
     if code != 0:

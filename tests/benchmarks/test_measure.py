@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from benchmarks import measure
 from benchmarks.measure import RunFailed, run
 
 SPIN = "import time; e = time.process_time() + 0.3\nwhile time.process_time() < e: pass"
@@ -34,3 +35,16 @@ def test_a_run_that_takes_too_long_is_stopped(tmp_path):
 def test_a_run_without_an_outcome_has_failed(tmp_path):
     with pytest.raises(RunFailed, match="ended without an outcome"):
         run(python("print('done')"), tmp_path / "log", timeout_s=30)
+
+
+def test_a_run_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch):
+    seen = []
+
+    def interrupt(process, *_):
+        seen.append(process)
+        raise KeyboardInterrupt("by hand")
+
+    monkeypatch.setattr(measure, "_watch", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        run(python("import time; time.sleep(60)"), tmp_path / "log", timeout_s=30)
+    assert seen[0].wait(timeout=10) != 0
