@@ -13,10 +13,10 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast lint format oracle chaos ui clean FORCE
+.PHONY: help setup demo test test-fast lint format oracle bench bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
-	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make everything: uv, .venv from uv.lock, the JARs of Spark; quick when nothing changed
 	@$(BIN)/python -m platform_defs.resources.jars
@@ -70,6 +70,17 @@ chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, wri
 
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)
+
+bench: bench-setup ## the payment-order join beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
+
+bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
+	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \
+	$(BIN)/python -m benchmarks report; exit $$status
+
+bench-setup: setup
+	@$(BIN)/python -c 'import duckdb, matplotlib' 2>/dev/null || { \
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$${TIDEMARK_DAGSTER_HOME:-$${DAGSTER_HOME:-.tidemark/dagster}}"; mkdir -p "$$home"; \

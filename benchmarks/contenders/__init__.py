@@ -1,0 +1,109 @@
+"""The contenders: each a module with `run(job) -> outcome`, each run as a process of its own.
+
+An outcome is a dict that holds at least `seconds` (the job alone, without start-up) and `pairs` (what the join found).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WITHIN_MS = 600_000
+TOLD = "outcome: "
+"""What a contender's last line starts with; a JSON object follows."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a contender is to do.
+
+    Args:
+        data: the input's folder, made by `benchmarks.data.prepare`.
+        scratch: an empty folder of its own.
+        rows: rows of each table.
+        batches: micro-batches the input is cut into.
+        first: rows of each table in the first micro-batch, the others being equal; 0 for all equal.
+        within_ms: the join's interval: a payment comes at most this long after its order.
+        heap: the JVM's heap, or the engine's memory limit.
+        cores: how many cores to use.
+        flink: the Flink peer's folder.
+        options: the contender's own.
+    """
+
+    data: Path
+    scratch: Path
+    rows: int
+    batches: int = 10
+    first: int = 0
+    within_ms: int = WITHIN_MS
+    heap: str = "4g"
+    cores: int = 2
+    flink: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the command line of the contender's process."""
+        return {k: str(v) if isinstance(v, Path) else v for k, v in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> "Job":
+        """What `as_json` made."""
+        paths = {k: Path(told[k]) for k in ("data", "scratch", "flink") if told.get(k)}
+        return cls(**{**told, **paths})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One line of the table.
+
+    Args:
+        name: its name, on the command line and in the results.
+        title: its name in the table.
+        module: the module below `benchmarks.contenders`.
+        options: what the module is told.
+        slow: whether it runs once, and at the small sizes.
+        optional: whether it runs only when it is named.
+    """
+
+    name: str
+    title: str
+    module: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    slow: bool = False
+    optional: bool = False
+
+
+JOIN = (
+    Contender(name="catch_up", title="Tidemark, one catch-up step, into Delta", module="catch_up"),
+    Contender(name="ten", title="Tidemark, ten micro-batches ingested and advanced, into Delta", module="micro_batches"),
+    Contender(name="flink", title="Flink DataStream, heap state, no sink", module="flink", options={"state": "hashmap"}),
+    Contender(
+        name="flink_rocksdb",
+        title="Flink DataStream, RocksDB, checkpoints, files",
+        module="flink",
+        options={"state": "rocksdb"},
+        slow=True,
+        optional=True,
+    ),
+    Contender(name="spark_batch", title="Spark, hand-written batch query, into Delta", module="spark_batch", options={"sink": "delta"}),
+    Contender(name="spark_batch_noop", title="Spark, hand-written batch query, no sink", module="spark_batch", options={"sink": "noop"}),
+    Contender(name="duckdb", title="DuckDB, into Parquet", module="duckdb_join", options={"sink": "parquet"}),
+    Contender(name="duckdb_nothing", title="DuckDB, no sink", module="duckdb_join", options={"sink": "nothing"}),
+    Contender(name="spark_stream", title="Spark stream-stream join, heap state, no sink", module="spark_stream", slow=True),
+    Contender(
+        name="spark_stream_rocksdb",
+        title="Spark stream-stream join, RocksDB, no sink",
+        module="spark_stream",
+        options={"state": "rocksdb"},
+        slow=True,
+    ),
+)
+
+VARIANTS = (
+    Contender(name="ten", title="everything on", module="micro_batches"),
+    Contender(name="no_duplicates", title="without the duplicate check", module="micro_batches", options={"without": "duplicates"}),
+    Contender(name="no_rules", title="without rules", module="micro_batches", options={"without": "rules"}),
+    Contender(name="no_law", title="without the law", module="micro_batches", options={"without": "law"}),
+    Contender(name="checks", title="with the suites' checks of each micro-batch", module="micro_batches", options={"checks": True}),
+    Contender(name="stream", title="through Structured Streaming's file source", module="micro_batches", options={"stream": True}),
+)

@@ -1,0 +1,19 @@
+"""Tidemark, a backlog: let in piece by piece, then advanced by bounded steps with a heap far smaller than the input."""
+
+from typing import Any
+
+from benchmarks import shop
+from benchmarks.contenders import Job
+from benchmarks.data import micro_batches
+
+
+def run(job: Job) -> dict[str, Any]:
+    spark = shop.spark_session(job)
+    engine = shop.make_engine(job, spark, max_step=job.options["max_step"])
+    ingest_s = shop.seconds_of(lambda: [shop.let_in(engine, files) for files in micro_batches(job.data, job.batches)])
+    engine.drain()
+    steps: list[Any] = []
+    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.ASSET)))
+    found = shop.pairs(engine)
+    spark.stop()
+    return {"seconds": seconds, "pairs": found, "ingest_s": ingest_s, "steps": len(steps)}

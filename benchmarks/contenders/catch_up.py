@@ -1,0 +1,20 @@
+"""Tidemark, catch-up: everything is in the log, then one step closes it all, into a Delta table."""
+
+from typing import Any
+
+from benchmarks import shop
+from benchmarks.contenders import Job
+
+
+def run(job: Job) -> dict[str, Any]:
+    spark = shop.spark_session(job)
+    engine = shop.make_engine(job, spark, max_step=2 * job.rows)
+    ingest_s = shop.seconds_of(lambda: shop.let_in(engine, shop.whole_files(job)))
+    engine.drain()
+    steps: list[Any] = []
+    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.ASSET)))
+    if len(steps) != 1:
+        raise shop.WrongAnswer(f"a catch-up is one step; it took {len(steps)}")
+    found = shop.pairs(engine)
+    spark.stop()
+    return {"seconds": seconds, "pairs": found, "ingest_s": ingest_s}

@@ -1,0 +1,52 @@
+"""The Flink peer: its interval join over the same Parquet files, with the class path and flags of its own scripts."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import Job
+from platform_defs.resources.java import find_java
+
+COMMAND = """
+. "$FLINK/bench_env.sh"
+exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.configurationFile="$HERE/java/log4j2.properties" \
+  -cp "$HERE/java/bclasses:$BCP" Bench interval_join "$DATA" "$SINK" "$STATE" "$ROWS" "$OUT" "$CORES"
+"""
+
+
+def is_set_up(folder: Path | None) -> bool:
+    """Whether the peer's classes are there."""
+    return folder is not None and (folder / "java" / "bclasses").is_dir()
+
+
+def run(job: Job) -> dict[str, Any]:
+    done = subprocess.run(
+        ["bash", "-ec", COMMAND], env=environment(job, find_java()), cwd=job.scratch, stdout=subprocess.PIPE, text=True, check=True
+    )
+    print(done.stdout)
+    return outcome(done.stdout)
+
+
+def environment(job: Job, java_home: str) -> dict[str, str]:
+    """What the command is told: heap state without checkpoint or sink is Flink's best case, RocksDB with both what runs in production."""
+    state = job.options["state"]
+    production = state == "rocksdb"
+    return {
+        "PATH": f"{java_home}/bin:/usr/local/bin:/usr/bin:/bin",
+        "FLINK": str(job.flink),
+        "HEAP": job.heap,
+        "DATA": str(job.data.absolute()),
+        "STATE": state,
+        "SINK": "files" if production else "blackhole",
+        "CHECKPOINT": "-Dckpt=10s" if production else "",
+        "ROWS": str(2 * job.rows),
+        "OUT": str((job.scratch / "out").absolute()),
+        "CORES": str(job.cores),
+    }
+
+
+def outcome(printed: str) -> dict[str, Any]:
+    """What the peer's one line says."""
+    told = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
+    return {"seconds": float(told["seconds"]), "pairs": int(told["out"])}

@@ -1,0 +1,110 @@
+"""Tidemark, live: micro-batches, each ingested exactly once, advanced and held to the law; then a drain, and empty steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import shop
+from benchmarks.contenders import Job
+from benchmarks.data import micro_batches
+from platform_defs.engine import Engine
+
+EMPTY_STEPS = 7
+PARTS = ("ingest", "advance", "law", "checks")
+
+
+@dataclass
+class Live:
+    """One run: what is timed, and what the law has settled so far."""
+
+    job: Job
+    engine: Engine
+    watch: shop.Stopwatch = field(default_factory=shop.Stopwatch)
+    settled: int = 0
+
+    @property
+    def lawful(self) -> bool:
+        """Whether each step is held to the law."""
+        return self.job.options.get("without") != "law"
+
+    def advance(self) -> None:
+        """Advance, and hold what was settled to the law."""
+        with self.watch.time("advance"):
+            steps = self.engine.advance(shop.ASSET)
+        if self.lawful:
+            with self.watch.time("law"):
+                self.settled += shop.hold_to_law(self.engine, steps)
+
+    def entered(self) -> None:
+        """What follows each micro-batch."""
+        self.advance()
+        if self.job.options.get("checks"):
+            with self.watch.time("checks"):
+                shop.check_batch(self.engine)
+
+    def straight(self, after: Callable[[], None]) -> None:
+        """Hand each micro-batch to the engine."""
+        for files in micro_batches(self.job.data, self.job.batches, self.job.first):
+            self.watch.lap()
+            with self.watch.time("ingest"):
+                shop.let_in(self.engine, files)
+            self.entered()
+            after()
+
+    def through_spark(self) -> None:
+        """Let Structured Streaming find each micro-batch, one file of each table at a time."""
+
+        def entered(_: Any) -> None:
+            self.watch.lap()
+            self.entered()
+
+        made = self.engine.stream.run(on_entry=entered)
+        if len(made) != self.job.batches:
+            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger entries")
+
+    def drain(self) -> None:
+        """End the input, and settle every row."""
+        self.watch.lap()
+        self.engine.drain()
+        self.advance()
+        if self.lawful and self.settled != shop.let_in_so_far(self.engine):
+            raise shop.WrongAnswer(f"of {shop.let_in_so_far(self.engine)} rows let in the law has settled {self.settled}")
+
+    def empty_steps(self) -> float:
+        """The median of steps that no row came for: a moved watermark, an advance and the law."""
+
+        def step() -> None:
+            self.watch.lap()
+            shop.pass_time(self.engine)
+            self.advance()
+
+        return round(shop.middle([shop.seconds_of(step) for _ in range(EMPTY_STEPS)]), 3)
+
+
+def run(job: Job) -> dict[str, Any]:
+    spark = shop.spark_session(job)
+    live, files, every = (
+        Live(job, shop.make_engine(job, spark, max_step=max(5_000_000, 2 * job.rows))),
+        [],
+        job.options.get("count_files_every"),
+    )
+
+    def count_files() -> None:
+        if every and len(live.watch.laps) % every == 0:
+            files.append({"step": len(live.watch.laps), **shop.files_by_table(live.engine)})
+
+    feed_s = shop.seconds_of(live.through_spark if job.options.get("stream") else lambda: live.straight(count_files))
+    laps = [*live.watch.laps]
+    quiet_s = live.empty_steps()
+    end_s = shop.seconds_of(live.drain)
+    told = _told(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live.empty_steps(), "files": files}
+    found = shop.pairs(live.engine)
+    spark.stop()
+    return told | {"pairs": found}
+
+
+def _told(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
+    """What the micro-batches cost; what is not timed by itself is the ingest of one that Spark has found."""
+    parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
+    ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)
+    return {"seconds": round(feed_s + end_s, 3), **parts, "ingest_s": ingest_s, "end_s": end_s, "steps": laps}

@@ -1,0 +1,159 @@
+"""One contender as one process: its wall time, the CPU time and peak memory of its whole tree, and the machine's load."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.contenders import TOLD, Job
+
+EVERY_S = 0.1
+LEAVE_S = 20
+
+
+class RunFailed(RuntimeError):
+    """A contender ended without an outcome."""
+
+    @classmethod
+    def ended(cls, why: str, log: Path) -> "RunFailed":
+        """It broke down, or took too long."""
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        return cls(f"{why}; its log is {log}, and ends with:\n{tail}")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a process cost.
+
+    Args:
+        wall_s: from its start to its end.
+        cpu_s: of it and all of its children, the JVM among them.
+        peak_mb: the most memory that the tree held at one moment (resident), in MiB.
+        other_cpu_s: CPU time that the rest of the machine used meanwhile: near 0 on a quiet machine.
+        load: the machine's load average of the last minute, before.
+        told: what the contender says of itself.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    other_cpu_s: float
+    load: float
+    told: Mapping[str, Any]
+
+
+class Tree:
+    """A process and its descendants, sampled; what has ended keeps its last sample."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._cpu: dict[psutil.Process, float] = {self._root: 0.0}
+        self.peak = 0
+
+    @property
+    def cpu_s(self) -> float:
+        """The CPU time so far."""
+        return sum(self._cpu.values())
+
+    def sample(self) -> None:
+        """Look at every process of the tree."""
+        now = 0
+        for process in self._members():
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    now += process.memory_info().rss
+            except psutil.Error:
+                continue
+            self._cpu[process] = times.user + times.system
+        self.peak = max(self.peak, now)
+
+    def end(self) -> None:
+        """Wait for those that outlive the root, and stop what does not leave."""
+        _, left = psutil.wait_procs(list(self._cpu), timeout=LEAVE_S)
+        _kill(left)
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        _kill(self._members())
+
+    def _members(self) -> list[psutil.Process]:
+        try:
+            return [self._root, *self._root.children(recursive=True)]
+        except psutil.Error:
+            return [p for p in self._cpu if p.is_running()]
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None = None) -> Measured:
+    """Run a contender to its end.
+
+    Args:
+        command: the process.
+        log: where its output goes.
+        timeout_s: how long it may take.
+        cwd: its working folder.
+
+    Raises:
+        RunFailed: it did not end well, in time, and with an outcome.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    load, busy, began = os.getloadavg()[0], _busy(), time.perf_counter()
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd)
+        tree = Tree(process.pid)
+        try:
+            code = _watch(process, tree, began + timeout_s)
+        except BaseException:
+            tree.stop()
+            raise
+        wall = time.perf_counter() - began
+        tree.end()
+    if code != 0:
+        raise RunFailed.ended("took too long and was stopped" if code is None else f"ended with {code}", log)
+    other = max(0.0, _busy() - busy - tree.cpu_s)
+    return Measured(round(wall, 2), round(tree.cpu_s, 1), round(tree.peak / 2**20), round(other, 1), round(load, 2), outcome(log))
+
+
+def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None:
+    """Sample until it ends; None when it had to be stopped."""
+    while (code := process.poll()) is None:
+        tree.sample()
+        if time.perf_counter() > deadline:
+            tree.stop()
+            process.wait()
+            return None
+        time.sleep(EVERY_S)
+    return code
+
+
+def outcome(log: Path) -> Mapping[str, Any]:
+    """The outcome that a contender printed."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(TOLD)]
+    if not lines:
+        raise RunFailed.ended("ended without an outcome", log)
+    return json.loads(lines[-1].removeprefix(TOLD))
+
+
+def _busy() -> float:
+    """CPU seconds that the whole machine has used."""
+    times = psutil.cpu_times()
+    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+
+
+def contender_command(module: str, job: Job) -> list[str]:
+    """The process that runs a contender."""
+    return [sys.executable, "-m", "benchmarks.contenders", module, json.dumps(job.as_json())]

@@ -1,0 +1,202 @@
+"""What is run: cells (a contender, a size, a turn), each once, in turn, its answer checked before it counts."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+from benchmarks.contenders import JOIN, VARIANTS, WITHIN_MS, Contender, Job
+from benchmarks.contenders.flink import is_set_up
+from benchmarks.data import LONGEST_DELAY_MS, Shape, prepare, true_pairs
+from benchmarks.measure import Measured, RunFailed, contender_command, run
+from platform_defs.settings import PROJECT
+
+CATCH_UP, TEN = JOIN[0], JOIN[1]
+BACKLOG = Contender(name="backlog", title="Tidemark, a backlog in bounded steps", module="backlog")
+WARM_STEPS = 3
+
+
+class WrongPairs(AssertionError):
+    """A contender found another number of pairs than there are."""
+
+    @classmethod
+    def found(cls, cell: "Cell", found: int, true: int) -> "WrongPairs":
+        """Say who, how many, and how many there are."""
+        return cls(
+            f"{cell.contender.name} at {cell.shape.rows:,} rows a table found {found:,} pairs; there are {true:,}. Its time is not kept"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run of one contender.
+
+    Args:
+        kind: the question it is asked for.
+        contender: the contender.
+        shape: the data.
+        turn: which of its runs, from 0.
+        batches: micro-batches.
+        first: rows of each table in the first micro-batch; 0 for as many as in the others.
+        within_ms: the join's interval.
+        heap: the JVM's heap.
+        options: what the contender is told beside its own.
+    """
+
+    kind: str
+    contender: Contender
+    shape: Shape
+    turn: int = 0
+    batches: int = 10
+    first: int = 0
+    within_ms: int = WITHIN_MS
+    heap: str = "4g"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What names its log."""
+        told = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
+        return "-".join(map(str, told))
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What names the cell in the results."""
+        own = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
+        return {"kind": self.kind, "contender": self.contender.name, **asdict(self.shape), **own, "options": self.options}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Runs cells.
+
+    Args:
+        work: the folder for data, scratch and results.
+        flink: the Flink peer's folder.
+        cores: cores that each contender uses.
+        timeout_s: how long one run may take.
+        again: whether to run what has a result too.
+    """
+
+    work: Path
+    flink: Path
+    cores: int = 2
+    timeout_s: float = 3_600
+    again: bool = False
+
+    @property
+    def results(self) -> Path:
+        """The file of results."""
+        return self.work / "results.jsonl"
+
+    def run(self, cells: Sequence[Cell]) -> list[str]:
+        """Run what has no result yet; returns what failed.
+
+        Raises:
+            WrongPairs: a contender's answer is not the true one.
+        """
+        done = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
+        due = [cell for cell in cells if cell.told not in done]
+        failed: list[str] = []
+        for n, cell in enumerate(due, 1):
+            record = self._record(cell)
+            results.append(self.results, record)
+            print(f"[{n}/{len(due)}] {_line(cell, record)}", flush=True)
+            failed += [f"{cell.contender.name}: {record['failed']}"] if "failed" in record else []
+        return failed
+
+    def _record(self, cell: Cell) -> dict[str, Any]:
+        about = {"kind": cell.kind, "cell": cell.told, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
+        data = prepare(cell.shape, self.work / "data", cell.batches, cell.first)
+        true = true_pairs(data, cell.within_ms)
+        try:
+            measured = asdict(self._measured(cell, data))
+        except RunFailed as failure:
+            return {**about, "failed": str(failure)}
+        if measured["told"]["pairs"] != true:
+            raise WrongPairs.found(cell, measured["told"]["pairs"], true)
+        return {**about, **measured}
+
+    def _measured(self, cell: Cell, data: Path) -> Measured:
+        scratch, log = self.work / "scratch", self.work / "logs" / f"{cell.name}.log"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        options = {**cell.contender.options, **cell.options}
+        job = Job(data, scratch, cell.shape.rows, cell.batches, cell.first, cell.within_ms, cell.heap, self.cores, self.flink, options)
+        try:
+            return run(contender_command(cell.contender.module, job), log, timeout_s=self.timeout_s, cwd=PROJECT)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _line(cell: Cell, record: dict[str, Any]) -> str:
+    what = f"{cell.kind} {cell.contender.name} {cell.shape.name} x{cell.batches}"
+    if "failed" in record:
+        return f"{what}: FAILED {record['failed']}"
+    told = f"{record['told']['seconds']:.1f} s of {record['wall_s']:.1f} s, {record['cpu_s']:.0f} s CPU, {record['peak_mb']:,} MiB"
+    return f"{what}: {told}, {record['told']['pairs']:,} pairs, load {record['load']}, others' CPU {record['other_cpu_s']} s"
+
+
+def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
+    """The contenders in turn: A B C, A B C. The slow ones have one turn, at sizes of their own."""
+    chosen = [c for c in JOIN if (c.name in only if only else not c.optional)]
+    there = [c for c in chosen if c.module != "flink" or is_set_up(flink)]
+    for turn in range(runs):
+        for contender in there:
+            for rows in slow_sizes if contender.slow else sizes:
+                if turn == 0 or not contender.slow:
+                    yield Cell(kind="join", contender=contender, shape=Shape(rows), turn=turn)
+
+
+def variants(rows: int, runs: int) -> Iterator[Cell]:
+    """Ten micro-batches with one part left out, or one put in."""
+    for turn in range(runs):
+        for contender in VARIANTS:
+            yield Cell(kind="variants", contender=contender, shape=Shape(rows), turn=turn)
+
+
+def rows(sizes: Iterable[int]) -> Iterator[Cell]:
+    """A catch-up of ever more rows."""
+    for size in sizes:
+        yield Cell(kind="rows", contender=CATCH_UP, shape=Shape(size))
+
+
+def keys(size: int, per_key: Iterable[int]) -> Iterator[Cell]:
+    """A catch-up of as many rows and pairs on ever fewer keys: a key comes again when its last payment is long past."""
+    for repeats in per_key:
+        count = max(1, size // repeats)
+        step = 1 if repeats == 1 else -(-2 * LONGEST_DELAY_MS // count)
+        yield Cell(kind="keys", contender=CATCH_UP, shape=Shape(size, count, step), options={"repeated_keys": True})
+
+
+def bounds(size: int, minutes: Iterable[int]) -> Iterator[Cell]:
+    """Ten micro-batches under ever wider intervals: the longer the reach, the more a step reads again."""
+    span_ms = 4_000_000
+    for minute in minutes:
+        yield Cell(kind="bounds", contender=TEN, shape=Shape(size, 0, max(1, span_ms // size)), within_ms=minute * 60_000)
+
+
+def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
+    """Micro-batches of ever more rows (both tables), on a log that fills the join's reach before."""
+    for size in sizes:
+        steps = 5 if size >= 300_000 else 10 if size >= 100_000 else 20
+        total = base + (WARM_STEPS + steps) * size // 2
+        yield Cell(kind="batch", contender=TEN, shape=Shape(total), batches=1 + WARM_STEPS + steps, first=base)
+
+
+def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:
+    """Many small micro-batches, on a log that fills the join's reach before."""
+    shape = Shape(base + steps * step_rows // 2)
+    every = {"count_files_every": max(1, steps // 40)}
+    yield Cell(kind="age", contender=TEN, shape=shape, batches=1 + steps, first=base, options=every)
+
+
+def backlog(sizes: Iterable[int], heap: str, max_step: int) -> Iterator[Cell]:
+    """Backlogs of ever more rows (both tables), under one small heap."""
+    for size in sizes:
+        batches = max(1, size // max_step)
+        options = {"max_step": max_step}
+        yield Cell(kind="backlog", contender=BACKLOG, shape=Shape(size // 2), batches=batches, heap=heap, options=options)

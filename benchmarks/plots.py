@@ -1,0 +1,116 @@
+"""The plots, as SVG that is the same file for the same results."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from benchmarks.contenders import JOIN
+from benchmarks.report import SECONDS, curve, step_seconds
+from benchmarks.results import Record, chosen, medians, slope
+
+OURS, OTHERS = "#0b6e99", "#b0b7bf"
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "tidemark",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
+    """Draw what has results; returns the files by title."""
+    folder.mkdir(parents=True, exist_ok=True)
+    there = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
+    return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in there.items()}
+
+
+@contextmanager
+def _figure(path: Path, width: float, height: float, axes: int) -> Iterator[list[Axes]]:
+    with mpl.rc_context(STYLE):
+        figure, made = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
+        yield list(made[0])
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+
+
+def _join(records: Sequence[Record], path: Path) -> Path:
+    """Slopes, the best on top, on a logarithmic scale: they span two orders of magnitude."""
+    found = [(c.title, slope(medians(records, "join", c.name, *SECONDS))) for c in JOIN]
+    bars = sorted(((title, s) for title, s in found if s is not None and s > 0), key=lambda bar: -bar[1])
+    with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
+        colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
+        drawn = axes.barh([title for title, _ in bars], [s for _, s in bars], color=colors)
+        axes.bar_label(drawn, fmt="%.2f", padding=3)
+        axes.set_xscale("log")
+        axes.margins(x=0.15)
+        axes.set_xlabel("seconds per further million rows read (logarithmic)")
+    return path
+
+
+def _growth(records: Sequence[Record], path: Path) -> Path:
+    with _figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
+        seconds = medians(records, "rows", "catch_up", *SECONDS)
+        _line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows a table", "catch-up, s")
+        keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["told"]["seconds"]) for r in chosen(records, "keys")]
+        _line(by_keys, *_columns(keys), "rows of a key, a table", "catch-up, s")
+        by_keys.set_xscale("log")
+        bounds = [(r["cell"]["within_ms"] / 60_000, r["told"]["seconds"]) for r in chosen(records, "bounds")]
+        _line(by_bounds, *_columns(bounds), "upper bound, min", "ten micro-batches, s")
+    return path
+
+
+def _batch(records: Sequence[Record], path: Path) -> Path:
+    """Latency against throughput: each point a size of micro-batch."""
+    points = curve(records)
+    with _figure(path, 8, 3, 2) as (by_size, by_rate):
+        _line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows a micro-batch", "a step, s")
+        by_size.set_xscale("log")
+        _line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "a step, s")
+        by_rate.set_xscale("log")
+        for point in points:
+            by_rate.annotate(f"{point.rows:,}", (point.rows / point.step_s, point.step_s), (4, -9), textcoords="offset points", fontsize=7)
+    return path
+
+
+def _age(records: Sequence[Record], path: Path) -> Path:
+    """Step time, each point the median of a hundredth of the steps, and the tables' files."""
+    record = chosen(records, "age")[-1]
+    seconds, files = step_seconds(record), record["told"]["files"]
+    places = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
+    with _figure(path, 8, 3, 2) as (times, counts):
+        _line(times, [b for _, b in pairwise(places)], [median(seconds[a:b]) for a, b in pairwise(places)], "step", "a step, s")
+        for name in [n for n in files[-1] if n != "step"] if files else []:
+            counts.plot([f["step"] for f in files], [f.get(name, 0) for f in files], label=name)
+        counts.set(xlabel="step", ylabel="files", ylim=(0, None))
+        counts.legend(frameon=False)
+    return path
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    ordered = sorted(points)
+    return [x for x, _ in ordered], [y for _, y in ordered]
+
+
+def _line(axes: Axes, x: Sequence[float], y: Sequence[float], what: str, seconds: str) -> None:
+    axes.plot(x, y, marker="o", markersize=3, color=OURS)
+    axes.set(xlabel=what, ylabel=seconds, ylim=(0, None))
+
+
+PLOTS = {
+    "Slopes": ("join", ("join",), _join),
+    "Growth": ("growth", ("rows", "keys", "bounds"), _growth),
+    "Latency and throughput": ("batch", ("batch",), _batch),
+    "Age": ("age", ("age",), _age),
+}

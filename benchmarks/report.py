@@ -1,0 +1,298 @@
+"""The report: tables between the markers of docs/benchmarks.md, and the plots beside it, from the recorded results."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks import results
+from benchmarks.contenders import JOIN, VARIANTS
+from benchmarks.plan import WARM_STEPS
+from benchmarks.results import Record, chosen, medians, slope
+
+NOTHING = "Not measured."
+PARTS = ("ingest", "advance", "law")
+SECONDS = ("told", "seconds")
+
+
+class ReportError(ValueError):
+    """The page cannot take the report."""
+
+    @classmethod
+    def no_marker(cls, section: str, page: Path) -> "ReportError":
+        """A section has no place in the page."""
+        return cls(f"{page} has no `<!-- measured:{section} -->` and `<!-- /measured:{section} -->`: put both where the table is to stand")
+
+
+def write(recorded: Path, docs: Path) -> list[Path]:
+    """Write every table and plot; returns the files."""
+    from benchmarks import plots  # matplotlib is needed for the plots alone
+
+    records, page = results.read(recorded), docs / "benchmarks.md"
+    drawn = plots.draw(records, docs / "images")
+    text = page.read_text()
+    for section, tables in SECTIONS.items():
+        images = [f"![{alt}]({drawn[alt].relative_to(docs)})\n" for alt in PLOTS.get(section, ()) if alt in drawn]
+        text = between(text, section, "\n".join([*images, tables(records)]), page)
+    page.write_text(text)
+    return [page, *drawn.values()]
+
+
+def between(text: str, section: str, body: str, page: Path) -> str:
+    """The page with a section's text replaced."""
+    place = re.compile(rf"(<!-- measured:{section} -->\n).*?(<!-- /measured:{section} -->)", re.DOTALL)
+    if not place.search(text):
+        raise ReportError.no_marker(section, page)
+    return place.sub(lambda found: f"{found[1]}{body}\n{found[2]}", text)
+
+
+def machine(records: Sequence[Record]) -> str:
+    """What it ran on, and when."""
+    if not records:
+        return NOTHING
+    told = records[-1]["machine"]
+    commits = sorted({r["machine"]["commit"] for r in records})
+    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    days = sorted({r["at"][:10] for r in records})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    where = (
+        f"{told['cores']} cores ({told['cpu']}), {told['memory_gib']} GiB, {told['system']}; Java {told['java']}, Python {told['python']}"
+    )
+    when = f"Measured {span}, at {', '.join(f'`{c}`' for c in commits)}"
+    return f"{where}; {versions}. {when}; beside a contender the machine was at most {_others(records):.0%} busy with something else."
+
+
+def _others(records: Sequence[Record]) -> float:
+    """The largest share of the machine's CPU that others had while a contender ran."""
+    return max((r["other_cpu_s"] / (r["wall_s"] * r["machine"]["cores"]) for r in records if "failed" not in r), default=0.0)
+
+
+def join(records: Sequence[Record]) -> str:
+    """The payment-order join, a line a contender."""
+    lines = [_join_line(records, c.name, c.title) for c in JOIN if chosen(records, "join", contender=c.name)]
+    if not lines:
+        return NOTHING
+    head = ("", "rows a table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
+    own = [_ingest_note(records), _step_note(records)]
+    left_out = [] if chosen(records, "join", contender="flink") else ["", "Flink was left out: the peer was not set up."]
+    broken = [f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r]
+    return "\n".join([table(head, lines), "", *own, *left_out, *(["", "Failed:", "", *broken] if broken else [])])
+
+
+def _join_line(records: Sequence[Record], name: str, title: str) -> list[str]:
+    seconds = medians(records, "join", name, *SECONDS)
+    runs = [len(chosen(records, "join", contender=name, rows=rows)) for rows in seconds]
+    cost = [medians(records, "join", name, figure) for figure in ("wall_s", "cpu_s", "peak_mb")]
+    return [
+        title,
+        _each(_count(r) for r in seconds),
+        _each(map(str, sorted(set(runs)))),
+        _number(slope(seconds)),
+        *map(_values, [seconds, *cost]),
+    ]
+
+
+def _ingest_note(records: Sequence[Record]) -> str:
+    ingest = medians(records, "join", "catch_up", "told", "ingest_s")
+    return f"Letting everything in as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
+
+
+def _step_note(records: Sequence[Record]) -> str:
+    """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
+    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, "join", contender="ten")}
+    told = {part: [median(lap[part] for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
+    parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in told.items())
+    return f"One of the ten micro-batches, the first put aside: {parts}."
+
+
+def targets(records: Sequence[Record]) -> str:
+    """The targets, and whether they are met."""
+    slopes = {c.name: slope(medians(records, "join", c.name, *SECONDS)) for c in JOIN}
+    lines = [_ratio(slopes, *target) for target in RATIOS]
+    empty = medians(records, "join", "ten", "told", "empty_s")
+    lines.append(_target("an empty step", max(empty.values(), default=None), 1.5, " s"))
+    return table(("target", "at most", "measured", ""), lines)
+
+
+RATIOS = (
+    ("catch_up", "flink", 0.4, "catch-up slope, of Flink's (heap state, no sink)"),
+    ("ten", "flink", 1.0, "ten-batch slope, of Flink's (heap state, no sink)"),
+    ("catch_up", "spark_stream_rocksdb", 1 / 30, "catch-up slope, of Spark's stream-stream join's (RocksDB)"),
+    ("catch_up", "spark_batch", 1.3, "catch-up slope, of the hand-written batch query's (both into Delta)"),
+)
+
+
+def _ratio(slopes: Mapping[str, float | None], ours: str, theirs: str, most: float, what: str) -> list[str]:
+    one, other = slopes[ours], slopes[theirs]
+    return _target(what, one / other if one is not None and other else None, most, " times")
+
+
+def _target(what: str, measured: float | None, most: float, unit: str) -> list[str]:
+    if measured is None:
+        return [what, f"{_number(most)}{unit}", "not measured", ""]
+    return [what, f"{_number(most)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= most else "**missed**"]
+
+
+def costs(records: Sequence[Record]) -> str:
+    """What each part costs: ten micro-batches with one left out, or put in."""
+    base = _variant(records, "ten")
+    if base is None:
+        return NOTHING
+    lines: list[list[str]] = []
+    for variant in VARIANTS:
+        found = _variant(records, variant.name)
+        if found is not None:
+            change = "" if variant.name == "ten" else f"{found['seconds'] - base['seconds']:+.1f}"
+            parts = [_number(found[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
+            lines.append([variant.title, _number(found["seconds"]), change, *parts])
+    cell = chosen(records, "variants", contender="ten")[-1]["cell"]
+    head = ("", "job, s", "change, s", "ingest, s", "advance, s", "law, s", "checks, s", "drain, s", "empty step, s", "quiet step, s")
+    return f"{_count(cell['rows'])} rows a table.\n\n{table(head, lines)}"
+
+
+def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
+    told = [r["told"] for r in chosen(records, "variants", contender=name)]
+    return {k: median(t[k] for t in told) for k, v in told[0].items() if isinstance(v, int | float)} if told else None
+
+
+def growth(records: Sequence[Record]) -> str:
+    """How cost grows: four tables."""
+    parts = {"Rows (catch-up)": _rows, "Keys (catch-up)": _keys, "Bounds (ten micro-batches)": _bounds, "Rows a micro-batch": _batches}
+    return "\n\n".join(f"### {title}\n\n{part(records)}" for title, part in parts.items())
+
+
+def _rows(records: Sequence[Record]) -> str:
+    seconds, peak = medians(records, "rows", "catch_up", *SECONDS), medians(records, "rows", "catch_up", "peak_mb")
+    lines = [[_count(n), _number(s), _number(s / (2 * n / 1e6)), _number(peak[n])] for n, s in seconds.items()]
+    return table(("rows a table", "step, s", "s/M rows", "peak, MiB"), lines)
+
+
+def _keys(records: Sequence[Record]) -> str:
+    lines = [
+        [
+            _count(r["cell"]["keys"]),
+            _count(r["cell"]["rows"] // r["cell"]["keys"]),
+            _number(r["told"]["seconds"]),
+            _count(r["told"]["pairs"]),
+        ]
+        for r in chosen(records, "keys")
+    ]
+    return table(("keys", "rows of each, a table", "step, s", "pairs"), lines)
+
+
+def _bounds(records: Sequence[Record]) -> str:
+    def line(record: Record) -> list[str]:
+        steps = [sum(lap.values()) for lap in record["told"]["steps"][WARM_STEPS:]]
+        minutes, told = record["cell"]["within_ms"] // 60_000, record["told"]
+        return [f"{minutes}", _number(told["seconds"]), _number(median(steps)), _count(told["pairs"])]
+
+    lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
+    return table(("upper bound, min", "job, s", "a micro-batch, s", "pairs"), lines)
+
+
+def _batches(records: Sequence[Record]) -> str:
+    head = ("rows a micro-batch", "a step, s", *(f"of it {part}, s" for part in PARTS), "rows/s")
+    lines = [[_count(p.rows), *map(_number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
+    return table(head, lines)
+
+
+class Point:
+    """One point of the latency-throughput curve: medians over its steps, the first ones put aside as warm-up."""
+
+    def __init__(self, record: Record) -> None:
+        cell, laps = record["cell"], record["told"]["steps"][1 + WARM_STEPS :]
+        self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
+        self.parts_s = [median(lap[part] for lap in laps) for part in PARTS]
+        self.step_s = median(sum(lap.values()) for lap in laps)
+
+
+def curve(records: Sequence[Record]) -> list[Point]:
+    """The latency-throughput curve."""
+    return sorted((Point(r) for r in chosen(records, "batch")), key=lambda point: point.rows)
+
+
+def age(records: Sequence[Record]) -> str:
+    """How step time and file counts change over many small steps."""
+    found = chosen(records, "age")
+    if not found:
+        return NOTHING
+    told, cell = found[-1]["told"], found[-1]["cell"]
+    seconds = step_seconds(found[-1])
+    each = max(1, -(-len(seconds) // 10))
+    lines = [_tenth(seconds[n : n + each], n, told["files"]) for n in range(0, len(seconds), each)]
+    names = [name for name in (told["files"][-1] if told["files"] else {}) if name != "step"]
+    size = _count(round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1)))
+    head = ("steps", "median, s", "90 %, s", *(f"files of {name}" for name in names))
+    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])}.\n\n{table(head, lines)}"
+
+
+def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
+    worst = quantiles(seconds, n=10, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
+    known = [f for f in files if f["step"] <= begin + len(seconds) + 1]
+    counts = [str(count) for name, count in (known[-1] if known else {}).items() if name != "step"]
+    return [f"{begin + 1} to {begin + len(seconds)}", _number(median(seconds)), _number(worst), *counts]
+
+
+def step_seconds(record: Record) -> list[float]:
+    """Seconds of each small step, without the first micro-batch."""
+    return [sum(lap.values()) for lap in record["told"]["steps"][1:]]
+
+
+def backlog(records: Sequence[Record]) -> str:
+    """Peak memory by the backlog's size, under one heap."""
+    lines = [_backlog_line(r) for r in sorted(chosen(records, "backlog"), key=lambda r: r["cell"]["rows"])]
+    if not lines:
+        return NOTHING
+    return table(("rows, both tables", "heap", "`max_step`", "steps", "advance, s", "s/M rows", "ingest, s", "peak, MiB"), lines)
+
+
+def _backlog_line(record: Record) -> list[str]:
+    cell, told, rows = record["cell"], record["told"], 2 * record["cell"]["rows"]
+    cost = [told["seconds"], told["seconds"] / (rows / 1e6), told["ingest_s"], record["peak_mb"]]
+    return [_count(rows), cell["heap"], _count(cell["options"]["max_step"]), str(told["steps"]), *map(_number, cost)]
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a sentence where it has no line."""
+    made = ["| " + " | ".join(line) + " |" for line in lines]
+    rule = "|".join(["---", *["---:"] * (len(head) - 1)])
+    return "\n".join([f"| {' | '.join(head)} |", f"|{rule}|", *made]) if made else NOTHING
+
+
+def _values(by_rows: Mapping[int, float]) -> str:
+    return _each(_number(value) for value in by_rows.values())
+
+
+def _each(values: Iterable[str]) -> str:
+    return " / ".join(values)
+
+
+def _number(value: float | None) -> str:
+    """Three digits, or as many as the whole part has; a whole number as it is."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:,.{digits}f}"
+
+
+def _count(value: int) -> str:
+    """A number of rows in words: 5 M, 300 k, 74,976."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if value >= size and value % (size // 10) == 0:
+            return f"{value / size:g} {unit}"
+    return f"{value:,}"
+
+
+Section = Callable[[Sequence[Record]], str]
+SECTIONS: Mapping[str, Section] = {
+    "machine": machine,
+    "join": join,
+    "targets": targets,
+    "costs": costs,
+    "growth": growth,
+    "age": age,
+    "backlog": backlog,
+}
+PLOTS = {"join": ["Slopes"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

@@ -1,0 +1,91 @@
+"""What was measured, one JSON line a run, so that an interrupted session goes on where it stopped."""
+
+import json
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from platform_defs.resources.java import find_java, java_version
+from platform_defs.settings import PROJECT
+
+Record = Mapping[str, Any]
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")
+
+
+def read(path: Path) -> list[Record]:
+    """All records; of a cell that was run again, the newest."""
+    if not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    return list({json.dumps(line["cell"], sort_keys=True): line for line in lines}.values())
+
+
+def append(path: Path, record: Record) -> None:
+    """Add a record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as out:
+        out.write(json.dumps(record) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on."""
+    return {
+        "cpu": _processor(),
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "java": str(java_version(Path(find_java()))),
+        "versions": {name: version(name) for name in PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    told = Path("/proc/cpuinfo")
+    names = (
+        [line.split(":", 1)[1].strip() for line in told.read_text().splitlines() if line.startswith("model name")] if told.exists() else []
+    )
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+def chosen(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
+    """The records of a kind that ended well, and whose cell holds these values."""
+    return [r for r in records if r["kind"] == kind and "failed" not in r and all(r["cell"].get(k) == v for k, v in cell.items())]
+
+
+def medians(records: Iterable[Record], kind: str, contender: str, *path: str) -> dict[int, float]:
+    """The median of a figure, by rows a table; the figure is named by its path in the record."""
+    by_rows: dict[int, list[float]] = {}
+    for record in chosen(records, kind, contender=contender):
+        value: Any = record
+        for step in path:
+            value = value[step]
+        by_rows.setdefault(record["cell"]["rows"], []).append(value)
+    return {rows: median(values) for rows, values in sorted(by_rows.items())}
+
+
+def slope(seconds: Mapping[int, float]) -> float | None:
+    """Seconds for each further million rows read, both tables together, from the smallest size to the largest.
+
+    Args:
+        seconds: the seconds by rows of each table.
+
+    Returns:
+        The slope; None where there is but one size.
+    """
+    if len(seconds) < 2:
+        return None
+    low, high = min(seconds), max(seconds)
+    return (seconds[high] - seconds[low]) / (2 * (high - low) / 1e6)

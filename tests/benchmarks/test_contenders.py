@@ -1,0 +1,31 @@
+import pytest
+
+from benchmarks.contenders import Job, flink
+from benchmarks.data import Shape, prepare, true_pairs
+
+PRINTED = """WARNING: a JVM may say something first
+flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 cpu_s=160.10 sink=blackhole backend=hashmap out=3749606
+"""
+
+
+def test_the_peers_line_is_read():
+    assert flink.outcome(PRINTED) == {"seconds": 73.41, "pairs": 3_749_606}
+
+
+@pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
+def test_flink_runs_at_its_best_or_as_in_production(tmp_path, state, expected):
+    job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, options={"state": state})
+    told = flink.environment(job, java_home="/java")
+    assert (told["SINK"], told["CHECKPOINT"]) == expected
+    assert (told["ROWS"], told["CORES"], told["HEAP"]) == ("2000", "2", "4g")
+
+
+@pytest.mark.parametrize("sink", ["parquet", "nothing"])
+@pytest.mark.parametrize("within_ms", [60_000, 600_000])
+def test_duckdb_finds_the_true_pairs(tmp_path, sink, within_ms):
+    pytest.importorskip("duckdb", reason="it comes with the dependency group `bench`")
+    from benchmarks.contenders import duckdb_join
+
+    data = prepare(Shape(5_000), tmp_path / "data")
+    job = Job(data, tmp_path, 5_000, within_ms=within_ms, options={"sink": sink})
+    assert duckdb_join.run(job)["pairs"] == true_pairs(data, within_ms)

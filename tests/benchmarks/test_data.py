@@ -1,0 +1,65 @@
+import hashlib
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.data import TABLES, Shape, batches_folder, by_arrival, ends, micro_batches, prepare, true_pairs
+
+OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715"}
+
+
+def rows_of(place, table):
+    return pq.read_table(place / table)
+
+
+def brute_force(place, within_ms):
+    orders, payments = (rows_of(place, t).select(["order_id", "ts"]).to_pylist() for t in TABLES)
+    return sum(o["order_id"] == p["order_id"] and 0 <= p["ts"] - o["ts"] <= within_ms for o in orders for p in payments)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_data_is_the_peers_to_the_byte(tmp_path, table):
+    place = prepare(Shape(10_000), tmp_path)
+    columns = [rows_of(place, table)[c].to_numpy().tobytes() for c in rows_of(place, table).column_names]
+    assert hashlib.sha256(b"".join(columns)).hexdigest()[:16] == OF_THE_PEER[table]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_ten_micro_batches_hold_every_row_once_by_arrival_in_equal_parts(tmp_path, table):
+    place = prepare(Shape(10_003), tmp_path, batches=10)
+    files = [dict(batch)[table] for batch in micro_batches(place, 10)]
+    parts = [pq.read_table(file) for file in files]
+    assert pa.concat_tables(parts).equals(by_arrival(place, table).combine_chunks())
+    assert {p.num_rows for p in parts} == {1_000, 1_001}
+    assert all(a.stat().st_mtime < b.stat().st_mtime for a, b in pairwise(files))
+
+
+def test_arrival_is_out_of_order_by_less_than_three_seconds(tmp_path):
+    times = by_arrival(prepare(Shape(10_000), tmp_path), "orders")["ts"].to_numpy()
+    behind = np.maximum.accumulate(times) - times
+    assert 0 < behind.max() < 3_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "batches", "first", "expected"),
+    [(10, 2, 0, [0, 5, 10]), (10, 3, 0, [0, 3, 6, 10]), (10, 3, 4, [0, 4, 7, 10]), (10, 1, 0, [0, 10])],
+)
+def test_where_micro_batches_end(rows, batches, first, expected):
+    assert ends(rows, batches, first) == expected
+
+
+@pytest.mark.parametrize("shape", [Shape(300), Shape(300, keys=20, step_ms=72_000), Shape(300, keys=3, step_ms=1_000)])
+@pytest.mark.parametrize("within_ms", [0, 60_000, 600_000])
+def test_the_true_pairs_are_those_of_a_nested_loop(tmp_path, shape, within_ms):
+    place = prepare(shape, tmp_path)
+    assert true_pairs(place, within_ms) == brute_force(place, within_ms)
+
+
+def test_what_is_there_is_not_made_again(tmp_path):
+    place = prepare(Shape(100), tmp_path, batches=2, first=60)
+    before = (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns
+    prepare(Shape(100), tmp_path, batches=2, first=60)
+    assert (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns == before

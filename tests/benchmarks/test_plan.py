@@ -1,0 +1,90 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import plan, results
+from benchmarks.contenders import Job
+from benchmarks.data import Shape, prepare, true_pairs
+from benchmarks.measure import Measured, RunFailed
+from benchmarks.plan import Bench, Cell, WrongPairs
+
+NOWHERE = Path("/no/flink")
+CELL = Cell(kind="join", contender=plan.CATCH_UP, shape=Shape(100))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(work=tmp_path, flink=NOWHERE)
+
+
+@pytest.fixture
+def runs(monkeypatch, tmp_path):
+    """Puts a made-up run in the place of a process; holds what to answer, and counts."""
+    told = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
+
+    def run(*_, **__):
+        told["runs"] += 1
+        if told["fails"]:
+            raise RunFailed("out of memory")
+        return Measured(2.0, 1.0, 100, 0.0, 0.1, {"seconds": 1.0, "pairs": told["pairs"]})
+
+    monkeypatch.setattr(plan, "run", run)
+    return told
+
+
+def test_contenders_run_in_turn_and_the_slow_ones_once():
+    cells = list(plan.join([10, 20], [5], 2, ["catch_up", "duckdb", "spark_stream"], NOWHERE))
+    order = [(c.turn, c.contender.name, c.shape.rows) for c in cells]
+    fast = [(t, name, rows) for t in (0, 1) for name in ("catch_up", "duckdb") for rows in (10, 20)]
+    assert order == [*fast[:4], (0, "spark_stream", 5), *fast[4:]]
+
+
+def test_flink_is_left_out_where_it_is_not_set_up(tmp_path):
+    (tmp_path / "java" / "bclasses").mkdir(parents=True)
+    names = [{c.contender.name for c in plan.join([10], [5], 1, [], folder)} for folder in (NOWHERE, tmp_path)]
+    assert names[1] - names[0] == {"flink"}
+
+
+def test_what_has_a_result_is_not_run_again(bench, runs):
+    assert bench.run([CELL]) == bench.run([CELL, replace(CELL, turn=1)]) == []
+    assert runs["runs"] == 2
+    assert [r["cell"]["turn"] for r in results.read(bench.results)] == [0, 1]
+
+
+def test_it_can_be_run_again_and_the_newest_counts(bench, runs):
+    bench.run([CELL])
+    replace(bench, again=True).run([CELL])
+    assert runs["runs"] == 2
+    assert len(results.read(bench.results)) == 1
+
+
+def test_a_failed_run_is_recorded_and_tried_again(bench, runs):
+    runs["fails"] = True
+    assert bench.run([CELL]) == ["catch_up: out of memory"]
+    runs["fails"] = False
+    assert bench.run([CELL]) == []
+    assert ["failed" in r for r in results.read(bench.results)] == [False]
+
+
+def test_a_wrong_answer_is_refused_and_its_time_not_kept(bench, runs):
+    runs["pairs"] += 1
+    with pytest.raises(WrongPairs, match=r"catch_up at 100 rows a table found 7\d pairs; there are 7\d\. Its time is not kept"):
+        bench.run([CELL])
+    assert results.read(bench.results) == []
+
+
+def test_a_job_survives_its_command_line(tmp_path):
+    job = Job(tmp_path, tmp_path / "scratch", 10, options={"state": "rocksdb"}, flink=None)
+    assert Job.from_json(job.as_json()) == job
+
+
+def test_few_keys_come_again_only_when_their_last_payment_is_past(tmp_path):
+    pairs = {true_pairs(prepare(c.shape, tmp_path)) for c in plan.keys(1_000, (1, 10, 100))}
+    assert len(pairs) == 1
+
+
+def test_small_micro_batches_follow_one_that_fills_the_reach():
+    cell = next(plan.batch_sizes([1_000], base=50_000))
+    assert cell.first == 50_000
+    assert 2 * (cell.shape.rows - cell.first) == 1_000 * (cell.batches - 1)

@@ -1,0 +1,152 @@
+import re
+
+import pytest
+
+from benchmarks import report, results
+from platform_defs.settings import PROJECT
+
+MACHINE = {
+    "cpu": "a slow one",
+    "cores": 2,
+    "memory_gib": 8,
+    "system": "Linux 6",
+    "python": "3.11.7",
+    "java": "17",
+    "versions": {"pyspark": "4.1.3"},
+    "commit": "abc1234",
+}
+STEPS = [{"ingest": 1.0 + n / 10, "advance": 0.5, "law": 0.25} for n in range(24)]
+
+
+def record(kind, contender, rows, seconds, told=None, **cell):
+    named = {"kind": kind, "contender": contender, "rows": rows, "keys": 0, "turn": 0, "batches": 10, "first": 0, "within_ms": 600_000}
+    cost = {"wall_s": seconds + 20, "cpu_s": 2 * seconds, "peak_mb": 2_048, "other_cpu_s": 0.1, "load": 0.2}
+    about = {"kind": kind, "cell": {**named, **cell}, "at": "2026-03-01T10:00:00Z", "machine": MACHINE}
+    return {**about, **cost, "told": {"seconds": seconds, "pairs": 75, **(told or {})}}
+
+
+def both(contender, low, high, **told):
+    return [record("join", contender, rows, seconds, told) for rows, seconds in ((1_000_000, low), (5_000_000, high))]
+
+
+PARTS = {"ingest_s": 20.0, "advance_s": 10.0, "checks_s": 0.0, "end_s": 1.0, "law_s": 2.0, "empty_s": 0.9, "quiet_s": 1.4}
+JOIN = [
+    *both("catch_up", 5.0, 17.0, ingest_s=30.0),
+    *both("ten", 40.0, 88.0, empty_s=1.6, steps=STEPS[:10]),
+    *both("flink", 10.0, 50.0),
+    *both("spark_batch", 6.0, 14.0),
+]
+SAMPLE = [
+    *JOIN,
+    record("variants", "ten", 1_000_000, 40.0, PARTS),
+    record("variants", "no_law", 1_000_000, 37.5, {**PARTS, "law_s": 0.0}),
+    record("rows", "catch_up", 1_000_000, 4.0),
+    record("rows", "catch_up", 20_000_000, 60.0),
+    record("keys", "catch_up", 1_000_000, 9.0, keys=10_000),
+    record("bounds", "ten", 1_000_000, 44.0, {"steps": STEPS}, within_ms=3_600_000),
+    record("batch", "ten", 1_011_500, 30.0, {"steps": STEPS}, batches=24, first=1_000_000),
+    record(
+        "age", "ten", 1_011_500, 30.0, {"steps": STEPS, "files": [{"step": 24, "ledger": 1, "orders": 24}]}, batches=24, first=1_000_000
+    ),
+    record("backlog", "backlog", 20_000_000, 120.0, {"ingest_s": 300.0, "steps": 25}, heap="1g", options={"max_step": 2_000_000}),
+]
+
+
+def line(text, start):
+    (found,) = [row for row in text.splitlines() if row.startswith(f"| {start}")]
+    return [cell.strip() for cell in found.strip("|").split("|")][1:]
+
+
+def test_a_contenders_line_holds_its_slope_and_its_cost_at_each_size():
+    told = line(report.join(SAMPLE), "Flink DataStream, heap state")
+    assert told == ["1 M / 5 M", "1", "5.00", "10.0 / 50.0", "30.0 / 70.0", "20.0 / 100", "2,048 / 2,048"]
+
+
+def test_a_contender_that_was_not_run_has_no_line():
+    assert "DuckDB" not in report.join(SAMPLE)
+
+
+def test_it_is_said_when_flink_was_left_out():
+    assert "Flink was left out" in report.join([r for r in JOIN if r["cell"]["contender"] != "flink"])
+    assert "Flink was left out" not in report.join(JOIN)
+
+
+def test_what_the_join_tells_of_ours_beside_the_table():
+    told = report.join(JOIN)
+    assert "before the catch-up: 30.0 / 30.0 s" in told
+    assert "the first put aside: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, law 0.25 / 0.25 s" in told
+
+
+def test_the_machine_is_told_and_how_quiet_it_was():
+    told = report.machine(SAMPLE)
+    assert told.startswith(
+        "2 cores (a slow one), 8 GiB, Linux 6; Java 17, Python 3.11.7; pyspark 4.1.3. Measured 2026-03-01, at `abc1234`;"
+    )
+    assert told.endswith("at most 0% busy with something else.")
+
+
+def test_what_failed_is_said():
+    broken = {**record("join", "spark_stream", 5_000_000, 0.0), "failed": "ended with 1; its log is x\nmore"}
+    assert "- spark_stream at 5 M: ended with 1; its log is x\n" in report.join([*JOIN, broken]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("catch-up slope, of Flink's", ["0.40 times", "0.30 times", "met"]),
+        ("ten-batch slope, of Flink's", ["1.00 times", "1.20 times", "**missed**"]),
+        ("catch-up slope, of Spark's", ["0.033 times", "not measured", ""]),
+        ("catch-up slope, of the hand-written", ["1.30 times", "1.50 times", "**missed**"]),
+        ("an empty step", ["1.50 s", "1.60 s", "**missed**"]),
+    ],
+)
+def test_a_target_is_met_missed_or_not_measured(target, expected):
+    assert line(report.targets(SAMPLE), target) == expected
+
+
+def test_a_part_costs_what_its_absence_saves():
+    assert line(report.costs(SAMPLE), "without the law") == ["37.5", "-2.5", "20.0", "10.0", "0.000", "0.000", "1.00", "0.90", "1.40"]
+
+
+def test_the_curve_leaves_the_first_and_the_warming_steps_out():
+    (point,) = report.curve(SAMPLE)
+    assert (point.rows, point.parts_s) == (1_000, pytest.approx([2.35, 0.5, 0.25]))
+
+
+def test_growth_age_and_backlog_have_their_lines():
+    assert line(report.growth(SAMPLE), "20 M") == ["60.0", "1.50", "2,048"]
+    assert line(report.growth(SAMPLE), "10 k") == ["100", "9.00", "75"]
+    assert line(report.growth(SAMPLE), "60") == ["44.0", "3.05", "75"]
+    assert line(report.age(SAMPLE), "22 to 23") == ["4.00", "4.04", "1", "24"]
+    assert line(report.backlog(SAMPLE), "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
+
+
+@pytest.mark.parametrize("section", report.SECTIONS)
+def test_without_results_a_section_says_so(section):
+    told = report.SECTIONS[section]([])
+    assert report.NOTHING in told or "not measured" in told
+
+
+@pytest.mark.parametrize("section", report.SECTIONS)
+def test_the_page_has_a_place_for_each_section(section):
+    page = PROJECT / "docs" / "benchmarks.md"
+    written = report.between(page.read_text(), section, "here it is", page)
+    assert re.search(rf"<!-- measured:{section} -->\nhere it is\n<!-- /measured:{section} -->", written)
+
+
+def test_a_page_without_a_place_is_refused(tmp_path):
+    with pytest.raises(report.ReportError, match="has no `<!-- measured:join -->`"):
+        report.between("nothing", "join", "", tmp_path)
+
+
+def test_the_same_results_make_the_same_files(tmp_path):
+    pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
+    for record_ in SAMPLE:
+        results.append(tmp_path / "results.jsonl", record_)
+    made = []
+    for docs in (tmp_path / "one", tmp_path / "two"):
+        docs.mkdir()
+        (docs / "benchmarks.md").write_text((PROJECT / "docs" / "benchmarks.md").read_text())
+        made.append({path.name: path.read_bytes() for path in report.write(tmp_path / "results.jsonl", docs)})
+    assert made[0] == made[1]
+    assert set(made[0]) == {"benchmarks.md", "bench-join.svg", "bench-growth.svg", "bench-batch.svg", "bench-age.svg"}
