@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import results
 from benchmarks.contenders import JOIN, VARIANTS, WITHIN_MS, Contender, Job
 from benchmarks.contenders.flink import is_set_up
-from benchmarks.data import LONGEST_DELAY_MS, Shape, prepare, true_pairs
+from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_pairs
 from benchmarks.measure import Measured, RunFailed, contender_command, run
 from platform_defs.settings import PROJECT
 
@@ -183,8 +183,13 @@ def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
     """Micro-batches of ever more rows (both tables), on a log that fills the join's reach before."""
     for size in sizes:
         steps = 5 if size >= 300_000 else 10 if size >= 100_000 else 20
-        total = base + (WARM_STEPS + steps) * size // 2
-        yield Cell(kind="batch", contender=TEN, shape=Shape(total), batches=1 + WARM_STEPS + steps, first=base)
+        small = WARM_STEPS + steps + tail(size)
+        yield Cell(kind="batch", contender=TEN, shape=Shape(base + small * size // 2), batches=1 + small, first=base)
+
+
+def tail(size: int) -> int:
+    """How many of the last micro-batches bring nothing newer than was seen, so that their steps close nothing."""
+    return 2 * JITTER_MS // size
 
 
 def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:

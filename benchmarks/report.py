@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from benchmarks import results
 from benchmarks.contenders import JOIN, VARIANTS
-from benchmarks.plan import WARM_STEPS
+from benchmarks.plan import WARM_STEPS, tail
 from benchmarks.results import Record, chosen, medians, slope
 
 NOTHING = "Not measured."
@@ -100,7 +100,7 @@ def _ingest_note(records: Sequence[Record]) -> str:
 def _step_note(records: Sequence[Record]) -> str:
     """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, "join", contender="ten")}
-    told = {part: [median(lap[part] for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
+    told = {part: [median(lap.get(part, 0.0) for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
     parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in told.items())
     return f"One of the ten micro-batches, the first put aside: {parts}."
 
@@ -197,12 +197,13 @@ def _batches(records: Sequence[Record]) -> str:
 
 
 class Point:
-    """One point of the latency-throughput curve: medians over its steps, the first ones put aside as warm-up."""
+    """One point of the latency-throughput curve: medians over its steps, without the first, which warm up, and the tail."""
 
     def __init__(self, record: Record) -> None:
-        cell, laps = record["cell"], record["told"]["steps"][1 + WARM_STEPS :]
+        cell, laps = record["cell"], record["told"]["steps"]
         self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
-        self.parts_s = [median(lap[part] for lap in laps) for part in PARTS]
+        laps = laps[1 + WARM_STEPS : len(laps) - tail(self.rows)]
+        self.parts_s = [median(lap.get(part, 0.0) for lap in laps) for part in PARTS]
         self.step_s = median(sum(lap.values()) for lap in laps)
 
 
