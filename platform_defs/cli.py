@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.partitions import end_of
 from operators.errors import OperatorError
 from platform_defs import report
-from platform_defs.engine import Engine, IngestError, LedgerError, ProgressError
+from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -28,7 +28,18 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
-EXPECTED = (OperatorError, IngestError, ProgressError, LedgerError, LakeError, JavaNotFound, JarError, ValueError, FileExistsError)
+EXPECTED = (
+    OperatorError,
+    IngestError,
+    LawError,
+    ProgressError,
+    LedgerError,
+    LakeError,
+    JavaNotFound,
+    JarError,
+    ValueError,
+    FileExistsError,
+)
 
 errors = Console(stderr=True)
 
@@ -71,7 +82,10 @@ def demo(
 @app.command()
 def ingest(
     every: Annotated[
-        str | None, typer.Option(help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry.")
+        str | None,
+        typer.Option(
+            help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry, each step held to the law."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -86,7 +100,7 @@ def ingest(
             def advance(_: object) -> None:
                 bar.update(task, advance=1)
                 for name in engine.assets:
-                    engine.advance(name)
+                    list(engine.lawful_steps(name))
 
             entries = engine.stream.run(every, advance)
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)

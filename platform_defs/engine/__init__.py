@@ -5,5 +5,6 @@ from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import IngestError
 from platform_defs.engine.ledger import LedgerError
 from platform_defs.engine.progress import ProgressError
+from platform_defs.engine.step_law import LawError
 
-__all__ = ["DayAccount", "Engine", "IngestError", "LedgerError", "ProgressError"]
+__all__ = ["DayAccount", "Engine", "IngestError", "LawError", "LedgerError", "ProgressError"]

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import Closed
+from operators.contract import Accountable, Closed
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
@@ -25,7 +25,7 @@ from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
-from platform_defs.engine.step_law import account_step
+from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import Stream
 from platform_defs.resources.lake import Lake
 
@@ -116,6 +116,19 @@ class Engine:
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
         """Advance an asset as far as it goes, or up to `until` (epoch ms)."""
         return list(self.steps(asset, until))
+
+    def lawful_steps(self, asset: str) -> Iterator[Step]:
+        """Advance an asset, each step held to the conservation law before the next.
+
+        Raises:
+            LawError: a step broke it.
+        """
+        for step in self.steps(asset):
+            if isinstance(self.assets[asset].operator, Accountable):
+                broken = [a for a in self.account_step(asset, step) if not a.holds]
+                if broken:
+                    raise LawError.broken(asset, broken)
+            yield step
 
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""

@@ -5,6 +5,7 @@ Terms are counted, each from its own table; the account of whole days compares r
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from functools import reduce
 
@@ -19,6 +20,22 @@ from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.reading import LATE, Span
 
 _COUNTED = ("accepted", "late", "matched", "unmatched")
+
+
+class LawError(RuntimeError):
+    """A step broke the conservation law; what it committed is there, and nothing was made of it yet."""
+
+    @classmethod
+    def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
+        """The sides and days on which rows are missing or counted twice."""
+        told = "; ".join(
+            f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late"
+            for a in accounts[:5]
+        )
+        return cls(
+            f"{asset} breaks the conservation law: {told}. The stream has stopped before anything was made of it; "
+            "`tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
+        )
 
 
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:
@@ -72,8 +89,10 @@ def _logged(rows: DataFrame, which: int) -> DataFrame:
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
-    once = rows.groupBy(SEQ, ARRIVAL, EVENT_TIME).agg(F.bool_or(IS_PAIR).alias(IS_PAIR))
-    return _counts(once, which, matched=F.count_if(IS_PAIR), unmatched=F.count_if(~F.col(IS_PAIR)))
+    """A row is matched once, however many pairs it is in; every copy of an unmatched row counts."""
+    paired, padded = F.bool_or(IS_PAIR).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
+    once = rows.groupBy(SEQ, ARRIVAL, EVENT_TIME).agg(paired, padded)
+    return _counts(once, which, matched=F.count_if("paired"), unmatched=F.sum("padded"))
 
 
 def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:

@@ -10,7 +10,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from platform_defs.engine import Engine, faults
+from platform_defs import faults
+from platform_defs.engine import Engine
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock

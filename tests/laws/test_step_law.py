@@ -1,0 +1,75 @@
+"""The law of one step: every row is settled by exactly one step, and a row lost, doubled or made up is seen there."""
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from operators.interval_join import How
+from platform_defs.engine import Engine, LawError
+from platform_defs.engine.advance import Advance, Step
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, join, replay, source, totals
+
+STREAM = [
+    {"l": [Event("a", 1, 0), Event("b", 2, MINUTE), Event("a", 3, 2 * MINUTE)], "r": [Event("a", 4, 3 * MINUTE), Event("c", 5, MINUTE)]},
+    {"l": [Event("b", 6, 30 * MINUTE)], "r": [Event("b", 7, 31 * MINUTE), Event("b", 8, 32 * MINUTE)]},
+    {"l": [Event("a", 9, MINUTE), Event("d", 10, DAY)], "r": [Event("b", 11, DAY + HOUR)]},
+    {"l": [Event("d", 12, DAY + 2 * HOUR)], "r": [Event("a", 13, 2 * MINUTE), Event("d", 14, DAY + 2 * HOUR)]},
+]
+
+
+def steps_of(engine: Engine) -> list[Step]:
+    """One step an entry, and a last one after the drain."""
+    steps: list[Step] = []
+    for batch in STREAM:
+        replay(engine, [batch])
+        steps += engine.advance("pairs")
+    engine.drain()
+    return [*steps, *engine.advance("pairs")]
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(make_engine: MakeEngine, how: How) -> None:
+    engine = make_engine([source("l"), source("r")], [join(how=how)])
+    accounts = [a for step in steps_of(engine) for a in engine.account_step("pairs", step)]
+    assert all(a.holds for a in accounts)
+    found = {
+        (side, term): sum(getattr(a, term) for a in accounts if a.side == side)
+        for side in ("l", "r")
+        for term in ("accepted", "matched", "unmatched", "pending", "late")
+    }
+    assert found == totals(engine)
+    assert found["l", "late"] == 1
+    assert found["r", "late"] == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "spoiled"),
+    [
+        ("left_v <> 6 OR left_v IS NULL", lambda kept, row: kept.where("left_v <> 6 OR left_v IS NULL")),
+        ("left_v = 10", lambda kept, row: kept.unionByName(row)),
+        ("left_v = 6", lambda kept, row: kept.unionByName(row.withColumn("right_seq", F.lit(None).cast("bigint")))),
+        ("left_v = 6", lambda kept, row: kept.unionByName(row.withColumn("left_arrival", F.lit(999).cast("bigint")))),
+    ],
+    ids=["lost", "unmatched twice", "matched and unmatched", "made up"],
+)
+def test_a_result_that_is_not_as_it_should_be_breaks_its_step(
+    make_engine: MakeEngine, condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
+) -> None:
+    engine = make_engine([source("l"), source("r")], [join(how="full")])
+    steps = steps_of(engine)
+    kept = engine.table("pairs").localCheckpoint()
+    spoiled(kept, kept.where(condition).limit(1)).write.format("delta").mode("overwrite").save(engine.lake.path("pairs"))
+    broken = {a.side for step in steps for a in engine.account_step("pairs", step) if not a.holds}
+    assert "l" in broken
+
+
+def test_a_stream_stops_at_the_step_that_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine([source("l"), source("r")], [join(how="full")])
+    replay(engine, STREAM[:2])
+    closed = Advance.closed
+    monkeypatch.setattr(Advance, "closed", lambda self, closing, head: closed(self, closing, head).where("left_v IS NULL OR left_v <> 3"))
+    with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 3 accepted"):
+        list(engine.lawful_steps("pairs"))
