@@ -1,5 +1,6 @@
 """The operator's own faults: a full disk, a lake that cannot be written to, a newer one. One clear error, nothing half-done, then on."""
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,15 +38,19 @@ def _engine(spark: SparkSession, lake: Path, landing: Path) -> Engine:
     return Engine(Lake(str(lake)), {"l": source("l")}, {}, lambda: spark, Clock(), folders={"l": str(landing)})
 
 
+def _fill(ballast: Path) -> None:
+    """Leave no page of the file's disk free."""
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 4096):
+            pass
+
+
 def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     engine = _engine(spark, small / "lake", tmp_path / "in")
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.let_in()
     ballast = small / "ballast"
-    with ballast.open("wb") as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(b"\0" * 65_536)
-            file.flush()
+    _fill(ballast)
     land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
     with pytest.raises(
         LakeError, match=r"no space is left for the lake .*Free some space, or enlarge the disk or the quota, and run again"
