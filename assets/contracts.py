@@ -1,12 +1,12 @@
 """What exists, as values: the contract of a source, and the recipe of a derived asset."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from operators.columns import TEMPORARY
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Operator
@@ -15,8 +15,10 @@ from operators.timing import Duration, length_ms
 
 EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+_ADDED = "added"
 
 Action = Literal["warn", "quarantine", "fail"]
+NewColumns = Literal["ignore", "quarantine", "refuse", "add"]
 
 
 class ContractError(OperatorError):
@@ -80,7 +82,12 @@ class SourceContract:
         idle_timeout: a source silent for this long in wall-clock time no longer holds the watermark; None for never.
         future_skew: rows further ahead of the wall clock go to quarantine; None to let them in.
         rules: row rules.
-        options: options for Spark's `from_csv` / `from_json`.
+        options: options for Spark's `from_csv` / `from_json`. Columns are read as text and typed afterwards, in UTC, so
+            those that tell the format of times and numbers say nothing here.
+        new_columns: what becomes of columns that the schema does not name. `ignore` leaves them out; `quarantine` keeps
+            the rows that have them out; `refuse` stops the ingest before anything of the micro-batch is committed; `add`
+            takes them into the event log from then on, as text but for Parquet's own types. Operators see the schema's
+            columns alone.
     """
 
     name: str
@@ -93,8 +100,11 @@ class SourceContract:
     future_skew: Duration | None = "24 hours"
     rules: tuple[RowRule, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    new_columns: NewColumns = "ignore"
 
     def __post_init__(self) -> None:
+        if self.new_columns not in get_args(NewColumns):
+            raise ContractError.bad_value("new_columns", self.new_columns, ", ".join(get_args(NewColumns)))
         columns = self.struct.fieldNames()
         for column in columns:
             if column in ENGINE_COLUMNS or column.startswith((TEMPORARY, "_")):
@@ -108,6 +118,16 @@ class SourceContract:
     def struct(self) -> StructType:
         """The schema as a `StructType`."""
         return self.schema if isinstance(self.schema, StructType) else cast(StructType, StructType.fromDDL(self.schema))
+
+    def widened(self, columns: Sequence[StructField]) -> "SourceContract":
+        """The contract with columns that its event log has gained, or is to gain. A file need not have them."""
+        added = [StructField(c.name, c.dataType, metadata={_ADDED: True}) for c in columns]
+        return replace(self, schema=StructType([*self.struct.fields, *added])) if added else self
+
+    @staticmethod
+    def is_added(column: StructField) -> bool:
+        """Whether a column is none of the contract's own."""
+        return _ADDED in column.metadata
 
     @property
     def log(self) -> str:

@@ -1,13 +1,11 @@
 """The sensors: new files lead to an ingest, a ledger that has moved on leads to an advance. Neither starts Spark."""
 
-from pathlib import Path
-from urllib.parse import unquote, urlparse
-
 import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
+from platform_defs.resources.files import File, Known, landed
 
 
 @dg.sensor(
@@ -15,10 +13,10 @@ from platform_defs.jobs import over
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files; the ledger decides what is new."""
-    fresh = sorted(path for source, folder in engine.folders.items() for path in _landed(folder) - _known(engine, source))
+    fresh = [file for source, folder in sorted(engine.folders.items()) for file in _unknown(engine, source, folder)]
     if not fresh:
         return dg.SkipReason("nothing new has landed")
-    return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{fresh[-1]}")
+    return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{max(f.offset for f in fresh)}")
 
 
 @dg.sensor(
@@ -34,13 +32,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     return dg.SensorResult(run_requests=requests, cursor=str(head))
 
 
-def _landed(folder: str) -> set[str]:
-    """The files below a local folder that a stream would take: no hidden ones, and none of no bytes."""
-    root = Path(folder).resolve()
-    files = (p for p in root.rglob("*") if p.is_file() and p.stat().st_size) if root.is_dir() else ()
-    return {p.as_posix() for p in files if not any(part.startswith(("_", ".")) for part in p.relative_to(root).parts)}
-
-
-def _known(engine: Engine, source: str) -> set[str]:
-    """The files of a source that the ledger tells of."""
-    return {unquote(urlparse(offset.split("|")[0]).path) for offset in engine.ledger.offsets(source)}
+def _unknown(engine: Engine, source: str, folder: str) -> list[File]:
+    """The files that the ledger does not tell of as they are now."""
+    known = Known(engine.ledger.offsets(source))
+    return [file for file in landed(folder, source) if not known.holds(file)]

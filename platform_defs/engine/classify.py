@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import DatetimeType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME
@@ -50,7 +50,14 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
 
 
 def _typed(field: StructField) -> Column:
-    return F.col(field.name).try_cast(field.dataType).alias(field.name)
+    text = F.col(field.name)
+    typed = text.try_cast(field.dataType)
+    return (F.when(~_has_no_date(text), typed) if isinstance(field.dataType, DatetimeType) else typed).alias(field.name)
+
+
+def _has_no_date(text: Column) -> Column:
+    """Whether a time's text is a time of day alone: Spark would put today's date before it."""
+    return F.instr(text, ":").between(1, len("T12:"))
 
 
 def _mark(contract: SourceContract) -> Column:
@@ -74,9 +81,8 @@ def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> 
         now: the wall clock in epoch ms.
     """
     time, mark = F.col(EVENT_TIME_RAW), F.col(MARK)
-    of_event = F.coalesce(
-        *[_missing(f) for f in contract.struct.fields if not f.nullable], *_time_faults(contract, time, now), *_rule_faults(contract)
-    )
+    missing = [_missing(f) for f in contract.struct.fields if not f.nullable]
+    of_event = F.coalesce(*missing, *_time_faults(contract, time, now), *_year_faults(contract), *_rule_faults(contract))
     of_marker = F.when(mark.isNull(), F.lit("watermark: a marker row carries none"))
     carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
     unreadable = [_unreadable(f) for f in text]
@@ -105,6 +111,12 @@ def _range_faults(contract: SourceContract, time: Column, now: int, what: str) -
         bound = instant(now + length_ms(contract.future_skew, "future_skew"))
         faults.append(F.when(time > bound, F.lit(f"{what}: more than {contract.future_skew} ahead of the clock")))
     return faults
+
+
+def _year_faults(contract: SourceContract) -> list[Column]:
+    """Times in other columns than the event time: few readers take a year of five digits."""
+    dated = [f.name for f in contract.struct.fields if isinstance(f.dataType, DatetimeType)]
+    return [F.when(~F.year(name).between(1, 9999), F.lit(f"type: {name} is not in the years 1 to 9999")) for name in dated]
 
 
 def _rule_faults(contract: SourceContract) -> list[Column]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import millis
 
 _TIME, _PLACE = "t", "place"
-_LOGGED = -1
+_LOGGED, _RUN = -1, "run"
 _BROADCAST = 1_000_000
 
 
@@ -35,7 +35,13 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         if not keys.count():
             return None
         suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
-        let_in = suspects.groupBy(*key).agg(_taken(horizon).alias("taken")).select(F.explode("taken").alias("row")).select(f"row.{_PLACE}")
+        let_in = (
+            _runs(suspects, key, horizon)
+            .groupBy(*key, _RUN)
+            .agg(_taken(horizon).alias("taken"))
+            .select(F.explode("taken").alias("row"))
+            .select(f"row.{_PLACE}")
+        )
         repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(let_in, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
         kept = repeated.localCheckpoint()
         return None if kept.isEmpty() else kept
@@ -58,8 +64,15 @@ def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: 
     return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 
 
+def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
+    """Each key's rows cut where their times lie further apart than the horizon: no row beyond a cut bears on one before it."""
+    by_time = Window.partitionBy(*key).orderBy(_TIME)
+    cut = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
+    return rows.withColumn(_RUN, cut).withColumn(_RUN, F.sum(_RUN).over(by_time))
+
+
 def _taken(horizon: int) -> Column:
-    """Of one key's rows, those let in: the log's, then by arrival each that is not within the horizon of one before."""
+    """Of the rows of a key's run, those let in: the log's, then by arrival each that is not within the horizon of one before."""
     rows = F.array_sort(F.collect_list(F.struct(_PLACE, _TIME)))
 
     def take(taken: Column, row: Column) -> Column:

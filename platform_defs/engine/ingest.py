@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -20,12 +22,16 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
+from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.sources import PATH, RAW, File, is_columnar, read
+from platform_defs.resources.files import File, Known
+from platform_defs.resources.new_columns import Brought
+from platform_defs.resources.sifting import set_aside
+from platform_defs.resources.sources import PATH, RAW, is_columnar, read
 
 _DUPLICATE = "_duplicate"
 
@@ -40,6 +46,14 @@ class IngestError(RuntimeError):
         return cls(
             f"source {source!r} broke rules whose action is 'fail': {told}; nothing of the micro-batch was committed. "
             "Mend the input, or give the rule the action 'quarantine' or 'warn'"
+        )
+
+    @classmethod
+    def refused(cls, source: str, column: Brought) -> "IngestError":
+        """A file brings a column that the contract refuses."""
+        return cls(
+            f"source {source!r} refuses new columns and {column.path} brings {column.name!r}; nothing of the micro-batch was committed. "
+            "Add the column to the contract's schema, give `new_columns` another value (ignore, quarantine, add), or take the file away"
         )
 
     @classmethod
@@ -87,8 +101,8 @@ class Ingest(LedgerWriter):
     def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
         fresh: dict[str, list[File]] = {}
         for source in sorted({f.source for f in found}):
-            known = {o.split("|")[0] for o in self.ledger.offsets(source)}
-            files = sorted({f.path: f for f in found if f.source == source and f.path not in known}.values())
+            known = Known(self.ledger.offsets(source))
+            files = sorted({f.path: known.judged(f) for f in found if f.source == source and not known.holds(f)}.values())
             fresh |= {source: files} if files else {}
         return fresh
 
@@ -98,7 +112,7 @@ class Ingest(LedgerWriter):
         attempts = {name: _attempt(seq, self.contracts[name], files) for name, files in fresh.items()}
         clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
         with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
-            said = list(pool.map(lambda name: self._source(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
+            said = list(pool.map(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
         point("ingest.before_ledger")
         entry = tuple(said) + self._silent(seq, now, last, set(fresh))
         self.ledger.commit([entry])
@@ -112,6 +126,19 @@ class Ingest(LedgerWriter):
             for name, said in idle_sources(self.ledger, self.contracts, now).items()
             if name not in told
         )
+
+    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+        """What the entry says of a source. Files that turn out to be unreadable are set aside, and the others let in."""
+        try:
+            for column in refused(self.spark, contract, files):
+                raise IngestError.refused(contract.name, column)
+            return self._source(seq, now, widened(self.spark, self.lake, contract, files), files, last)
+        except (PySparkException, Py4JJavaError):
+            sifted = set_aside(self.spark, contract, files)
+            if [f.fault for f in sifted] == [f.fault for f in files]:
+                raise
+        clear_orphans(self.spark, self.lake, {contract.name: contract}, seq)
+        return self._told(seq, now, contract, sifted, last)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
         judged = classify(read(self.spark, contract, files), contract, now)
@@ -205,7 +232,7 @@ class Ingest(LedgerWriter):
         if due == 0:
             return 0
         point("ingest.before_append")
-        self.lake.append(rows, table, {ATTEMPT: attempt}, pruned_by=pruned_by)
+        self.lake.append(rows, table, {ATTEMPT: attempt}, pruned_by=pruned_by, widen=True)
         written = self.lake.newest(table, ATTEMPT)
         return 0 if written is None else written.rows
 

@@ -4,6 +4,7 @@ An entry is a micro-batch, or has no rows and only moves watermarks. It is store
 of, all rows of an entry (or of several) in one Delta commit; readers see the entries up to `head` and nothing else.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
@@ -15,10 +16,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from platform_defs.faults import point
+from platform_defs.resources.errors import LakeError
 from platform_defs.resources.lake import Lake
 
 TABLE = "ledger"
 MANY_FILES = 64
+FORMAT = 1  # of the lake: told by the ledger from its first commit on; one more for each change that an older version misreads
 Kind = Literal["rows", "watermark", "idle", "drain"]
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -147,12 +150,19 @@ class Ledger:
 
         Raises:
             LedgerError: an entry is missing, repeated or goes back in time, or a file cannot be read.
+            LakeError: a later version of the project made the lake.
         """
         with self._mutex:  # sources are let in side by side, and each asks
             delta = self._open()
             if delta is not None and delta.version() > self._version:
+                self._check_format(delta)
                 self._take_new(delta)
             return self._entries
+
+    def _check_format(self, delta: DeltaTable) -> None:
+        told = re.search(r"format (\d+)", delta.metadata().description or "")
+        if told is not None and int(told[1]) > FORMAT:
+            raise LakeError.newer(self._lake.root, int(told[1]), FORMAT)
 
     def _take_new(self, delta: DeltaTable) -> None:
         self._take_rows(delta)
@@ -200,7 +210,7 @@ class Ledger:
         if [entry[0].seq for entry in entries] != list(expected):
             raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
         rows = [asdict(said) for entry in entries for said in entry]
-        self._lake.append_small(as_table(rows), TABLE)
+        self._lake.append_small(as_table(rows), TABLE, description=f"Tidemark lake, format {FORMAT}")
         self._keep_small()
 
     def compact(self) -> None:

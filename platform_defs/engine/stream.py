@@ -5,7 +5,7 @@ the ledger tells of are passed over. Spark's batch ids are not used.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry
+from platform_defs.resources.files import File, Known, listing, survey
 from platform_defs.resources.lake import Lake
-from platform_defs.resources.sources import File, listing
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,32 @@ class Stream:
             The entries made.
 
         Raises:
-            IngestError: a rule whose action is to fail was broken.
+            IngestError: a rule whose action is to fail was broken, or a column came that the contract refuses.
+            LakeError: the lake cannot be written to, or another process writes to it.
         """
-        made: list[Entry] = []
+        with self.lake.opened():
+            made: list[Entry] = []
+            self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
+            left = [] if every else self._overlooked(everything=True)
+            for first in range(0, len(left), self.max_files):
+                made.extend(self._enter(left[first : first + self.max_files], on_entry))
+        return made
+
+    def _enter(self, files: Sequence[File], on_entry: Callable[[Entry], None]) -> list[Entry]:
+        entry = self.ingest.files(files)
+        if entry is None:
+            return []
+        on_entry(entry)
+        return [entry]
+
+    def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
+        """Run the query until it ends; what a micro-batch raises ends it, and is raised."""
         failed: list[BaseException] = []
 
         def let_in(batch: DataFrame, _: int) -> None:
             try:
-                entry = self.ingest.files([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
-                if entry is not None:
-                    made.append(entry)
-                    on_entry(entry)
+                found = [File(r.modified, r.path, r.length, r.source) for r in batch.collect()]
+                enter(found + self._overlooked(everything=False))
             except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
                 failed.append(error)
                 raise RuntimeError("the micro-batch was not let in") from error
@@ -73,7 +88,20 @@ class Stream:
             raise
         finally:
             started.stop()
-        return made
+
+    def _overlooked(self, everything: bool) -> list[File]:
+        """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
+
+        Args:
+            everything: also those that the ledger does not tell of for another reason: they had no bytes when the
+                listing came to them. To be asked for once the listing has come to its end.
+        """
+        found: list[File] = []
+        for source, folder in self.folders.items():
+            known = Known(self.ingest.ledger.offsets(source))
+            fresh = [f for f in survey(self.spark, folder, source) if not known.holds(f)]
+            found += [f for f in fresh if everything or f.length == 0 or known.holds_path(f)]
+        return sorted(found)
 
     def _listing(self) -> DataFrame:
         for folder in self.folders.values():

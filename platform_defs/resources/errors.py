@@ -34,3 +34,27 @@ class LakeError(RuntimeError):
             "nothing was computed without it. "
             "Restore the file from a backup; if there is none, let the sources in again into a new lake (TIDEMARK_LAKE)"
         )
+
+    @classmethod
+    def newer(cls, root: str, found: int, known: int) -> "LakeError":
+        """A later version of the project made the lake."""
+        return cls(
+            f"the lake {root} has format {found}, and this version of Tidemark knows formats up to {known}; nothing was read or written. "
+            "Install the version that made it, or a later one, or choose another lake"
+        )
+
+    @classmethod
+    def unusable(cls, root: str, why: str) -> "LakeError":
+        """The root is no place to write to."""
+        return cls(
+            f"the lake {root} cannot be written to: {why}; legal: a folder that this process may write to, on a file system mounted "
+            "for writing. Nothing that was committed is lost: put it right, or choose another lake, and run again"
+        )
+
+    @classmethod
+    def full(cls, root: str, why: str) -> "LakeError":
+        """The disk is full, or a quota is used up."""
+        return cls(
+            f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed before is whole, and what "
+            "was not will be done again. Free some space, or enlarge the disk or the quota, and run again"
+        )

@@ -6,6 +6,8 @@ another store needs a change in this module alone.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -73,13 +77,27 @@ class Lake:
         return log.stat().st_ino if self.is_local and log.exists() else None
 
     def read(self, spark: SparkSession, table: str, schema: StructType) -> DataFrame:
-        """The table, or no rows of the schema where there is none yet."""
+        """The table's columns of the schema; null where the table has not got one, and no rows where there is no table yet."""
         if self.delta(table) is None:
             return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
-        return spark.read.format("delta").load(self.path(table))
+        frame = spark.read.format("delta").load(self.path(table))
+        return frame.select(
+            *[F.col(f.name) if f.name in frame.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields]
+        )
+
+    def schema(self, spark: SparkSession, table: str) -> StructType:
+        """The columns that the table has; none where there is no table yet."""
+        return StructType() if self.delta(table) is None else spark.read.format("delta").load(self.path(table)).schema
 
     def append(
-        self, frame: DataFrame, table: str, metadata: dict[str, Any], *, pruned_by: Sequence[str] = (), replace_where: str | None = None
+        self,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        *,
+        pruned_by: Sequence[str] = (),
+        replace_where: str | None = None,
+        widen: bool = False,
     ) -> None:
         """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
 
@@ -91,10 +109,12 @@ class Lake:
             metadata: what the commit shall remember.
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
             replace_where: SQL for the rows to replace.
+            widen: whether the table gains the columns it has not got; its older rows are null there.
         """
         self._still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_COMPACTED)
+        writer = writer.option("mergeSchema", str(widen).lower())
         if pruned_by:
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(f"`{c}`" for c in pruned_by))
         if replace_where is None:
@@ -102,12 +122,12 @@ class Lake:
         else:
             writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))
 
-    def append_small(self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None) -> None:
-        """Commit a few rows without a Spark job."""
+    def append_small(self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, description: str | None = None) -> None:
+        """Commit a few rows without a Spark job; the description is kept where this makes the table."""
         self._still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}) if metadata else None
-        write_deltalake(self.path(table), rows, mode="append", commit_properties=properties)
+        write_deltalake(self.path(table), rows, mode="append", commit_properties=properties, description=description)
 
     def merge(self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any]) -> None:
         """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
@@ -181,6 +201,27 @@ class Lake:
         return "://" not in self.root
 
     @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Open the lake for writing while the block runs.
+
+        Raises:
+            LakeError: it cannot be written to, from the start or half-way through; it says why.
+        """
+        try:
+            if self.is_local:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                if not os.access(self.root, os.W_OK | os.X_OK):
+                    raise LakeError.unusable(self.root, "it is read-only")
+            yield
+        except (OSError, DeltaError, PySparkException, Py4JJavaError) as error:
+            text = str(error)
+            if full := re.search("No space left on device|Disk quota exceeded", text):
+                raise LakeError.full(self.root, full[0]) from error
+            if closed := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
+                raise LakeError.unusable(self.root, closed[0]) from error
+            raise
+
+    @contextmanager
     def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
         """Be the one writer of an asset (or of the ledger) while the block runs; a dead one's place is freed.
 
@@ -189,6 +230,11 @@ class Lake:
         Raises:
             LakeError: somebody else is; it says who, and since when.
         """
+        with self.opened(), self._held(name, purpose):
+            yield
+
+    @contextmanager
+    def _held(self, name: str, purpose: Purpose) -> Iterator[None]:
         if self.is_local:
             with locked(Path(self.root, "_locks"), name, purpose):
                 yield

@@ -158,7 +158,7 @@ def test_runs_share_one_jvm(repository):
 
 def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
     """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
-    offsets = tuple(f"{file.as_uri()}|1|2" for file in files)
+    offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
     told = {"watermark": mark, "max_event_time": mark, "first_event_time": START, "last_event_time": mark, "rows_read": 1, "accepted": 1}
     entry: Entry = tuple(
         SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=ledger.now(), source=source, offsets=offsets, **told)
@@ -202,6 +202,14 @@ def test_new_input_asks_anew_when_another_file_lands(instance, engine):
 def test_new_input_skips_a_file_that_the_ledger_knows(instance, engine, name):
     _read(engine.ledger, _land(engine, name).resolve())
     assert _ask(new_input, instance, engine).run_requests == []
+
+
+@pytest.mark.parametrize("content", ["", "another row\n"])
+def test_new_input_asks_for_a_file_that_is_empty_or_changed_after_it_was_read(instance, engine, content):
+    path = _land(engine, "part-0.jsonl")
+    _read(engine.ledger, path.resolve())
+    path.write_text(content)
+    assert len(_ask(new_input, instance, engine).run_requests) == 1
 
 
 @pytest.mark.parametrize("name", [".part-0.jsonl", "_part-0.jsonl", "_tmp/part-0.jsonl"])

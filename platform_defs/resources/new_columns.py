@@ -1,0 +1,71 @@
+"""Columns that files bring and a contract does not name."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType
+
+from assets.contracts import SourceContract
+from platform_defs.resources.files import File
+from platform_defs.resources.rows import PATH
+from platform_defs.resources.text import header, header_names, lines
+
+_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A column that is new.
+
+    Args:
+        name: its name.
+        type: its type; string where the format knows none.
+        path: the first file that has it.
+    """
+
+    name: str
+    type: DataType
+    path: str
+
+
+def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[Brought]:
+    """The columns that the contract does not name, by name; of one that is written in several cases the first.
+
+    JSON has them in its rows, so that the files are read for it.
+    """
+    declared = {c.lower() for c in contract.struct.fieldNames()}
+    found: dict[str, Brought] = {}
+    for suffix, of_format in _FORMATS.items():
+        for column in of_format(spark, contract, [f for f in sorted(files) if f.suffix == suffix and f.fault is None]):
+            known = found.setdefault(column.name.lower(), column)
+            if known.type != column.type:
+                found[column.name.lower()] = Brought(known.name, StringType(), known.path)
+    return [found[name] for name in sorted(found.keys() - declared)]
+
+
+def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
+    if not files:
+        return []
+    declared = F.array(*map(F.lit, contract.struct.fieldNames()))
+    keys = lines(spark, files, files).select(PATH, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
+    told = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
+    return [Brought(name, StringType(), path) for name, path in told]
+
+
+def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
+    return [Brought(name, StringType(), f.path) for f in files for name in header_names(contract, header(spark, f))]
+
+
+def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
+    return [Brought(c.name, c.dataType, f.path) for f in files for c in spark.read.parquet(f.pattern).schema.fields]
+
+
+_FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {
+    ".csv": _of_csv,
+    ".json": _of_json,
+    ".jsonl": _of_json,
+    ".ndjson": _of_json,
+    ".parquet": _of_parquet,
+}

@@ -1,0 +1,63 @@
+"""Raw rows: what every format's reader makes of a file's rows, and of files that have none."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, StringType, StructField, StructType
+
+from assets.contracts import SourceContract
+from operators.contract import ARRIVAL
+from platform_defs.resources.files import File
+
+RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
+NEW = "it brings columns that the contract does not name: "
+_POSITION_BITS = 42
+
+
+def as_text(struct: StructType) -> StructType:
+    """The schema with every atomic column as string, so that each can be cast, and refused, on its own."""
+    return StructType([StructField(f.name, StringType() if isinstance(f.dataType, AtomicType) else f.dataType) for f in struct.fields])
+
+
+def brings(contract: SourceContract, names: Sequence[str]) -> str | None:
+    """Why rows with these columns stay out: some are new, and the contract does not let that pass."""
+    declared = {c.lower() for c in contract.struct.fieldNames()}
+    new = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
+    return f"{NEW}{', '.join(new)}" if new else None
+
+
+def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], why: str) -> DataFrame:
+    """Files that hold no row we can read: one rejected row a file, so that they are seen."""
+    rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
+    return rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, why)
+
+
+def arrival(files: Sequence[File], ordered: Sequence[File], position: Column) -> Column:
+    """A row's place in the entry: its file's, then its own."""
+    ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
+    return (F.shiftleft(_rank(F.col("_metadata.file_path"), ranks), _POSITION_BITS) + position).alias(ARRIVAL)
+
+
+def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
+    """A path's rank by binary search: it is looked up for every row, and a map would compare path by path."""
+    if len(ranks) == 1:
+        return F.lit(ranks[0][1]).cast("bigint")
+    half = len(ranks) // 2
+    return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
+
+
+def rejected(rows: DataFrame, contract: SourceContract, why: str) -> DataFrame:
+    """Lines that stay out, all for one reason."""
+    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
+    return rows.select(*columns, raw(), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
+
+
+def is_text() -> Column:
+    """Whether a line is text in UTF-8."""
+    return F.is_valid_utf8("value")
+
+
+def raw() -> Column:
+    """The line as it came; what is no text as its bytes in hexadecimal."""
+    return F.when(is_text(), F.col("value")).otherwise(F.concat(F.lit("hex:"), F.hex(F.col("value").cast("binary")))).alias(RAW)

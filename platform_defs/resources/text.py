@@ -1,0 +1,167 @@
+"""Files of text: CSV and JSON lines.
+
+They are read as lines, so that what cannot be parsed can be kept as it came. CSV columns are taken by the names in
+each file's own header; a line that repeats it is no row. A field may not hold a line break.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import groupby
+from typing import Any, cast
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField
+
+from assets.contracts import SourceContract
+from operators.columns import temporary
+from operators.contract import ARRIVAL
+from platform_defs.resources.files import File
+from platform_defs.resources.rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
+
+_CORRUPT = temporary("corrupt")
+_PARSED = temporary("parsed")
+_BLANK = " \t\f\v"
+_LONGEST_HEADER = 1 << 20
+_MOST_FIELDS = 20_000  # Spark's parser takes 20,480, and stops at more
+_ALONE = r"(?<!\\)(?:\\\\)*"  # not escaped itself
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
+
+
+def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """JSON files, an object a line."""
+    schema = as_text(contract.struct).add(_CORRUPT, StringType())
+    strict = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
+    options = {**strict, **contract.options}
+    parsed = F.when(_is_alone(options), F.from_json("value", schema, options))
+    places = {c: c for c in contract.struct.fieldNames()}
+    why = "not a JSON object"
+    return _parsed(lines(spark, files, ordered), contract, places, parsed, why, _lone_surrogate(), *_strange_names(contract))
+
+
+def _is_alone(options: Mapping[str, str]) -> Column:
+    """Whether nothing follows a line's object: `from_json` would pass over it, another object too, without a word."""
+    text = F.trim("value")
+    elements = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<string>", options)
+    return (F.instr(text, "}") == F.length(text)) | F.coalesce(F.size(elements) == 1, F.lit(False))
+
+
+def _lone_surrogate() -> Column:
+    """Half a character: Spark would let it in as a question mark."""
+    suspect = F.contains("value", F.lit("\\u"))
+    return F.when(suspect, F.when(F.col("value").rlike(_LONE_SURROGATE), F.lit("it holds half of a surrogate pair")))
+
+
+def _strange_names(contract: SourceContract) -> list[Column]:
+    """Names of another case than the contract's, where that leaves a column empty; new ones, where they are not let pass."""
+    names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
+    declared = F.array(*map(F.lit, names))
+    there = F.transform(F.array_intersect(keys, declared), F.lower)
+    other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(there, F.lower(k)))
+    empty = reduce(lambda a, b: a | b, [F.col(f"{_PARSED}.`{n}`").isNull() for n in names])
+    miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
+    return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), NEW)]
+
+
+def _names_in(names: Column, why: str) -> Column:
+    return F.when(F.size(names) > 0, F.concat(F.lit(why), F.array_join(names, ", ")))
+
+
+def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """CSV files by the header each has: the files of one header are read together."""
+    headers = {f: header(spark, f) for f in files}
+    blank = _BLANK.replace(contract.options.get("sep", ","), "")
+    frames: list[DataFrame] = []
+    for found, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
+        frames.append(_csv_rows(lines(spark, list(group), ordered, blank), contract, found))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
+    """The rows below a header; where it is no good all lines stay out, its own too, for it may be a row."""
+    found = header_names(contract, header)
+    why = _unfit(contract, found)
+    if why is not None:
+        return rejected(rows, contract, why)
+    lower = [c.lower() for c in found]
+    places = {c: f"c{lower.index(c.lower())}" for c in contract.struct.fieldNames() if c.lower() in lower}
+    ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"', **contract.options}
+    fields = F.length("value") - F.length(F.replace("value", F.lit(options.get("sep", ",")), F.lit("")))
+    parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
+    below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
+    return _parsed(below, contract, places, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(options))
+
+
+def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
+    lower = [c.lower() for c in found]
+    missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
+    if missing:
+        return f"the file's header lacks {', '.join(missing)}"
+    return "the file's header holds a name twice" if len(set(lower)) != len(lower) else brings(contract, found)
+
+
+def _open_quote(options: Mapping[str, str]) -> Column:
+    """Half a field that holds a line break: Spark would let the half in."""
+    quote, escape, text = options.get("quote", '"'), options["escape"], F.col("value")
+    for escaped in (escape * 2, escape + quote) if escape != quote else ():
+        text = F.replace(text, F.lit(escaped), F.lit(""))
+    left = F.length(text) - F.length(F.replace(text, F.lit(quote), F.lit("")))
+    return F.when(left % 2 == 1, F.lit("a quoted field does not end on its line; a field may not hold a line break"))
+
+
+def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = _BLANK) -> DataFrame:
+    """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
+    start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
+    line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
+    found = spark.read.text([f.pattern for f in files]).select("value", path.alias(PATH), arrival(files, ordered, start + line))
+    return found.where(F.btrim("value", F.lit(blank)) != "")
+
+
+def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str], parsed: Column, why: str, *faults: Column) -> DataFrame:
+    """Lines as rows.
+
+    Args:
+        rows: the lines.
+        contract: the source's contract.
+        places: for each of its columns, the field of `parsed` that holds it; one that is not there is null.
+        parsed: a line's fields.
+        why: what is told of a line that does not parse.
+        faults: further reasons to keep a line out, each null where it does not apply.
+    """
+    broken = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(broken, F.lit(why)), *faults)
+    judged = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
+    columns = [_field(places.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
+    return judged.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
+
+
+def _field(place: str | None, field: StructField) -> Column:
+    return F.lit(None).cast(field.dataType) if place is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{_PARSED}.`{place}`"))
+
+
+def header(spark: SparkSession, file: File) -> str:
+    """A file's first line that is not blank, without a byte order mark; no more of a long one than can be a header."""
+    java, context = cast(Any, spark._jvm), cast(Any, spark._jsc)
+    path, conf = java.org.apache.hadoop.fs.Path(unquote(file.path)), context.hadoopConfiguration()
+    codec = java.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
+    stream = path.getFileSystem(conf).open(path)
+    try:
+        start: bytes = (codec.createInputStream(stream) if codec else stream).readNBytes(_LONGEST_HEADER)
+    finally:
+        stream.close()
+    found = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return next((line for line in found if line.strip()), "")
+
+
+def header_names(contract: SourceContract, header: str) -> list[str]:
+    """The names in a header; none where it cannot be one."""
+    try:
+        return next(csv.reader(io.StringIO(header), delimiter=contract.options.get("sep", ",")), [])
+    except csv.Error:
+        return []

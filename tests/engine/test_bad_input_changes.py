@@ -1,0 +1,208 @@
+"""Input that changes: files that grow, are replaced or vanish, columns that come later, one key a million times, clocks that step back."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import StructType
+
+from assets.contracts import ContractError
+from platform_defs.engine import Engine, IngestError
+from platform_defs.engine.evolution import MOST_ADDED
+from platform_defs.engine.ledger import SourceEntry
+from platform_defs.resources.files import File
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
+
+CHANGED = "malformed: the file changed after it was read; what is new in it can be let in under another name"
+EMPTY, GONE = "malformed: the file is empty", "malformed: the file was gone before it was read"
+TIME = iso(START)
+
+
+def _line(k: str, /, **changes: Any) -> str:
+    return json.dumps({"k": k, "v": 1, "ts": TIME, **changes})
+
+
+def _bytes(*keys: str) -> bytes:
+    return "".join(_line(k) + "\n" for k in keys).encode()
+
+
+def _write(engine: Engine, name: str, file: str, content: bytes, modified: int) -> Path:
+    path = Path(engine.folders[name]) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, ns=(0, modified * 1_000_000))
+    return path
+
+
+def _told(engine: Engine, name: str, seq: int) -> list[tuple[str, str]]:
+    found = engine.table(f"quarantine/{name}").where(f"seq = {seq}").collect()
+    return sorted((Path(r.path).name, r.reason) for r in found)
+
+
+def _keys(engine: Engine, name: str = "l") -> list[Any]:
+    return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
+
+
+def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
+    whole = gzip.compress(_bytes("healed"))
+    for file, content in {
+        "grown.jsonl": _bytes("a"),
+        "replaced.jsonl": _bytes("b"),
+        "touched.jsonl": _bytes("c"),
+        "filled.jsonl": b"",
+        "healed.jsonl.gz": whole[:-8],
+        "kept.jsonl": _bytes("d"),
+        "renamed.jsonl.gz": whole[:-8],
+    }.items():
+        _write(engine, "l", file, content, NOON)
+    gone = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
+    entry = engine.ingest.files([*_listed(engine), gone])
+    assert entry is not None
+    torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
+    let_in = ["a", "b", "c", "d"]
+    assert _keys(engine) == let_in
+    assert _told(engine, "l", 1) == [("filled.jsonl", EMPTY), ("gone.jsonl", GONE), ("healed.jsonl.gz", torn), ("renamed.jsonl.gz", torn)]
+    assert engine.let_in() == []
+
+    _write(engine, "l", "grown.jsonl", _bytes("a", "more"), NOON + 1)
+    _write(engine, "l", "replaced.jsonl", _bytes("z"), NOON + 1)
+    _write(engine, "l", "touched.jsonl", _bytes("c"), NOON + 1)
+    _write(engine, "l", "filled.jsonl", _bytes("filled"), NOON + 1)
+    _write(engine, "l", "gone.jsonl", _bytes("back"), NOON + 1)
+    _write(engine, "l", "healed.jsonl.gz", whole, NOON + 1)
+    _write(engine, "l", "renamed again.jsonl.gz", gzip.compress(_bytes("renamed")), NOON + 1)
+    told = [said for entry in engine.let_in() for said in entry]
+    assert sorted(_told(engine, "l", 2) + (_told(engine, "l", 3) if len(told) > 1 else [])) == [
+        ("grown.jsonl", CHANGED),
+        ("replaced.jsonl", CHANGED),
+        ("touched.jsonl", CHANGED),
+    ]
+    assert _keys(engine) == sorted([*let_in, "filled", "back", "healed", "renamed"])
+    assert (sum(s.accepted for s in told), sum(s.quarantined for s in told)) == (4, 3)
+    assert engine.let_in() == []
+
+
+def _listed(engine: Engine) -> list[File]:
+    folder = Path(engine.folders["l"])
+    return [File(NOON, f"file:{p}", p.stat().st_size, "l") for p in folder.iterdir()]
+
+
+WIDE = StructType([*ROW.fields]).add("w", "string")
+
+
+def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> None:
+    sources = [source("l", new_columns="add"), source("r"), source("out", new_columns="quarantine")]
+    engine = make_engine(sources, [join()])
+    for name in ("l", "r", "out"):
+        land(engine, name, "1.jsonl", [_line("a")])
+    engine.let_in()
+    engine.advance("pairs")
+
+    odd = {"_x": 1, "seq": 2, "a b": 3, "": 4}
+    for name in ("l", "r", "out"):
+        land(engine, name, "2.jsonl", [_line("b", w=7, ts=iso(START + HOUR)), _line("c", ts=iso(START + HOUR))])
+    land(engine, "out", "2.csv", ["k,v,ts,w", f"d,1,{TIME},8"])
+    land(engine, "l", "2.csv", ["k,v,ts,W", f"d,1,{TIME},8"])
+    land(engine, "l", "odd.jsonl", [_line(f"no {n}", **{n: v}) for n, v in odd.items()])
+    table = pa.table({"k": ["p"], "v": [1], "ts": [TIME], "n": [5]})
+    for name in ("l", "out"):
+        pq.write_table(table, Path(engine.folders[name]) / "2.parquet")
+    [entry] = engine.let_in()
+    said = {s.source: (s.accepted, s.quarantined) for s in entry}
+    assert said == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
+    why = "malformed: it brings columns that the contract does not name: "
+    assert _told(engine, "out", 2) == [("2.csv", f"{why}w"), ("2.jsonl", f"{why}w"), ("2.parquet", f"{why}n")]
+    assert {reason for _, reason in _told(engine, "l", 2)} == {why + n for n in odd}
+    held = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
+    assert rows_of(engine.table("events/l"), "k", "w", "n") == held
+    assert engine.reading.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
+
+    land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
+    land(engine, "r", "3.jsonl", [_line("e", ts=iso(START + 3 * HOUR))])
+    engine.let_in()
+    assert _told(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
+    engine.drain()
+    engine.advance("pairs")
+    assert all(account.holds for account in engine.account("pairs"))
+    assert rows_of(engine.table("pairs").where("right_v is not null and left_v is not null"), "k") == [("a",), ("b",), ("c",)]
+
+    declared = make_engine([source("l", schema=WIDE), source("r"), source("out")], [join()])
+    assert rows_of(declared.reading.log("l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
+    later = make_engine([source("l"), source("r", schema=WIDE), source("out")], [join()])
+    land(later, "r", "4.jsonl", [_line("f", w=9, ts=iso(START + 3 * HOUR))])
+    later.let_in()
+    assert rows_of(later.reading.log("r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
+
+
+def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", new_columns="add")], [])
+    land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
+    [[said]] = engine.let_in()
+    assert (said.accepted, said.quarantined) == (1, 1)
+    assert len(engine.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
+
+
+def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(make_engine: MakeEngine) -> None:
+    with pytest.raises(ContractError, match="`new_columns` is 'merge'; legal: ignore, quarantine, refuse, add"):
+        source("l", new_columns="merge")
+    engine = make_engine([source("l", new_columns="refuse")], [])
+    land(engine, "l", "1.jsonl", [_line("a")])
+    path = land(engine, "l", "2.jsonl", [_line("b", w=1)])
+    told = r"source 'l' refuses new columns and file:.*/2\.jsonl brings 'w'; nothing .* committed\. Add the column .* or take the file away"
+    with pytest.raises(IngestError, match=told):
+        engine.let_in()
+    assert engine.ledger.head == 0
+    path.unlink()
+    again = make_engine([source("l", new_columns="refuse")], [])
+    assert [s.accepted for e in again.let_in() for s in e] == [1]
+    assert _keys(again) == ["a"]
+
+
+def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(make_engine: MakeEngine, clock: Clock) -> None:
+    engine = make_engine([source("l", future_skew="24 hours"), source("r", idle_timeout="12 hours")], [join()])
+    land(engine, "l", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
+    land(engine, "r", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
+    [first] = engine.let_in()
+    engine.advance("pairs")
+    clock.now = NOON - 3 * DAY
+    land(engine, "l", "2.jsonl", [Event("a", 2, HOUR).line, Event("b", 3, 2 * HOUR).line])
+    [late] = engine.let_in()
+    assert late[0].ingested_at == first[0].ingested_at + 1
+    assert (late[0].accepted, late[0].quarantined, late[0].watermark) == (2, 0, first[0].watermark)
+    assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
+    clock.now = NOON + DAY
+    [idle] = engine.let_in()
+    assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "idle", True)]
+    land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
+    engine.let_in()
+    engine.advance("pairs")
+    assert engine.described("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
+    assert all(account.holds for account in engine.account("pairs"))
+
+
+def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
+    """Let in many rows of one key, `step` ms apart."""
+    folder = Path(engine.folders["l"])
+    folder.mkdir(parents=True, exist_ok=True)
+    times = pa.array(range(START, START + rows * step, step) if step else [START] * rows, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    pq.write_table(pa.table({"k": pa.array([key] * rows), "v": pa.array(range(rows), pa.int32()), "ts": times}), folder / file)
+    [[said]] = engine.let_in()
+    return said
+
+
+def test_a_million_rows_of_one_key(make_engine: MakeEngine) -> None:
+    million = 1_000_000
+    engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
+    same = _skewed(engine, "same.parquet", million, 0, "same")
+    assert (same.rows_read, same.accepted, same.duplicate) == (million, 1, million - 1)
+    apart = _skewed(engine, "apart.parquet", 200_000, 1_001, "apart")
+    assert (apart.accepted, apart.duplicate) == (200_000, 0)
+    assert engine.reading.log("l", 2).count() == 200_001

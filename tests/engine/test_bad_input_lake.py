@@ -1,0 +1,103 @@
+"""The operator's own faults: a full disk, a lake that cannot be written to, a newer one. One clear error, nothing half-done, then on."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from platform_defs.engine import Engine
+from platform_defs.engine.ledger import FORMAT, Ledger
+from platform_defs.resources.errors import LakeError
+from platform_defs.resources.lake import Lake
+from tests.support.clock import Clock
+from tests.support.shopkeeping import Event, land, rows_of, source
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this machine lets the test mount nothing: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    _mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder))
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _engine(spark: SparkSession, lake: Path, landing: Path) -> Engine:
+    return Engine(Lake(str(lake)), {"l": source("l")}, {}, lambda: spark, Clock(), folders={"l": str(landing)})
+
+
+def _fill(ballast: Path) -> None:
+    """Leave no page of the file's disk free."""
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 4096):
+            pass
+
+
+def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    engine = _engine(spark, small / "lake", tmp_path / "in")
+    land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
+    engine.let_in()
+    ballast = small / "ballast"
+    _fill(ballast)
+    land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
+    with pytest.raises(
+        LakeError, match=r"no space is left for the lake .*Free some space, or enlarge the disk or the quota, and run again"
+    ):
+        engine.let_in()
+    ballast.unlink()
+
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    _mount("--bind", str(small), str(closed))
+    try:
+        _mount("-o", "remount,ro,bind", str(closed))
+        with pytest.raises(LakeError, match=r"the lake .*closed/lake cannot be written to: it is read-only; legal: .*choose another lake"):
+            _engine(spark, closed / "lake", tmp_path / "in").let_in()
+    finally:
+        subprocess.run(["umount", "-l", str(closed)], check=True)
+
+    again = _engine(spark, small / "lake", tmp_path / "in")
+    assert [s.accepted for e in again.let_in() for s in e] == [1]
+    assert rows_of(again.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+
+
+def test_a_lake_that_is_no_folder(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("no folder")
+    with pytest.raises(LakeError, match=r"the lake .*/lake cannot be written to: File exists; legal: a folder"):
+        _engine(spark, tmp_path / "lake", tmp_path / "in").let_in()
+
+
+def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    newer = f"Tidemark lake, format {FORMAT + 1}"
+    write_deltalake(lake.path("ledger"), pa.table({"seq": pa.array([1], pa.int64())}), description=newer)
+    told = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that made it"
+    with pytest.raises(LakeError, match=told):
+        _ = Ledger(lake, Clock()).head
+    assert lake.version("ledger") == 0
+
+
+@pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
+def test_a_lake_of_this_version_tells_its_format_and_one_without_is_taken(tmp_path: Path, description: str | None) -> None:
+    from tests.engine.made import said
+
+    lake = Lake(str(tmp_path / "lake"))
+    ledger = Ledger(lake, Clock())
+    ledger.commit([(said("l", 1),)])
+    made = lake.delta("ledger")
+    assert made is not None
+    assert made.metadata().description == f"Tidemark lake, format {FORMAT}"
+    made.alter.set_table_description(description or "a ledger")
+    assert Ledger(lake, Clock()).head == 1
