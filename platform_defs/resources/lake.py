@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from platform_defs.resources.lease import Lease, Purpose, locked
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 _COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+_ONE_AT_A_TIME = Lock()
 _ROWS = "rows_of"
 
 
@@ -264,8 +266,10 @@ def _metadata(commit: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _commit_metadata(spark: SparkSession, metadata: dict[str, Any]) -> Iterator[None]:
-    spark.conf.set(_METADATA_CONF, json.dumps(metadata))
-    try:
-        yield
-    finally:
-        spark.conf.unset(_METADATA_CONF)
+    """Give commits that take no option their metadata: by the session's setting, so one at a time."""
+    with _ONE_AT_A_TIME:
+        spark.conf.set(_METADATA_CONF, json.dumps(metadata))
+        try:
+            yield
+        finally:
+            spark.conf.unset(_METADATA_CONF)
