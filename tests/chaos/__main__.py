@@ -17,8 +17,6 @@ from tests.chaos.plan import Planner
 from tests.chaos.stream import script, shop
 from tests.chaos.table import table, write
 
-PARTS = 4
-
 
 @dataclass
 class Chaos:
@@ -28,12 +26,14 @@ class Chaos:
         kills: how many process groups to kill.
         seed: decides the stream and every kill.
         lanes: lives at a time.
+        parts: how many parts a stream lands in.
         work: the folder of the lives.
     """
 
     kills: int
     seed: int
     lanes: int
+    parts: int
     work: Path
     failed: list[str] = field(default_factory=list)
     lived: int = 0
@@ -42,10 +42,10 @@ class Chaos:
 
     def __call__(self) -> Planner:
         """Run; returns what was killed."""
-        first = Life(self.work / "undisturbed", self.seed, PARTS, True, self.work / "classes.jsa", self.log)
+        first = Life(self.work / "undisturbed", self.seed, self.parts, True, self.work / "classes.jsa", self.log)
         wanted = first.undisturbed()
         self.log(f"undisturbed: {sum(c.total() for c in wanted.values())} rows, {sum(map(len, first.passages.values()))} points passed")
-        planner = Planner(script(shop(self.seed, PARTS)), first.passages, self.kills, share=max(3, self.kills // 60))
+        planner = Planner(script(shop(self.seed, self.parts)), first.passages, self.kills, share=max(3, self.kills // 60))
         with ThreadPoolExecutor(self.lanes) as pool:
             list(pool.map(lambda lane: self._lane(lane, planner, wanted), range(self.lanes)))
         return planner
@@ -54,7 +54,7 @@ class Chaos:
         """Live one life after the other; every second one has its lake behind a URI."""
         number = lane
         while not planner.done and not self.failed:
-            life = Life(self.work / f"life-{number}", self.seed, PARTS, number % 2 == 0, self.work / "classes.jsa", self.log)
+            life = Life(self.work / f"life-{number}", self.seed, self.parts, number % 2 == 0, self.work / "classes.jsa", self.log)
             try:
                 life.disturbed(planner, Random(f"{self.seed}/{number}"), wanted)
                 self.log(f"life-{number} is over: its lake is that of an undisturbed run; {planner.made.total()} kills by now")
@@ -79,14 +79,15 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300, help="process groups to kill")
     parser.add_argument("--seed", type=int, default=7, help="decides the stream and every kill")
     parser.add_argument("--lanes", type=int, default=2, help="lives at a time")
+    parser.add_argument("--parts", type=int, default=4, help="parts a stream lands in; fewer make shorter lives")
     parser.add_argument("--work", type=Path, default=None, help="folder of the lives; a new temporary one by default")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/reliability.md as it is")
     asked = parser.parse_args()
     work = (asked.work or Path(tempfile.mkdtemp(prefix="chaos-"))).absolute()
     work.mkdir(parents=True, exist_ok=True)
-    chaos = Chaos(asked.kills, asked.seed, asked.lanes, work)
+    chaos = Chaos(asked.kills, asked.seed, asked.lanes, asked.parts, work)
     planner = chaos()
-    again = f"python -m tests.chaos --kills {asked.kills} --seed {asked.seed} --lanes {asked.lanes}"
+    again = f"python -m tests.chaos --kills {asked.kills} --seed {asked.seed} --lanes {asked.lanes} --parts {asked.parts}"
     how = (
         f"{planner.made.total()} kills of the whole process group in {chaos.lived} lives, {datetime.now(UTC):%Y-%m-%d}, by `{again}`: "
         f"{chaos.lived - len(chaos.failed)} lakes of {chaos.lived} equal the undisturbed run's."
