@@ -79,7 +79,7 @@ class Maintenance:
 
     def __call__(self) -> list[Maintained]:
         """Maintain every table that is there; one that has a writer is left for the next time."""
-        with self.lake.writer("maintenance"):
+        with self.lake.writer("maintenance", "maintenance"):
             return [self._table(kept) for kept in self._tables() if self.lake.delta(kept.table) is not None]
 
     def _tables(self) -> Iterator[_Kept]:
