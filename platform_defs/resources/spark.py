@@ -7,6 +7,7 @@ from typing import Any
 
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from platform_defs.resources.jars import jar_paths
@@ -15,6 +16,8 @@ from platform_defs.settings import Settings
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOGGING = Path(__file__).with_name("log4j2.properties")
+QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's loggers that repeat what was thrown, which may quote a row; the caller gets it as an exception anyway."""
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
@@ -48,6 +51,8 @@ def session(settings: Settings, **more: str) -> SparkSession:
     """
     os.environ["JAVA_HOME"] = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    for name in QUOTING:
+        PySparkLogger.getLogger(name).disabled = True
     return spark_session_from_config(spark_config(settings) | more)
 
 

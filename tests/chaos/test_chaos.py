@@ -10,10 +10,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.faults import POINTS
 from tests.chaos import table
-from tests.chaos.content import TABLES, Content, content, differences
+from tests.chaos.content import TABLES, content, differences
 from tests.chaos.inprocess import PARTS, SEED
 from tests.chaos.life import Life, LifeError
-from tests.chaos.plan import ORPHANS, Passages, Planner
+from tests.chaos.plan import ORPHANS, Planner
 from tests.chaos.stream import Action, script, shop
 
 KILLS = 3
@@ -27,10 +27,12 @@ PASSED = {
 }
 
 
-def test_three_kills_of_the_process_group(undisturbed: tuple[Content, Passages], tmp_path: Path) -> None:
-    wanted, passages = undisturbed
+@pytest.mark.spark
+def test_three_kills_of_the_process_group(tmp_path: Path) -> None:
     told: list[str] = []
-    planner = Planner(script(shop(SEED, PARTS)), passages, KILLS, share=1)
+    first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, told.append)
+    wanted = first.undisturbed()
+    planner = Planner(script(shop(SEED, PARTS)), first.passages, KILLS, share=1)
     life = Life(tmp_path / "life", SEED, PARTS, True, None, told.append)
     life.disturbed(planner, Random(SEED), wanted)
     assert planner.made.total() >= KILLS

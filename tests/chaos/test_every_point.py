@@ -8,17 +8,17 @@ from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine import ledger
-from tests.chaos.content import Content, content, differences
-from tests.chaos.inprocess import ACTIONS, GOOD, attempt
+from tests.chaos.content import content, differences
+from tests.chaos.inprocess import ACTIONS, GOOD, attempt, undisturbed
 from tests.chaos.life import bury
-from tests.chaos.plan import ORPHANS, Passages
+from tests.chaos.plan import ORPHANS
 
 
 def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
-    spark: SparkSession, undisturbed: tuple[Content, Passages], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MANY_FILES", 5)
-    wanted, passages = undisturbed
+    wanted, passages = undisturbed(spark, tmp_path / "undisturbed")
     assert all(sum(rows.values()) for rows in wanted.values()), "every table has rows to compare"
     home, killed = tmp_path / "disturbed", Counter[str]()
     for index, action in enumerate(ACTIONS):
