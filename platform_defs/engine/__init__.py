@@ -3,7 +3,7 @@
 from platform_defs.engine.accounting import DayAccount
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import IngestError
-from platform_defs.engine.ledger import LedgerError
+from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.progress import ProgressError
 from platform_defs.engine.step_law import LawError
 

@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
-from platform_defs.engine.ledger import TABLE, LedgerError
+from platform_defs.engine.ledger import TABLE
+from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.faults import point
 from platform_defs.resources.lake import Lake
 

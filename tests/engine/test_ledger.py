@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from platform_defs.engine.ledger import TABLE, Ledger, LedgerError, as_table, moved
+from platform_defs.engine.ledger import TABLE, Ledger, as_table, moved
+from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.resources.lake import Lake
 from tests.engine.made import said
 from tests.support.clock import Clock

@@ -1,0 +1,30 @@
+"""What is wrong with a ledger: entry, table, file, and the way out."""
+
+_WAY_OUT = (
+    "Nothing was written. Restore the lake's folder from a backup, the ledger together with the logs; if there is none, "
+    "let the sources in again into a new lake (TIDEMARK_LAKE)"
+)
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be trusted: nothing is read or written until it can."""
+
+    @classmethod
+    def broken(cls, seq: int, what: str, table: str, file: str) -> "LedgerError":
+        """An entry does not follow the one before it."""
+        return cls(f"the ledger is broken at entry {seq}: {what} (table {table}, file {file}). {_WAY_OUT}")
+
+    @classmethod
+    def unreadable(cls, after: int, table: str, file: str, why: str) -> "LedgerError":
+        """A file is missing, or cannot be read."""
+        return cls(
+            f"the ledger cannot be read after entry {after}: file {file} of table {table} is missing or unreadable ({why}). {_WAY_OUT}"
+        )
+
+    @classmethod
+    def too_short(cls, head: int, seq: int, witness: str, table: str) -> "LedgerError":
+        """Another table tells of an entry that the ledger does not have."""
+        return cls(
+            f"the ledger has lost entries: table {table} ends at entry {head}, and {witness} tells of entry {seq}, "
+            f"which was committed; the files {table}/_delta_log tell which are missing. {_WAY_OUT}"
+        )
