@@ -100,7 +100,7 @@ def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEn
 def test_maintained_again_there_is_nothing_to_do(engine: Engine) -> None:
     engine.maintain(small_files=2, retention_hours=0)
     versions = {t: engine.lake.version(t) for t in TABLES}
-    done = engine.maintain(small_files=2, retention_hours=0)
+    done = engine.maintain(small_files=2)
     assert done == [Maintained(m.table, 1, 1) for m in done]
     assert {t: engine.lake.version(t) for t in TABLES} == versions
 
