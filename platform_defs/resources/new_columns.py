@@ -63,9 +63,9 @@ def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[F
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {
-    ".csv": _of_csv,
-    ".json": _of_json,
+    ".json": _of_json,  # first: its names must be met in their own case, those of the others need not
     ".jsonl": _of_json,
     ".ndjson": _of_json,
+    ".csv": _of_csv,
     ".parquet": _of_parquet,
 }

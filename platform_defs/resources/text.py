@@ -85,16 +85,17 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
 def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
     """The rows below a header; where it is no good all lines stay out, its own too, for it may be a row."""
     found = header_names(contract, header)
-    why = _unfit(contract, found)
-    if why is not None:
+    below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
+    if (why := _unfit(contract, found)) is not None:
         return rejected(rows, contract, why)
+    if (why := brings(contract, found)) is not None:
+        return rejected(below, contract, why)
     lower = [c.lower() for c in found]
     places = {c: f"c{lower.index(c.lower())}" for c in contract.struct.fieldNames() if c.lower() in lower}
     ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"', **contract.options}
     fields = F.length("value") - F.length(F.replace("value", F.lit(options.get("sep", ",")), F.lit("")))
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
     return _parsed(below, contract, places, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(options))
 
 
@@ -103,7 +104,7 @@ def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         return f"the file's header lacks {', '.join(missing)}"
-    return "the file's header holds a name twice" if len(set(lower)) != len(lower) else brings(contract, found)
+    return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
 
 
 def _open_quote(options: Mapping[str, str]) -> Column:
