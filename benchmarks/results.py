@@ -4,7 +4,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "java": str(java_version(Path(find_java()))),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
         "commit": _commit(),
     }
 
