@@ -215,7 +215,7 @@ class _Books:
 
     def _prints(self, results: DataFrame) -> DataFrame:
         """A hash of each result, with its sides' times."""
-        return results.select(*self.operator.traced(EVENT_TIME), F.xxhash64(*results.columns).alias("print"))
+        return results.select(*self.operator.traced(EVENT_TIME), _print(results))
 
 
 def _day(time: Column) -> Column:
@@ -239,9 +239,14 @@ def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
     return sorted(day for day in told[0].keys() | told[1].keys() if told[0].get(day) != told[1].get(day))
 
 
+def _print(frame: DataFrame) -> Column:
+    """A row's hash. Spark's passes over nulls, so that a value would hash alike in any of two columns; where they are counts too."""
+    return F.xxhash64(*frame.columns, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
+
+
 def _prints_by_day(frame: DataFrame) -> DataFrame:
     """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
-    rows = frame.select(_day(F.col(FINAL_AT)), F.xxhash64(*frame.columns).alias("print"))
+    rows = frame.select(_day(F.col(FINAL_AT)), _print(frame))
     halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
     return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))
 

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegralType, StringType
 
 from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
@@ -60,7 +61,7 @@ class IngestError(RuntimeError):
     def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
         """The log holds another number of rows than were counted."""
         return cls(
-            f"source {source!r}: {counted} rows were to be let in and the log holds {held}; "
+            f"source {source!r}: {counted} rows were to be written and the table holds {held}; "
             "the input changed while it was read. Run the ingest again"
         )
 
@@ -178,7 +179,7 @@ class Ingest(LedgerWriter):
             F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
             F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
             F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
-            *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in contract.unique_key[:1] for of in (F.min, F.max)],
+            *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
         told: dict[str, Any] = row.asDict() if row else {}
@@ -193,8 +194,9 @@ class Ingest(LedgerWriter):
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         log = self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= self.ledger.head)
         near = F.col(EVENT_TIME).between(instant(counts.first - horizon), instant(counts.last + horizon))
-        alike = F.col(contract.unique_key[0]).between(F.lit(counts.min_key), F.lit(counts.max_key))  # prunes files by their statistics
-        return duplicates(judged.where(_is_good()), log.where(near & alike), contract.unique_key, horizon, counts.good)
+        for key in _ranged_key(contract):
+            near = near & F.col(key).between(F.lit(counts.min_key), F.lit(counts.max_key))
+        return duplicates(judged.where(_is_good()), log.where(near), contract.unique_key, horizon, counts.good)
 
     def _write(
         self, judged: DataFrame, repeated: DataFrame | None, contract: SourceContract, counts: _Counts, attempt: dict[str, Any], now: int
@@ -218,7 +220,9 @@ class Ingest(LedgerWriter):
             F.col(PATH).alias("path"),
             instant(now).alias("ingested_at"),
         )
-        self._append(told, contract.quarantine, attempt, counts.quarantined, [SEQ])
+        kept = self._append(told, contract.quarantine, attempt, counts.quarantined, [SEQ])
+        if kept != counts.quarantined:
+            raise IngestError.miscounted(contract.name, counts.quarantined, kept)
         point("ingest.after_quarantine")
         return held
 
@@ -251,6 +255,11 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
         if contract.idle_timeout is not None and not said.idle and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = said
     return found
+
+
+def _ranged_key(contract: SourceContract) -> list[str]:
+    """The key's first column, where files can be chosen by its range: of a type that Python tells back exactly."""
+    return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
 
 
 def _is_good() -> Column:

@@ -181,7 +181,7 @@ class Ledger:
         if [entry[0].seq for entry in entries] != list(expected):
             raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
         rows = [asdict(said) for entry in entries for said in entry]
-        self._lake.append_small(as_table(rows), TABLE, description=f"Tidemark lake, format {FORMAT}")
+        self._lake.append_small(as_table(rows), TABLE, seen=self._table, description=f"Tidemark lake, format {FORMAT}")
         self._keep_small()
 
     def compact(self) -> None:

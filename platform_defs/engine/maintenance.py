@@ -21,7 +21,8 @@ from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.faults import point
-from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.errors import LakeBusy
+from platform_defs.resources.lake import Lake
 
 SMALL_BYTES = 32 * 1024 * 1024
 
@@ -103,7 +104,7 @@ class Maintenance:
                 self._carry(kept)
                 self._checkpoint(kept)
                 return Maintained(kept.table, before, len(_sizes(self._open(kept))), removed)
-        except (LakeError, DeltaConcurrentModificationException) as busy:
+        except (LakeBusy, DeltaConcurrentModificationException) as busy:
             return Maintained(kept.table, left=str(busy).splitlines()[0])
 
     def _open(self, kept: _Kept) -> DeltaTable:

@@ -56,14 +56,15 @@ class Reading:
     ledger: Ledger
     sources: Mapping[str, SourceContract]
     assets: Mapping[str, DerivedAsset]
-    _timelines: dict[tuple[str, int], Timeline] = field(default_factory=dict, compare=False)
+    _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see."""
-        cached = (name, self.ledger.head)
-        if cached not in self._timelines:
-            self._timelines[cached] = self._timeline(name)
-        return self._timelines[cached]
+        head = self.ledger.head
+        known = self._timelines.get(name)
+        if known is None or known[0] != head:
+            known = self._timelines[name] = head, self._timeline(name)
+        return known[1]
 
     def _timeline(self, name: str) -> Timeline:
         if name in self.sources:

@@ -33,8 +33,8 @@ class LawError(RuntimeError):
             for a in accounts[:5]
         )
         return cls(
-            f"{asset} breaks the conservation law: {told}. The stream has stopped before anything was made of it; "
-            "`tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
+            f"{asset} breaks the conservation law: {told}. The step is committed, and the stream has stopped before "
+            "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
         )
 
 

@@ -5,11 +5,6 @@ class LakeError(RuntimeError):
     """The lake cannot do what was asked; the text says what stands in the way and what to do."""
 
     @classmethod
-    def busy(cls, name: str, holder: str) -> "LakeError":
-        """Another writer holds the lock."""
-        return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
-
-    @classmethod
     def lost(cls, name: str, holder: str) -> "LakeError":
         """The lease ran out, and another writer took it."""
         return cls(
@@ -58,3 +53,12 @@ class LakeError(RuntimeError):
             f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed before is whole, and what "
             "was not will be done again. Free some space, or enlarge the disk or the quota, and run again"
         )
+
+
+class LakeBusy(LakeError):
+    """Somebody else is writing."""
+
+    @classmethod
+    def held(cls, name: str, holder: str) -> "LakeBusy":
+        """Another writer holds the place."""
+        return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")

@@ -17,17 +17,18 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from platform_defs.resources.errors import LakeError
 from platform_defs.resources.lease import Lease, Purpose, locked
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
+_WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 _COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _ONE_AT_A_TIME = Lock()
@@ -118,18 +119,39 @@ class Lake:
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_COMPACTED)
         writer = writer.option("mergeSchema", str(widen).lower())
         if pruned_by:
-            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(f"`{c}`" for c in pruned_by))
+            kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
+            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))
         if replace_where is None:
             writer.mode("append").save(self.path(table))
         else:
             writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))
 
-    def append_small(self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, description: str | None = None) -> None:
-        """Commit a few rows without a Spark job; the description is kept where this makes the table."""
+    def append_small(
+        self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: DeltaTable | None = None, description: str = ""
+    ) -> None:
+        """Commit a few rows without a Spark job.
+
+        Args:
+            rows: the rows.
+            table: the table; the first append makes it.
+            metadata: what the commit shall remember.
+            seen: the table as the caller knows it, to commit on that version or not at all; None for the newest.
+            description: kept where this makes the table.
+
+        Raises:
+            LakeError: another has committed meanwhile.
+        """
         self._still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
-        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}) if metadata else None
-        write_deltalake(self.path(table), rows, mode="append", commit_properties=properties, description=description)
+        told = {"userMetadata": json.dumps(metadata)} if metadata else None
+        once = CommitProperties(custom_metadata=told, max_commit_retries=0)
+        before = self.version(table) if seen is None else seen.version()
+        try:
+            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None)
+        except CommitFailedError as error:
+            if self.version(table) == before:  # nobody was first: the store itself refused
+                raise
+            raise LakeError.lost(table, "unknown") from error
 
     def merge(self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any]) -> None:
         """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
@@ -152,18 +174,18 @@ class Lake:
         with _commit_metadata(spark, metadata):
             SparkDelta.forPath(spark, self.path(table)).delete(condition)
 
-    def optimize(self, spark: SparkSession, table: str, by: Sequence[str] = ()) -> None:
-        """Compact a table's small files, clustered by columns if given."""
+    def optimize(self, spark: SparkSession, table: str) -> None:
+        """Compact a table's small files."""
         from delta.tables import DeltaTable as SparkDelta
 
         self._still_mine()
-        optimize = SparkDelta.forPath(spark, self.path(table)).optimize()
-        optimize.executeZOrderBy(*by) if by else optimize.executeCompaction()
+        SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
 
     def newest(self, table: str, key: str) -> "Commit | None":
         """The newest commit with this key in its metadata; None where there is no table.
 
-        Commits of others (OPTIMIZE, VACUUM, a user's own) are stepped over.
+        Commits of others (OPTIMIZE, VACUUM, a user's own) are stepped over. OPTIMIZE ones always: a table that compacts
+        itself does so under the session's setting, which may be another commit's metadata just then.
 
         Raises:
             LakeError: the table is there, and no commit that is left has the key.
@@ -174,7 +196,7 @@ class Lake:
         for commits in (8, None):
             for told in delta.history(commits):
                 metadata = _metadata(told)
-                if key in metadata:
+                if key in metadata and told.get("operation") != "OPTIMIZE":
                     written = told.get("operationMetrics", {}).get("numOutputRows", 0)
                     return Commit(told["version"], metadata[key], int(metadata.get(_ROWS, {}).get(key, written)))
         raise LakeError.forgotten(table, key)

@@ -7,6 +7,7 @@ Delta's put-if-absent is the one atomic operation that every object store has.
 """
 
 import json
+import math
 import os
 import socket
 import sys
@@ -26,11 +27,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from filelock import FileLock, Timeout
 
 from platform_defs.faults import point
-from platform_defs.resources.errors import LakeError
+from platform_defs.resources.errors import LakeBusy, LakeError
 
 Purpose = Literal["write", "maintenance"]
-PATIENCE_S = 600.0
-"""How long a writer waits for maintenance, which holds a table only while it works on it."""
+PATIENCE_S = math.inf
+"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end."""
 
 _POLL_S = 0.2
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
@@ -55,7 +56,7 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
     """Take a place. A writer waits while maintenance has it; whoever else has it is named.
 
     Raises:
-        LakeError: somebody else is there; it says who, and since when.
+        LakeBusy: somebody else is there; it says who, and since when.
     """
     end = time.monotonic() + patience_s
     while True:
@@ -63,7 +64,7 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
             return take()
         except Busy as busy:
             if purpose == "maintenance" or busy.purpose != "maintenance" or time.monotonic() > end:
-                raise LakeError.busy(name, busy.holder) from None
+                raise LakeBusy.held(name, busy.holder) from None
         time.sleep(_POLL_S)
 
 
@@ -157,16 +158,16 @@ class Lease:
     def renew(self) -> None:
         """Make the lease last anew, unless another has it by now."""
         with self._mutex:
-            if self._taken_by is not None:
-                return
-            table = self._open()
-            known = _record(table)
-            if known is None or known["id"] != self._id:
-                self._taken_by = "unknown" if known is None else known["holder"]
-                return
-            point("lease.before_renew")
-            self._put(table, self._mine())
-            point("lease.after_renew")
+            while self._taken_by is None:
+                table = self._open()
+                known = _record(table)
+                if known is None or known["id"] != self._id:
+                    self._taken_by = "unknown" if known is None else known["holder"]
+                    return
+                point("lease.before_renew")
+                if self._put(table, self._mine()):
+                    point("lease.after_renew")
+                    return
 
     def check(self) -> None:
         """Pass if the lease is held still; called before each commit.

@@ -15,6 +15,10 @@ from platform_defs.resources.rows import PATH
 from platform_defs.resources.sources import read
 from platform_defs.resources.text import lines
 
+GONE = "the file was gone before it was read"
+GONE_LENGTH = -1
+"""No file's: one that comes back as it was is another than the ledger tells of."""
+
 
 def set_aside(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[File]:
     """The files, those that cannot be read to their end with a fault: torn, gone, or closed to us."""
@@ -36,7 +40,8 @@ def _sifted(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) 
         rows(files).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JJavaError) as error:
         if len(files) == 1:
-            return [replace(files[0], fault=_told(error))]
+            fault = _told(error)
+            return [replace(files[0], fault=fault, length=GONE_LENGTH if fault == GONE else files[0].length)]
         half = len(files) // 2
         return _sifted(rows, files[:half]) + _sifted(rows, files[half:])
     return list(files)
@@ -46,6 +51,8 @@ def _told(error: Exception) -> str:
     """Why a file cannot be read: the innermost cause."""
     text = str(error)
     if "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
-        return "the file was gone before it was read"
+        return GONE
+    if "is not a Parquet file" in text:
+        return "the file cannot be read as Parquet"
     causes = re.findall(r"^(?:Caused by)?: (?:[\w$]+\.)*(.+)", text, re.MULTILINE) or [text.splitlines()[0]]
     return f"the file cannot be read: {causes[-1].strip()}"

@@ -6,7 +6,6 @@ from functools import reduce
 from itertools import groupby
 from typing import Any, cast
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StructField
@@ -48,29 +47,22 @@ def _kind(file: File) -> tuple[str, str]:
 
 
 def _parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """Parquet files, those of one schema together; one that has none to read is one rejected row."""
+    """Parquet files, those of one schema together."""
     schemas = {f: _parquet_schema(spark, f) for f in files}
-    frames: list[DataFrame] = []
-    for schema, group in groupby(sorted(files, key=lambda f: schemas[f]), key=lambda f: schemas[f]):
-        alike = list(group)
-        frames.append(
-            _parquet_rows(spark, contract, alike, ordered)
-            if schema
-            else whole_files(spark, contract, alike, ordered, "the file cannot be read as Parquet")
-        )
-    return reduce(_union, frames)
+    alike = groupby(sorted(files, key=lambda f: schemas[f]), key=lambda f: schemas[f])
+    return reduce(_union, [_parquet_rows(spark, contract, list(group), ordered) for _, group in alike])
 
 
 def _parquet_schema(spark: SparkSession, file: File) -> str:
-    """What a file's footer says of its columns; empty where there is no footer to read. No Spark job."""
+    """What a file's footer says of its columns. No Spark job.
+
+    Raises:
+        Py4JJavaError: there is no footer to read.
+    """
     jvm = cast(Any, spark._jvm)
     hadoop = cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
-    try:
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(
-            jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file.path)), hadoop)
-        )
-    except Py4JJavaError:
-        return ""
+    path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file.path))
+    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, hadoop))
     try:
         return str(reader.getFileMetaData().getSchema())
     finally:

@@ -60,6 +60,7 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
         "filled.jsonl": b"",
         "healed.jsonl.gz": whole[:-8],
         "kept.jsonl": _bytes("d"),
+        "written.parquet": _parquet("written")[:-4],
         "renamed.jsonl.gz": whole[:-8],
     }.items():
         _write(engine, "l", file, content, NOON)
@@ -69,15 +70,22 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
     torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
     let_in = ["a", "b", "c", "d"]
     assert _keys(engine) == let_in
-    assert _told(engine, "l", 1) == [("filled.jsonl", EMPTY), ("gone.jsonl", GONE), ("healed.jsonl.gz", torn), ("renamed.jsonl.gz", torn)]
+    assert _told(engine, "l", 1) == [
+        ("filled.jsonl", EMPTY),
+        ("gone.jsonl", GONE),
+        ("healed.jsonl.gz", torn),
+        ("renamed.jsonl.gz", torn),
+        ("written.parquet", "malformed: the file cannot be read as Parquet"),
+    ]
     assert engine.let_in() == []
 
     _write(engine, "l", "grown.jsonl", _bytes("a", "more"), NOON + 1)
     _write(engine, "l", "replaced.jsonl", _bytes("z"), NOON + 1)
     _write(engine, "l", "touched.jsonl", _bytes("c"), NOON + 1)
     _write(engine, "l", "filled.jsonl", _bytes("filled"), NOON + 1)
-    _write(engine, "l", "gone.jsonl", _bytes("back"), NOON + 1)
+    _write(engine, "l", "gone.jsonl", _bytes("back"), NOON)
     _write(engine, "l", "healed.jsonl.gz", whole, NOON + 1)
+    _write(engine, "l", "written.parquet", _parquet("written"), NOON + 1)
     _write(engine, "l", "renamed again.jsonl.gz", gzip.compress(_bytes("renamed")), NOON + 1)
     told = [said for entry in engine.let_in() for said in entry]
     assert sorted(_told(engine, "l", 2) + (_told(engine, "l", 3) if len(told) > 1 else [])) == [
@@ -85,9 +93,15 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
         ("replaced.jsonl", CHANGED),
         ("touched.jsonl", CHANGED),
     ]
-    assert _keys(engine) == sorted([*let_in, "filled", "back", "healed", "renamed"])
-    assert (sum(s.accepted for s in told), sum(s.quarantined for s in told)) == (4, 3)
+    assert _keys(engine) == sorted([*let_in, "filled", "back", "healed", "renamed", "written"])
+    assert (sum(s.accepted for s in told), sum(s.quarantined for s in told)) == (5, 3)
     assert engine.let_in() == []
+
+
+def _parquet(*keys: str) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table({"k": keys, "v": [1] * len(keys), "ts": [TIME] * len(keys)}), out)
+    return out.getvalue().to_pybytes()
 
 
 def _listed(engine: Engine) -> list[File]:

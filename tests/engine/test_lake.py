@@ -70,3 +70,23 @@ def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) ->
 def test_paths_below_a_root(root: str, local: bool) -> None:
     assert Lake(root).path("events/l") == root.rstrip("/") + "/events/l"
     assert Lake(root).is_local is local
+
+
+def test_a_commit_on_a_version_that_is_not_the_newest_any_more_is_refused(lake: Lake) -> None:
+    lake.append_small(ROWS, "t")
+    seen = lake.delta("t")
+    lake.append_small(ROWS, "t")
+    with pytest.raises(LakeError, match="t has another writer by now"):
+        lake.append_small(ROWS, "t", seen=seen)
+    assert lake.version("t") == 1
+
+
+def test_a_compaction_remembers_nothing_even_where_it_says_so(lake: Lake) -> None:
+    """A table that compacts itself takes its metadata from the session, where another table's may stand."""
+    lake.append_small(ROWS, "t", {"key": {"seq": 1}})
+    lake.append_small(ROWS, "t", {"key": {"seq": 2}})
+    told = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
+    DeltaTable(lake.path("t")).optimize.compact(commit_properties=told)
+    found = lake.newest("t", "key")
+    assert found is not None
+    assert (found.version, found.value) == (1, {"seq": 2})

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -101,6 +102,23 @@ def test_a_lease_lasts_until_its_time_and_no_longer(tmp_path: Path, wall: Wall) 
     wall.now += 0.1
     other.take()
     with pytest.raises(LakeError, match=r"ledger has another writer by now: .*stopped before its next commit.*TIDEMARK_LEASE"):
+        one.check()
+    other.check()
+
+
+def test_a_holder_that_loses_the_race_to_renew_knows_it(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease has run out, and another takes it between its look at the lease and its renewal."""
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    one.take()
+    wall.now += 61
+
+    def overtaken(table: DeltaTable, record: dict[str, Any] | None) -> bool:
+        monkeypatch.undo()
+        other.take()
+        return one._put(table, record)
+
+    monkeypatch.setattr(one, "_put", overtaken)
+    with pytest.raises(LakeError, match="ledger has another writer by now"):
         one.check()
     other.check()
 

@@ -66,6 +66,10 @@ SPOILED: dict[str, tuple[Callable[[Engine], object], set[tuple[str, str]]]] = {
     "a pair is doubled": (lambda e: double(e, "pairs", "k = 'c'"), {("l", SECOND), ("r", SECOND)}),
     "an unmatched row is doubled": (lambda e: double(e, "pairs", "right_v = 9"), {("r", FIRST)}),
     "a value is altered": (lambda e: table(e).update("left_v = 3", {"left_v": F.lit(30)}), {("l", FIRST)}),
+    "a value is moved to the other side": (
+        lambda e: table(e).update("left_v = 3", {"right_v": F.col("left_v"), "left_v": F.lit(None)}),
+        {("l", FIRST)},
+    ),
     "a row's name is altered": (lambda e: table(e).update("k = 'c'", {"left_arrival": F.lit(77)}), {("l", SECOND), ("r", SECOND)}),
     "a result's time is altered": (
         lambda e: table(e).update("right_v = 9", {"result_time": F.expr("result_time + interval 1 minute")}),
