@@ -107,10 +107,12 @@ def _scope(advance: Advance, days: tuple[date, date] | None) -> _Scope:
     return _Scope(Span(first, last), Span(first, final), None if closed_to is None else ClosedRange(min(first - 1, upto), upto))
 
 
-def longest_wait(advance: Advance) -> int:
-    """The longest that a row's fate may be open, in ms."""
+def longest_wait(advance: Advance, which: int | None = None) -> int:
+    """The longest that the fate of an input's row (of any input's) may be open, in ms."""
     reads = advance.asset.operator.reads
-    return max(reads.reach) + reads.delay if isinstance(reads, Closed) else 0
+    if not isinstance(reads, Closed):
+        return 0
+    return reads.delay + (max(reads.reach) if which is None else reads.reach[which])
 
 
 def accountable(advance: Advance) -> Accountable:

@@ -56,9 +56,9 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """
     operator, inputs = accountable(advance), advance.asset.inputs
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
-    span = _span(advance, step, closing)
     parts: list[DataFrame] = []
     for which in range(len(inputs)):
+        span = _span(advance, step, closing, which)
         settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
         logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
         held = advance.reading.table(advance.asset.name).where(span.holds(F.col(FINAL_AT)))
@@ -69,13 +69,15 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     return sorted(accounts, key=lambda a: (a.day, a.side))
 
 
-def _span(advance: Advance, step: Step, closing: ClosedRange) -> Span:
-    """The event times that settled rows may have: those within reach of the range, and those of rows that came too late."""
+def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Span:
+    """The event times that an input's settled rows may have: those within its reach, and those of rows that came too late."""
     if closing.after is None:
         return Span(None, closing.upto)
     new = advance.reading.ledger.entries()[step.before.seq : step.after.seq]
-    came = [s.first_event_time for entry in new for s in entry if s.first_event_time is not None and s.source in advance.asset.inputs]
-    return Span(min([closing.after - longest_wait(advance), *came]), closing.upto)
+    came = [
+        s.first_event_time for entry in new for s in entry if s.first_event_time is not None and s.source == advance.asset.inputs[which]
+    ]
+    return Span(min([closing.after - longest_wait(advance, which), *came]), closing.upto)
 
 
 def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
