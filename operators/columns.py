@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, IntegralType, TimestampType
 
 from operators.errors import ColumnError
@@ -24,6 +25,19 @@ def temporary(name: str) -> str:
 def names(value: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several, as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def parameter(value: int, beside: Column) -> Column:
+    """A number that differs from one micro-batch to the next, as a bigint, handed to Spark's generated code from outside.
+
+    Spark writes a literal number into the code that it generates, so that a plan with another number is generated and
+    compiled anew, and starts cold; an array it hands in by reference. Nothing with it is pushed down to files.
+
+    Args:
+        value: the number.
+        beside: a bigint column of the rows it is used with; the parameter is null where that is.
+    """
+    return F.get(F.array(F.lit(value).cast("bigint")), beside.bitwiseAND(0).cast("int"))
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from operators.columns import parameter
 from operators.errors import DurationError, OperatorError
 
 Duration = int | str | timedelta
@@ -70,9 +71,9 @@ def timestamp(epoch_ms: Column) -> Column:
     return F.timestamp_millis(epoch_ms)
 
 
-def instant(epoch_ms: int) -> Column:
-    """One instant as a timestamp literal."""
-    return F.timestamp_millis(F.lit(epoch_ms).cast("bigint"))
+def instant(epoch_ms: int, beside: Column) -> Column:
+    """One instant as a timestamp, for use with a timestamp column; null where that is (see `columns.parameter`)."""
+    return timestamp(parameter(epoch_ms, millis(beside)))
 
 
 @dataclass(frozen=True)
@@ -125,5 +126,5 @@ class ClosedRange:
 
     def holds(self, final_at: Column) -> Column:
         """Whether a result is closed by this range."""
-        upto = final_at <= instant(self.upto)
-        return upto if self.after is None else upto & (final_at > instant(self.after))
+        upto = final_at <= instant(self.upto, final_at)
+        return upto if self.after is None else upto & (final_at > instant(self.after, final_at))

@@ -17,6 +17,8 @@ POINTS: dict[str, str] = {
     "orphans.after_remove": "such rows are removed, and their place in the order is not taken yet",
     "ledger.before_compact": "the ledger has many files, before they are compacted",
     "ledger.after_compact": "the ledger is compacted, and has no checkpoint yet",
+    "lake.before_compact": "an append left a table with many small files, before they are compacted",
+    "lake.after_compact": "they are compacted, and the caller does not know that its append is there",
     "advance.before_commit": "advance, appending: before the results and the progress",
     "advance.after_commit": "advance, appending: both are committed, and the caller does not know",
     "advance.before_changelog": "advance, upserting: before the changes and the progress",

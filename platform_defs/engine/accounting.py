@@ -155,7 +155,7 @@ class _Books:
         reading, closed_to = self.advance.reading, self._closed_to
         rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span)
         expires = self.operator.expires(which, F.col(EVENT_TIME))
-        expired = F.lit(False) if closed_to is None else expires <= instant(closed_to)
+        expired = F.lit(False) if closed_to is None else expires <= instant(closed_to, expires)
         return _told(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
 
     @property
@@ -164,8 +164,7 @@ class _Books:
 
     def _results(self, which: int) -> DataFrame:
         """A side's rows as the result table knows them, once for each result."""
-        near = self.table().where(self.scope.results.holds(F.col(FINAL_AT)))
-        rows = traced(self.advance, which, near).where(self.scope.span.holds(F.col(EVENT_TIME)))
+        rows = traced(self.advance, which, self.table(self.scope.results)).where(self.scope.span.holds(F.col(EVENT_TIME)))
         return _told(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
 
     def _settled(self, told: DataFrame) -> DataFrame:
@@ -183,11 +182,11 @@ class _Books:
         }
         return rows.groupBy("side", _day(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
 
-    def table(self) -> DataFrame:
-        """The result table; no rows where there is none yet."""
+    def table(self, span: Span = EVER) -> DataFrame:
+        """The result table's rows that are final in a span; none where there is no table yet."""
         reading, asset = self.advance.reading, self.advance.asset
         if reading.lake.delta(asset.name) is not None:
-            return reading.table(asset.name)
+            return reading.table(asset.name, FINAL_AT, span)
         return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
 
     def _wrong(self) -> list[Row]:
@@ -196,7 +195,7 @@ class _Books:
         if closing is None:
             return []
         wanted = self.advance.closed(closing, self._handled)
-        held = self.table().where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        held = self.table(Span(closing.after, closing.upto)).where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
         days = _differing(held, wanted)
         if not days:
             return []
@@ -278,8 +277,8 @@ def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -
         entries = [s for entry in advance.reading.ledger.entries() for s in entry if s.source == name and s.accepted]
         told = {s.seq: s.accepted for s in entries}
         asked = {s.seq for s in entries if days is None or _holds_rows_of(s, days)}
-        log = advance.reading.log(name, advance.reading.ledger.head)
-        rows = log if days is None else log.where(F.col(SEQ).between(min(asked, default=0), max(asked, default=-1)))
+        first, last = (1, advance.reading.ledger.head) if days is None else (min(asked, default=1), max(asked, default=0))
+        rows = advance.reading.log(name, last, after=first - 1)
         held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
         for seq in asked | (held.keys() - told.keys()):
             if told.get(seq, 0) != held.get(seq, 0):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, DELETE, difference, net
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import SEQ, Closed, Entries, Folding, Touched, Upsert
+from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
@@ -107,7 +107,7 @@ class Advance:
 
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
         """Each input's rows of the entries that the step handles."""
-        return [self._frame(i, after.seq).where(F.col(SEQ) > now.seq) for i in range(len(self.asset.inputs))]
+        return [self._frame(i, after.seq, after=now.seq) for i in range(len(self.asset.inputs))]
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that a range closes, computed from the log alone."""
@@ -118,8 +118,8 @@ class Advance:
         frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
-    def _frame(self, which: int, head: int, span: Span = EVER) -> DataFrame:
-        return self.reading.input(self.asset, which, head, span)
+    def _frame(self, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        return self.reading.input(self.asset, which, head, span, after)
 
     def _append(self, rows: DataFrame, after: Progress) -> int:
         lake = self.reading.lake

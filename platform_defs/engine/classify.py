@@ -108,7 +108,7 @@ def _time_faults(contract: SourceContract, time: Column, now: int) -> list[Colum
 def _range_faults(contract: SourceContract, time: Column, now: int, what: str) -> list[Column]:
     faults = [F.when(~millis(time).between(FIRST_TIME, LAST_TIME), F.lit(f"{what}: not in the years 1 to 9999"))]
     if contract.future_skew is not None:
-        bound = instant(now + length_ms(contract.future_skew, "future_skew"))
+        bound = instant(now + length_ms(contract.future_skew, "future_skew"), time)
         faults.append(F.when(time > bound, F.lit(f"{what}: more than {contract.future_skew} ahead of the clock")))
     return faults
 

@@ -21,7 +21,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
 
     Args:
         rows: the new rows, with `arrival` and `event_time`.
-        log: the log's rows that lie within the horizon of any of them.
+        log: rows of the log, all those among them that lie within the horizon of any of the new ones.
         key: the key columns.
         horizon: in ms.
         count: how many the new rows are.
@@ -59,8 +59,8 @@ def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
 def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
     """The keys that occur twice among the new rows, or there and in the log: few, as a rule."""
     keys = new.select(*key)
-    twice = keys.groupBy(*key).count().where("count > 1").select(*key)
     sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # the log is the longer side, and so need not be shuffled
+    twice = keys.groupBy(*key).count().where("count > 1").select(*key)
     return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 
 

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType
 
 from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContract
+from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
-from operators.timing import instant, length_ms, millis
+from operators.timing import length_ms, millis, timestamp
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
@@ -192,11 +193,11 @@ class Ingest(LedgerWriter):
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        log = self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= self.ledger.head)
-        near = F.col(EVENT_TIME).between(instant(counts.first - horizon), instant(counts.last + horizon))
-        for key in _ranged_key(contract):
-            near = near & F.col(key).between(F.lit(counts.min_key), F.lit(counts.max_key))
-        return duplicates(judged.where(_is_good()), log.where(near), contract.unique_key, horizon, counts.good)
+        within = {EVENT_TIME: (counts.first - horizon, counts.last + horizon)}
+        within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
+        log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
+        known = log.where(F.col(SEQ) <= parameter(self.ledger.head, F.col(SEQ)))
+        return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
         self, judged: DataFrame, repeated: DataFrame | None, contract: SourceContract, counts: _Counts, attempt: dict[str, Any], now: int
@@ -204,7 +205,7 @@ class Ingest(LedgerWriter):
         """Append what is due; returns how many rows of the entry the log holds."""
         good = judged.where(_is_good())
         events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
-        seq = F.lit(attempt["seq"]).cast("bigint").alias(SEQ)
+        seq = parameter(attempt["seq"], F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
         due = counts.good if repeated is None else counts.good - repeated.count()
         held = self._append(log, contract.log, attempt, due, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
@@ -218,7 +219,7 @@ class Ingest(LedgerWriter):
             F.col(REASON).alias("reason"),
             F.col(RAW).alias("raw"),
             F.col(PATH).alias("path"),
-            instant(now).alias("ingested_at"),
+            timestamp(parameter(now, F.col(ARRIVAL))).alias("ingested_at"),
         )
         kept = self._append(told, contract.quarantine, attempt, counts.quarantined, [SEQ])
         if kept != counts.quarantined:

@@ -1,15 +1,14 @@
 """Maintenance: few files, short logs, and nothing forgotten.
 
 Table by table: small files are compacted, files that no version within the retention needs are deleted, what the
-table's commits remember (progress, attempt, fold) is committed again, and a checkpoint is made, so that Delta may
-clean the log behind it. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
+table's commits remember (progress, attempt, fold) is committed again, a checkpoint is made, and what has expired of
+the log behind it is deleted. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
 and maintenance that meets a live writer leaves the table for the next time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -23,8 +22,6 @@ from platform_defs.engine.progress import PROGRESS
 from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.lake import Lake
-
-SMALL_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -98,12 +95,12 @@ class Maintenance:
     def _table(self, kept: _Kept) -> Maintained:
         try:
             with self.lake.writer(kept.writer, "maintenance"):
-                before = len(_sizes(self._open(kept)))
+                before = _files(self._open(kept))
                 self._compact(kept)
                 removed = self._vacuum(kept)
                 self._carry(kept)
                 self._checkpoint(kept)
-                return Maintained(kept.table, before, len(_sizes(self._open(kept))), removed)
+                return Maintained(kept.table, before, _files(self._open(kept)), removed)
         except (LakeBusy, DeltaConcurrentModificationException) as busy:
             return Maintained(kept.table, left=str(busy).splitlines()[0])
 
@@ -111,7 +108,7 @@ class Maintenance:
         return DeltaTable(self.lake.path(kept.table))
 
     def _compact(self, kept: _Kept) -> None:
-        if sum(size < SMALL_BYTES for size in _sizes(self._open(kept))) < self.small_files:
+        if self.lake.small_files(kept.table) < self.small_files:
             return
         point("maintenance.before_compact")
         self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)
@@ -139,9 +136,11 @@ class Maintenance:
 
     def _checkpoint(self, kept: _Kept) -> None:
         point("maintenance.before_checkpoint")
-        self._open(kept).create_checkpoint()
+        table = self._open(kept)
+        table.create_checkpoint()
+        table.cleanup_metadata()
         point("maintenance.after_checkpoint")
 
 
-def _sizes(table: DeltaTable) -> list[int]:
-    return pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+def _files(table: DeltaTable) -> int:
+    return len(table.file_uris())

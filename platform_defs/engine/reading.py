@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
-from operators.columns import FINAL_AT, RESULT_TIME, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
 from operators.contract import EVENT_TIME, SEQ, Append, Closed
 from operators.errors import OperatorError
 from operators.timing import instant
@@ -32,8 +32,8 @@ class Span:
 
     def holds(self, time: Column) -> Column:
         """Whether a time lies in the span."""
-        condition = F.lit(True) if self.first is None else time >= instant(self.first)
-        return condition if self.last is None else condition & (time <= instant(self.last))
+        condition = F.lit(True) if self.first is None else time >= instant(self.first, time)
+        return condition if self.last is None else condition & (time <= instant(self.last, time))
 
 
 EVER = Span()
@@ -89,7 +89,7 @@ class Reading:
         closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
         return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, Closed) else 0)
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to an entry, that are not late.
 
         Args:
@@ -97,20 +97,23 @@ class Reading:
             which: the input's index.
             head: the last entry to read.
             span: the event times to read.
+            after: the entry after which to read.
 
         Returns:
             The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
             standing for its `result_time`.
         """
         name = asset.inputs[which]
+        if name in self.assets and after:
+            raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {name!r} are of none; let it read the sources")
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        return self.judged(asset, which, head, span).where(~F.col(LATE)).drop(LATE)
+        return self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
 
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
+    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of a source that an asset reads, with the verdict `LATE` (boolean)."""
         name = asset.inputs[which]
-        rows = self.log(name, head).where(span.holds(F.col(EVENT_TIME))).drop(EVENT_TIME_RAW)
+        rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
         marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
         if not marks:
             return rows.withColumn(LATE, F.lit(False))
@@ -118,17 +121,20 @@ class Reading:
         verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
         return rows.join(F.broadcast(table), SEQ, "left").select(*rows.columns, verdict.alias(LATE))
 
-    def table(self, name: str) -> DataFrame:
-        """A table that is there."""
-        return self.spark.read.format("delta").load(self.lake.path(name))
+    def table(self, name: str, column: str = FINAL_AT, span: Span = EVER) -> DataFrame:
+        """A table that is there: its rows whose time in a column lies in a span."""
+        return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
-    def log(self, source: str, head: int) -> DataFrame:
-        """A source's event log up to an entry."""
-        contract = self.sources[source]
-        return self.lake.read(self.spark, contract.log, log_schema(contract)).where(F.col(SEQ) <= head)
+    def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """A source's event log: its rows of a span of event times, after an entry and up to another."""
+        contract, seq = self.sources[source], F.col(SEQ)
+        within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
+        rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
+        rows = rows.where(seq > parameter(after, seq)) if after else rows
+        return rows.where(span.holds(F.col(EVENT_TIME)))
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
         if not isinstance(upstream.operator.emits, Append):
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
-        rows = self.table(upstream.name).where(span.holds(F.col(RESULT_TIME)))
+        rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)

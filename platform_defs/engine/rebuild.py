@@ -72,7 +72,8 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
 def _differing(advance: Advance, asset: DerivedAsset, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
     """The days that differ, with how many rows are missing and how many too many."""
     reading = advance.reading
-    held = reading.lake.read(reading.spark, asset.name, wanted.schema).where(closing.holds(F.col(FINAL_AT)))
+    within = {FINAL_AT: (closing.after, closing.upto)}
+    held = reading.lake.read(reading.spark, asset.name, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
     copies = F.col("copies")
     told = bag_difference(held, wanted).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
     counted = told.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()

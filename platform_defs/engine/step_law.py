@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting import IS_PAIR, DayAccount, accountable, longest_wait, traced
@@ -61,7 +61,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         span = _span(advance, step, closing, which)
         settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
         logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
-        held = advance.reading.table(advance.asset.name).where(span.holds(F.col(FINAL_AT)))
+        held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
     told = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
@@ -83,23 +83,28 @@ def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Spa
 def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
     if closing.after is None:
         return closing.holds(expires)
-    return closing.holds(expires) | ((F.col(SEQ) > handled) & (expires <= instant(closing.after)))
+    return closing.holds(expires) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (expires <= instant(closing.after, expires)))
 
 
 def _logged(rows: DataFrame, which: int) -> DataFrame:
-    return _counts(rows, which, accepted=F.count("*"), late=F.count_if(LATE))
+    return _counts(rows.withColumn("day", _day()), which, accepted=F.count("*"), late=F.count_if(LATE))
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
-    """A row is matched once, however many pairs it is in; every copy of an unmatched row counts."""
-    paired, padded = F.bool_or(IS_PAIR).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
-    once = rows.groupBy(SEQ, ARRIVAL, EVENT_TIME).agg(paired, padded)
-    return _counts(once, which, matched=F.count_if("paired"), unmatched=F.sum("padded"))
+    """A row is matched once, however many pairs it is in: a bit each, by its place. Every copy of an unmatched row counts."""
+    place = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
+    bits = rows.groupBy(_day(), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
+        F.bitmap_construct_agg(place).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
+    )
+    return _counts(bits, which, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
+
+
+def _day() -> Column:
+    return F.col(EVENT_TIME).cast("date").alias("day")
 
 
 def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:
-    side, day = F.lit(which).alias("side"), F.col(EVENT_TIME).cast("date").alias("day")
-    return rows.groupBy(side, day).agg(*[told.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
+    return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[told.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
 
 
 def _account(side: str, day: date, terms: Counter[str], pads: bool) -> DayAccount:

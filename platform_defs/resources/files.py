@@ -24,7 +24,7 @@ class File:
 
     Args:
         modified: its modification time in epoch ms.
-        path: its URI, as Spark's `_metadata.file_path` has it.
+        path: its URI, encoded as Spark's `_metadata.file_path` has it; a local one is kept with the one slash that Spark gives it.
         length: its size in bytes.
         source: the source it belongs to.
         fault: why no row of it is read; None where its rows are.
@@ -36,6 +36,9 @@ class File:
     source: str
     fault: str | None = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.path.replace("file:///", "file:/", 1))
+
     @property
     def offset(self) -> str:
         """What the ledger keeps of it."""
@@ -44,7 +47,7 @@ class File:
     @property
     def pattern(self) -> str:
         """The path as Spark's readers take it: decoded, and with nothing that a glob would read as a wildcard."""
-        return re.sub(r"([*?\[\]{}\\])", r"\\\1", unquote(self.path))
+        return without_wildcards(unquote(self.path))
 
     @property
     def suffix(self) -> str:
@@ -85,6 +88,11 @@ class Known:
         if any(self._states.get(_decoded(file.path), {}).values()):
             return replace(file, fault="the file changed after it was read; what is new in it can be let in under another name")
         return replace(file, fault="the file is empty") if file.length == 0 else file
+
+
+def without_wildcards(path: str) -> str:
+    """A path with everything escaped that Spark's readers would take as a wildcard."""
+    return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def _decoded(path: str) -> str:

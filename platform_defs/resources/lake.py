@@ -9,13 +9,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from py4j.protocol import Py4JJavaError
@@ -24,12 +25,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
+from platform_defs.faults import point
+from platform_defs.resources.chosen import Ranges, chosen_files
 from platform_defs.resources.errors import LakeError
+from platform_defs.resources.files import without_wildcards
 from platform_defs.resources.lease import Lease, Purpose, locked
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
-_COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
+SMALL_BYTES = 32 * 1024 * 1024
+MANY_FILES = 64
+"""A commit that leaves a table with this many files below `SMALL_BYTES` compacts them."""
+CHECKPOINT_EVERY = 20
+_NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _ONE_AT_A_TIME = Lock()
 _ROWS = "rows_of"
@@ -79,14 +87,35 @@ class Lake:
         log = Path(self.path(table), "_delta_log")
         return log.stat().st_ino if self.is_local and log.exists() else None
 
-    def read(self, spark: SparkSession, table: str, schema: StructType) -> DataFrame:
-        """The table's columns of the schema; null where the table has not got one, and no rows where there is no table yet."""
-        if self.delta(table) is None:
-            return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
-        frame = spark.read.format("delta").load(self.path(table))
-        return frame.select(
-            *[F.col(f.name) if f.name in frame.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields]
-        )
+    def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
+        """The rows of the data files that can hold rows within ranges, as the table is now.
+
+        Files are chosen here and read as the Parquet that they are: Delta would choose them by Spark jobs, and by
+        conditions with literals (see `operators.columns.parameter`).
+
+        Args:
+            spark: the session.
+            table: the table.
+            schema: the columns wanted, null where the table has not got one; None for the table's own.
+            within: the ranges; the chosen files hold other rows too.
+
+        Returns:
+            The rows; none where there is no table yet, which then needs a schema.
+        """
+        delta = self.delta(table)
+        if delta is None:
+            return _no_rows(spark, schema or StructType())
+        own = StructType.fromJson(json.loads(delta.schema().to_json()))
+        files = chosen_files(delta, within or {})
+        if files is None:
+            frame = spark.read.format("delta").load(self.path(table))
+        elif files:
+            frame = spark.read.schema(own).parquet(*[without_wildcards(f"{self.path(table)}/{file}") for file in files])
+        else:
+            frame = _no_rows(spark, own)
+        wanted = schema or own
+        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in wanted.fields if f.name not in frame.columns]
+        return frame.select("*", *missing).select(*wanted.fieldNames())
 
     def schema(self, spark: SparkSession, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""
@@ -116,7 +145,7 @@ class Lake:
         """
         self._still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
-        writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_COMPACTED)
+        writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_NO_CHECKPOINT_BY_SPARK)
         writer = writer.option("mergeSchema", str(widen).lower())
         if pruned_by:
             kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
@@ -125,6 +154,7 @@ class Lake:
             writer.mode("append").save(self.path(table))
         else:
             writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))
+        self._tend(frame.sparkSession, table)
 
     def append_small(
         self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: DeltaTable | None = None, description: str = ""
@@ -165,6 +195,7 @@ class Lake:
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with _commit_metadata(spark, metadata):
             merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute()
+        self._tend(spark, table)
 
     def delete(self, spark: SparkSession, table: str, condition: Column, metadata: dict[str, Any]) -> None:
         """Delete rows, as one commit with the metadata."""
@@ -173,9 +204,31 @@ class Lake:
         self._still_mine()
         with _commit_metadata(spark, metadata):
             SparkDelta.forPath(spark, self.path(table)).delete(condition)
+        self._tend(spark, table)
+
+    def _tend(self, spark: SparkSession, table: str) -> None:
+        """What a commit leaves to do now and then: a checkpoint of the log, and to compact many small files.
+
+        Delta would do both itself, at a higher price: a checkpoint by Spark jobs, whose code alone takes seconds to
+        compile, and a compaction after each process's first commit to a table, however few the files are.
+        """
+        delta = self.delta(table)
+        if delta is not None and delta.version() % CHECKPOINT_EVERY == 0 and delta.version():
+            delta.create_checkpoint()
+        if self.small_files(table) >= MANY_FILES:
+            point("lake.before_compact")
+            with suppress(DeltaConcurrentModificationException):
+                self.optimize(spark, table)
+            point("lake.after_compact")
+
+    def small_files(self, table: str) -> int:
+        """How many of a table's data files are below `SMALL_BYTES`."""
+        delta = self.delta(table)
+        sizes = [] if delta is None else pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        return sum(size < SMALL_BYTES for size in sizes)
 
     def optimize(self, spark: SparkSession, table: str) -> None:
-        """Compact a table's small files."""
+        """Compact a table's files below `SMALL_BYTES`."""
         from delta.tables import DeltaTable as SparkDelta
 
         self._still_mine()
@@ -184,8 +237,8 @@ class Lake:
     def newest(self, table: str, key: str) -> "Commit | None":
         """The newest commit with this key in its metadata; None where there is no table.
 
-        Commits of others (OPTIMIZE, VACUUM, a user's own) are stepped over. OPTIMIZE ones always: a table that compacts
-        itself does so under the session's setting, which may be another commit's metadata just then.
+        Commits of others (OPTIMIZE, VACUUM, a user's own) are stepped over. OPTIMIZE ones always: it commits
+        under the session's setting, which may be another commit's metadata just then.
 
         Raises:
             LakeError: the table is there, and no commit that is left has the key.
@@ -275,6 +328,10 @@ class Lake:
         """Pass if this process still is the writer of all that it took."""
         for lease in list(self._leases.values()):
             lease.check()
+
+
+def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
 def _metadata(commit: dict[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,9 @@ def arrival(files: Sequence[File], ordered: Sequence[File], position: Column) ->
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
     """A path's rank by binary search: it is looked up for every row, and a map would compare path by path."""
     if len(ranks) == 1:
-        return F.lit(ranks[0][1]).cast("bigint")
+        known, rank = ranks[0]
+        stranger = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")
+        return F.when(path == known, F.lit(rank).cast("bigint")).otherwise(stranger)
     half = len(ranks) // 2
     return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
 

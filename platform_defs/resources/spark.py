@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.java import find_java
+from platform_defs.resources.lake import SMALL_BYTES
 from platform_defs.settings import Settings
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -31,11 +32,15 @@ def spark_config(settings: Settings) -> dict[str, str]:
         "spark.jars": ",".join(jar_paths()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.codegen.cache.maxEntries": "4000",
         "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+        "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
