@@ -146,10 +146,10 @@ def bury(home: Path) -> None:
 
 def _gone(group: int) -> None:
     """Wait until nothing of a process group is left."""
-    for _ in range(600):
+    for _ in range(2400):  # at its end, the first one writes the class data archive
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
             return
         time.sleep(0.05)
-    raise LifeError(f"process group {group} is still there, half a minute after its kill")
+    raise LifeError(f"process group {group} is still there, two minutes after its end")

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.ledger import SourceEntry
+from platform_defs.resources.files import File
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
@@ -281,3 +283,33 @@ def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, on
         land(engine, "l", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
         counts += [(s.accepted, s.duplicate) for e in engine.let_in() for s in e]
     assert counts == [(1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("spelling", ["file:", "file://"])
+def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngine, spelling: str) -> None:
+    engine = make_engine([source("a")], [])
+    paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
+    engine.ingest.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
+    places = [place for (place,) in rows_of(engine.reading.log("a", 1), "arrival")]
+    assert len(set(places)) == len(places) == 15
+    [spelled] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
+    assert spelled == "file:/" + str(paths[0])[1]
+
+
+def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngine, spark: SparkSession) -> None:
+    """Another ledger entry, clock and range of times must not change what Spark generates: it would be compiled, and run cold."""
+    engine = make_engine(
+        [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
+    )
+    compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
+    new = []
+    for n in range(6):
+        before = compiled.getCount()
+        for name in ("a", "b"):
+            _land(engine, name, f"{n}.jsonl", [Event(f"{n}{i}", 1, 10 * n + i) for i in range(3)], NOON + n)
+        engine.let_in()
+        for step in engine.advance("wide"):
+            engine.account_step("wide", step)
+        new.append(compiled.getCount() - before)
+    assert new[0] > 0
+    assert min(new[3:]) <= 2, new

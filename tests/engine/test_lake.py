@@ -1,5 +1,6 @@
 """What the lake remembers."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
+from platform_defs.resources import lake as lakes
 from platform_defs.resources.lake import Commit, Lake, LakeError
 
 ROWS = pa.table({"a": [1, 2]})
@@ -90,3 +93,26 @@ def test_a_compaction_remembers_nothing_even_where_it_says_so(lake: Lake) -> Non
     found = lake.newest("t", "key")
     assert found is not None
     assert (found.version, found.value) == (1, {"seq": 2})
+
+
+def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "MANY_FILES", 4)
+    counts = []
+    for n in range(6):
+        lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n}, pruned_by=["id"])
+        counts.append(lake.small_files("t"))
+        found = lake.newest("t", "key")
+        assert found is not None
+        assert (found.value, found.rows) == (n, 1)
+    assert counts == [1, 2, 3, 1, 2, 3]
+    assert sorted(r.id for r in lake.read(spark, "t").collect()) == [*range(6)]
+
+
+def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "CHECKPOINT_EVERY", 3)
+    for n in range(12):
+        lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n})
+    log = Path(lake.path("t"), "_delta_log")
+    assert sorted(int(p.name.split(".")[0]) for p in log.glob("*.checkpoint*.parquet")) == [3, 6, 9]
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 9
+    assert spark.read.format("delta").load(lake.path("t")).count() == 12

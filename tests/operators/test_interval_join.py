@@ -280,7 +280,10 @@ def test_what_the_engine_is_told(how: How, reach: tuple[int, int]):
 def test_late_is_before_the_watermark_and_a_row_expires_with_its_last_chance(spark: SparkSession):
     join = IntervalJoin(on="k", lower=-5, upper=10)
     rows = spark.range(98, 102).select("id", F.timestamp_millis("id").alias("t"))
-    late = [join.late(F.col("t"), mark).alias(name) for name, mark in (("late", instant(100, F.col("t"))), ("never", F.lit(None).cast("timestamp")))]
+    late = [
+        join.late(F.col("t"), mark).alias(name)
+        for name, mark in (("late", instant(100, F.col("t"))), ("never", F.lit(None).cast("timestamp")))
+    ]
     expires = [F.unix_millis(join.expires(which, F.col("t"))).alias(f"expires{which}") for which in (0, 1)]
     found = [tuple(r) for r in rows.select("id", *late, *expires).orderBy("id").collect()]
     assert found == [(t, t < 100, False, t + 11, t + 6) for t in (98, 99, 100, 101)]

@@ -1,0 +1,92 @@
+"""The files of a table that are read for a range: all that can hold such rows, and as Delta reads them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from platform_defs.resources.chosen import Ranges, chosen_files
+from platform_defs.resources.lake import Lake
+
+MINUTE = 60_000
+
+
+def _time(minute: float) -> datetime:
+    return datetime.fromtimestamp(minute * 60, UTC)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A table of three files: minutes and numbers 0 to 9, 10 to 19, and 20 with a null number; a letter each."""
+    lake = Lake(str(tmp_path / "lake"))
+    for letter, numbers in (("a", [*range(10)]), ("b", [*range(10, 20)]), ("c", [20, None])):
+        times = pa.array([_time(20 if n is None else n) for n in numbers], pa.timestamp("us", "UTC"))
+        write_deltalake(
+            lake.path("t"), pa.table({"n": pa.array(numbers, pa.int64()), "at": times, "s": [letter] * len(numbers)}), mode="append"
+        )
+    return lake
+
+
+def _delta(lake: Lake) -> DeltaTable:
+    found = lake.delta("t")
+    assert found is not None
+    return found
+
+
+RANGES: list[tuple[Ranges, str]] = [
+    ({}, "abc"),
+    ({"n": (None, None)}, "abc"),
+    ({"n": (9, 10)}, "ab"),
+    ({"n": (10, 10)}, "b"),
+    ({"n": (None, 9)}, "a"),
+    ({"n": (20, None)}, "c"),
+    ({"n": (21, None)}, ""),
+    ({"n": (5, 15), "s": ("b", "b")}, "b"),
+    ({"s": ("aa", "bb")}, "b"),
+    ({"at": (10 * MINUTE, 10 * MINUTE)}, "b"),
+    ({"at": (9 * MINUTE + 1, 10 * MINUTE - 1)}, ""),
+    ({"at": (9 * MINUTE, 9 * MINUTE)}, "a"),
+    ({"unknown": (1, 2)}, "abc"),
+]
+
+
+@pytest.mark.parametrize(("within", "letters"), RANGES)
+def test_files_that_cannot_hold_a_row_of_the_range_are_left_out(lake: Lake, within: Ranges, letters: str) -> None:
+    chosen = chosen_files(_delta(lake), within)
+    every = dict(zip(("c", "b", "a"), pa.table(_delta(lake).get_add_actions())["path"].to_pylist(), strict=True))
+    assert chosen is not None
+    assert sorted(chosen) == sorted(every[letter] for letter in letters)
+
+
+def test_a_file_without_statistics_is_read(lake: Lake) -> None:
+    unknown = pa.table({"n": pa.array([None], pa.int64()), "at": pa.array([None], pa.timestamp("us", "UTC")), "s": ["d"]})
+    write_deltalake(lake.path("t"), unknown, mode="append")
+    assert len(chosen_files(_delta(lake), {"n": (900, 901)}) or ()) == 1
+
+
+def test_a_table_in_partitions_is_left_to_delta(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"n": [1, 2], "p": ["a", "b"]}), partition_by=["p"])
+    assert chosen_files(DeltaTable(tmp_path / "t"), {"n": (1, 1)}) is None
+
+
+def test_what_is_read_is_what_delta_reads(spark: SparkSession, lake: Lake) -> None:
+    delta = spark.read.format("delta").load(lake.path("t"))
+    assert lake.read(spark, "t").exceptAll(delta).isEmpty()
+    assert delta.exceptAll(lake.read(spark, "t")).isEmpty()
+    assert lake.read(spark, "t").dtypes == delta.dtypes
+    near = lake.read(spark, "t", within={"n": (5, 12)}).where(F.col("n").between(5, 12))
+    assert [r.n for r in near.orderBy("n").collect()] == [*range(5, 13)]
+    assert lake.read(spark, "t", within={"n": (50, None)}).dtypes == delta.dtypes
+    assert lake.read(spark, "t", within={"n": (50, None)}).isEmpty()
+
+
+def test_rows_that_deletion_vectors_mask_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "lake" / "t"
+    spark.range(10).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(path))
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")
+    lake = Lake(str(path.parent))
+    assert sorted(r.id for r in lake.read(spark, "t", within={"id": (3, 4)}).collect()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
