@@ -2,9 +2,13 @@
 
 from operators.changelog import difference, fold
 from operators.contract import Accountable, Append, Closed, Entries, Folding, Operator, Touched, Upsert
-from operators.errors import ColumnError, DurationError, OperatorError, StreamingError
+from operators.deduplicate import Deduplicate
+from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.interval_join import IntervalJoin
 from operators.timing import ClosedRange, Interval
+from operators.top_k import TopK
+from operators.windowed_aggregate import WindowedAggregate
+from operators.windows import Cumulative, Sliding, Tumbling
 
 __all__ = [
     "Accountable",
@@ -12,6 +16,8 @@ __all__ = [
     "Closed",
     "ClosedRange",
     "ColumnError",
+    "Cumulative",
+    "Deduplicate",
     "DurationError",
     "Entries",
     "Folding",
@@ -19,9 +25,14 @@ __all__ = [
     "IntervalJoin",
     "Operator",
     "OperatorError",
+    "Sliding",
     "StreamingError",
+    "TopK",
     "Touched",
+    "Tumbling",
     "Upsert",
+    "WindowError",
+    "WindowedAggregate",
     "difference",
     "fold",
 ]

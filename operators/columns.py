@@ -15,6 +15,7 @@ _EXACT = (IntegralType, DecimalType)
 
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
+WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
 def temporary(name: str) -> str:

@@ -14,7 +14,11 @@ from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 
+from operators.columns import temporary
+
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
+WATERMARK = temporary("watermark")
+"""In the frames of an operator that reads `judged` rows: its watermark before a row's entry, null where that was behind the row."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,12 @@ class Closed:
     Args:
         reach: for each input, how far before a range it must be read, in ms.
         delay: the largest `final_at - result_time`, in ms; a reader of the results sees its watermark that much later.
+        judged: whether the frames hold `WATERMARK` too, for an operator that judges a row for each of its windows.
     """
 
     reach: tuple[int, ...]
     delay: int = 0
+    judged: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,15 @@ class DurationError(OperatorError):
         return cls.bad_value(parameter, value, "a duration of zero or more")
 
 
+class WindowError(OperatorError):
+    """A window cannot be as it is described."""
+
+    @classmethod
+    def empty(cls, parameter: str, value: object) -> Self:
+        """A length is zero."""
+        return cls.bad_value(parameter, value, "a duration of more than zero; a window of no length would hold no row")
+
+
 class ColumnError(OperatorError):
     """A frame lacks a column, holds it with another type, or holds a reserved name."""
 

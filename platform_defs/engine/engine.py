@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import Accountable, Closed
+from operators.contract import WATERMARK, Accountable, Closed
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
@@ -167,7 +167,7 @@ class Engine:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""
         advance = self._as_stored(asset)
         judged = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), self.ledger.head)
-        return judged.where(LATE).drop(LATE)
+        return judged.where(LATE).drop(LATE, WATERMARK)
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from operators.contract import Operator, Upsert
 from platform_defs.resources.lake import Lake
 
 PROGRESS = "progress"
+_MAPPING = "mapping"
 
 
 class ProgressError(RuntimeError):
@@ -87,11 +89,22 @@ def _parts(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)} ms"
     kind = type(value)
-    parameters = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init} if dataclasses.is_dataclass(value) else {}
+    if isinstance(value, Mapping):
+        return {"type": _MAPPING, "items": list(value.items())}
+    parameters = (
+        {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init} if dataclasses.is_dataclass(value) else {}
+    )
     return {"type": f"{kind.__module__}:{kind.__qualname__}", **parameters}
+
+
+def _told(value: Any) -> Any:
+    """A parameter's value; JSON would tell a mapping by itself, and nothing would tell it from an operator when it is read."""
+    return _parts(value) if isinstance(value, Mapping) else value
 
 
 def _made(parts: dict[str, Any]) -> Any:
     parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in parts.items() if name != "type"}
+    if parts["type"] == _MAPPING:
+        return dict(parameters["items"])
     module, _, name = str(parts["type"]).partition(":")
     return getattr(importlib.import_module(module), name)(**parameters)

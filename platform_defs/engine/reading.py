@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import EVENT_TIME, SEQ, Append, Closed
+from operators.contract import EVENT_TIME, SEQ, WATERMARK, Append, Closed
 from operators.errors import OperatorError
-from operators.timing import instant
+from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.progress import stored_progress
@@ -19,7 +19,7 @@ from platform_defs.engine.tables import log_schema
 from platform_defs.engine.watermarks import Timeline
 from platform_defs.resources.lake import Lake
 
-_WATERMARK = temporary("watermark")
+_MARK = temporary("mark")
 LATE = temporary("late")
 
 
@@ -111,15 +111,17 @@ class Reading:
         return self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
 
     def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of a source that an asset reads, with the verdict `LATE` (boolean)."""
+        """All rows of a source that an asset reads, with the verdict `LATE` (boolean), and `WATERMARK` where its operator asks."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
         marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
+        reads = asset.operator.reads
+        kept = [WATERMARK] if isinstance(reads, Closed) and reads.judged else []
         if not marks:
-            return rows.withColumn(LATE, F.lit(False))
-        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _WATERMARK: list(marks.values())}))
-        verdict = asset.operator.late(F.col(EVENT_TIME), F.timestamp_millis(F.col(_WATERMARK)))
-        return rows.join(F.broadcast(table), SEQ, "left").select(*rows.columns, verdict.alias(LATE))
+            return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
+        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
+        before = rows.join(F.broadcast(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK))), SEQ, "left")
+        return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def table(self, name: str, column: str = FINAL_AT, span: Span = EVER) -> DataFrame:
         """A table that is there: its rows whose time in a column lies in a span."""

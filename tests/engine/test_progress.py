@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from operators import IntervalJoin
+from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.progress import Progress, ProgressError, describe, progress, restore, stored_progress
 from platform_defs.resources.lake import Lake
@@ -17,6 +17,12 @@ OPERATORS = [
     pytest.param(join().operator, id="interval join"),
     pytest.param(IntervalJoin(on=("a", "b"), lower="0 ms", upper="1 ms", upper_exclusive=True), id="two keys and an open end"),
     pytest.param(IntervalJoin(on="k", lower=-5, upper=0), id="bounds as numbers"),
+    pytest.param(
+        WindowedAggregate(by="k", window=Sliding(size="10 s", slide="2 s"), aggregates={"type": "count(*)", "b": "max(v)"}),
+        id="a window and a mapping",
+    ),
+    pytest.param(TopK(k=3, order_by=("n DESC", "k"), by=("g",)), id="lists"),
+    pytest.param(Deduplicate(by="k", keep="last", window=Tumbling(size=5, offset=-1)), id="a window that may be none"),
     pytest.param(RunningTotal(), id="a user's own, folding"),
     pytest.param(Spread(), id="a user's own, by key"),
 ]

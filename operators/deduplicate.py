@@ -1,0 +1,129 @@
+"""Deduplicate: one row a key, the first or the last, of the whole stream or of each window."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed, Entries, Upsert
+from operators.errors import OperatorError, StreamingError
+from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+
+Keep = Literal["first", "last"]
+By = Literal["event_time", "arrival"]
+_ROW = temporary("row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deduplicate:
+    """Of each key the first or the last row, by event time or by arrival; with a window, of each key and window.
+
+    Of rows with one event time the one that arrived first is the first, the one that arrived last is the last. A null key is an
+    ordinary key. By event time, a row with a null time is left out.
+
+    Over the whole stream the table is kept current: a step replaces a key's row where a new one goes before it. By event time a
+    first row is final when the watermark reaches it, so a row is late when `event_time <= watermark`, and is left out; a
+    last row, or one by arrival, is never late. With a window a result is final at the window's end, `result_time = final_at =
+    end - 1 ms`, and rows are judged for each of their windows, as in `WindowedAggregate`.
+
+    The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`); where Flink waits with a
+    first row by event time until the watermark reaches it, it is here at once, and may still be replaced.
+
+    Args:
+        by: the key columns.
+        keep: which row of a key.
+        order: what makes a row the first: its event time, or when it arrived.
+        window: where the windows lie; None for the whole stream.
+        time: the event time, a timestamp column.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> Deduplicate(by="order_id", keep="last").emits
+    Upsert(key=('order_id',))
+    """
+
+    by: str | Sequence[str]
+    keep: Keep = "first"
+    order: By = "event_time"
+    window: Aligned | None = None
+    time: str = EVENT_TIME
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise OperatorError.bad_value("by", self.by, "at least one column; without a key one row would be left of all")
+        if self.keep not in get_args(Keep):
+            raise OperatorError.bad_value("keep", self.keep, ", ".join(get_args(Keep)))
+        if self.order not in get_args(By):
+            raise OperatorError.bad_value("order", self.order, ", ".join(get_args(By)))
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return names(self.by)
+
+    @property
+    def inputs(self) -> tuple[str]:
+        """The names of the inputs."""
+        return ("rows",)
+
+    @property
+    def emits(self) -> Append | Upsert:
+        """A window's rows are final; of the whole stream the table is kept current by key."""
+        return Append() if self.window else Upsert(self.key)
+
+    @property
+    def reads(self) -> Closed | Entries:
+        """With a window closed ranges; else new entries, folded into the current rows."""
+        return Closed(reach=(self.window.longest,), judged=True) if self.window else Entries()
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """With a window, whether none was open; else only of first rows by event time, `event_time <= watermark`."""
+        if self.window:
+            return missed(self.window, event_time, watermark)
+        return F.coalesce(event_time <= watermark, F.lit(False)) if (self.keep, self.order) == ("first", "event_time") else F.lit(False)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Deduplicate a frame.
+
+        Args:
+            frames: the rows, static; `seq` and `arrival` order them where their times do not.
+
+        Returns:
+            The columns of the frame; with a window also `window_start`, `window_end`, `result_time` and `final_at` (timestamp).
+        """
+        [rows] = frames
+        self._check(rows)
+        if not self.window:
+            return self._chosen(rows, self.key)
+        each = in_windows(in_panes(rows, self.window, self.time), self.window)
+        return self._chosen(each, (*self.key, WINDOW)).select(*rows.drop(WATERMARK).columns, *bounds(), *last_moment())
+
+    def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        """The rows of the touched keys, from those before the step and the new entries' rows."""
+        [rows] = frames
+        return self._chosen(current.unionByName(rows), self.key)
+
+    def _chosen(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+        places = [F.col(c) for c in (SEQ, ARRIVAL) if c in rows.columns]
+        timed = self.order == "event_time"
+        order = F.struct(*([F.col(self.time)] if timed else []), *places)
+        choose = F.min_by if self.keep == "first" else F.max_by
+        there = rows.where(F.col(self.time).isNotNull()) if timed else rows
+        return there.groupBy(*key).agg(choose(F.struct(*rows.columns), order).alias(_ROW)).select(f"{_ROW}.*")
+
+    def _check(self, rows: DataFrame) -> None:
+        frame = rows.drop(WATERMARK)
+        check_present(frame, self.key, "by")
+        check_time(frame, self.time, "time")
+        if self.order == "arrival":
+            check_present(frame, (SEQ, ARRIVAL), "order")
+        if self.window:
+            check_distinct([*frame.columns, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
+        if rows.isStreaming:
+            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows unseen"
+            raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

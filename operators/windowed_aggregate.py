@@ -1,0 +1,135 @@
+"""The windowed aggregate: one row for each key and window, of all rows that lie there."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
+from operators.contract import EVENT_TIME, WATERMARK, Append, Closed
+from operators.errors import OperatorError, StreamingError
+from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, bounds, in_panes, in_windows, last_moment, missed
+
+_MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
+_CALL = re.compile(r"\s*(\w+)\s*\((?!\s*distinct\b)(.*)\)\s*", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedAggregate:
+    """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
+
+    A window's result is final when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`. In the
+    engine a row is judged for each of its windows: it counts in those that were open before its entry came,
+    `end - 1 ms > watermark`, and is late when none was. A null key is an ordinary key; a row with a null time lies in no
+    window.
+
+    The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL.
+    Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
+    `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`; with any other each row is handed
+    to each of its windows.
+
+    Args:
+        by: the key columns; none for one row a window.
+        window: where the windows lie.
+        aggregates: the result's columns, as SQL: `{"clicks": "count(*)", "spent": "sum(price * quantity)"}`.
+        time: the event time, a timestamp column.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> WindowedAggregate(by="item_id", window=Tumbling(size="10 s"), aggregates={"clicks": "count(*)"}).reads.reach
+    (10000,)
+    """
+
+    by: str | Sequence[str] = ()
+    window: Aligned
+    aggregates: Mapping[str, str]
+    time: str = EVENT_TIME
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
+        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return names(self.by)
+
+    @property
+    def inputs(self) -> tuple[str]:
+        """The names of the inputs."""
+        return ("rows",)
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark that was in force before them."""
+        return Closed(reach=(self.window.longest,), judged=True)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
+        return missed(self.window, event_time, watermark)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Aggregate a frame.
+
+        Args:
+            frames: the rows, static (then the result is the whole answer).
+
+        Returns:
+            The key columns, `window_start` and `window_end` (timestamp, the end excluded), the aggregates by their own types,
+            `result_time` and `final_at` (timestamp).
+        """
+        [rows] = frames
+        self._check(rows)
+        placed = in_panes(rows, self.window, self.time)
+        found = self._by_pane(placed) if self._merges else self._by_row(placed)
+        return found.select(*self.key, *bounds(), *self.aggregates, *last_moment())
+
+    def _check(self, rows: DataFrame) -> None:
+        check_present(rows.drop(WATERMARK), self.key, "by")
+        check_time(rows.drop(WATERMARK), self.time, "time")
+        if rows.isStreaming:
+            why = "a window's rows are aggregated by Spark's own state, which drops late rows unseen"
+            raise StreamingError.refused("WindowedAggregate", why, "let the engine run it, or use Spark's `groupBy(window(...))`")
+
+    @property
+    def _merges(self) -> bool:
+        return isinstance(self.window, Tumbling) or all(_merging(sql) for sql in self.aggregates.values())
+
+    def _by_pane(self, placed: DataFrame) -> DataFrame:
+        """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
+        panes = placed.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        merged = in_windows(panes, self.window)
+        if isinstance(self.window, Tumbling):
+            return merged
+        types = {f.name: f.dataType for f in panes.schema.fields}
+        sums = [F.expr(f"{_merging(sql)}(`{name}`)").cast(types[name]).alias(name) for name, sql in self.aggregates.items()]
+        return merged.groupBy(*self.key, WINDOW).agg(*sums)
+
+    def _by_row(self, placed: DataFrame) -> DataFrame:
+        return in_windows(placed, self.window).groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
+
+
+def _merging(sql: str) -> str | None:
+    """The aggregate that merges what an aggregate made of each pane; None where there is none."""
+    call = _CALL.fullmatch(sql)
+    return _MERGED.get(call[1].lower()) if call and _closes_last(call[2]) else None
+
+
+def _closes_last(inside: str) -> bool:
+    """Whether no bracket closes inside that was not opened there, as in `sum(a) + sum(b)`."""
+    depth = 0
+    for letter in inside:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return False
+    return True

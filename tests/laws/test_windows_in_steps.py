@@ -1,0 +1,89 @@
+"""Windows closed step by step: what a run made is the model's answer by its own ledger, and what a backfill makes of its log."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import Cumulative, Sliding, TopK, Tumbling, WindowedAggregate
+from operators.windows import Aligned
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, Event, replay, source
+from tests.support.windows_model import Seen, aggregated, open_windows
+
+SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)", "different": "count(DISTINCT v)"}
+MERGED = {name: sql for name, sql in SUMS.items() if name != "different"}
+WINDOWS: dict[str, Aligned] = {
+    "tumbling": Tumbling(size="3 minutes", offset="-1 minute"),
+    "sliding": Sliding(size="5 minutes", slide="2 minutes"),
+    "cumulative": Cumulative(size="6 minutes", step="2 minutes"),
+}
+
+
+def _assets() -> list[DerivedAsset]:
+    """Each window, twice: advanced with each entry, and at the end; and the Top-K of it."""
+    made = []
+    for name, window in WINDOWS.items():
+        count = WindowedAggregate(by="k", window=window, aggregates=MERGED if name != "tumbling" else SUMS)
+        made += [DerivedAsset(name=n, inputs=("l",), operator=count) for n in (name, f"{name}_again")]
+        top = TopK(k=2, order_by=["total DESC", "k"])
+        made += [DerivedAsset(name=f"{n}_top", inputs=(n,), operator=top) for n in (name, f"{name}_again")]
+    return made
+
+
+def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
+    """Rows up to nine minutes behind the newest, where the watermark is one minute behind: many of them late, for some windows or all."""
+    seeded, batches, newest = random.Random(seed), [], 0
+    for _ in range(4):
+        newest += seeded.randrange(0, 4 * MINUTE)
+        behind = [seeded.choice([0, 1, 20, 60, 61, 200, 540]) * 1_000 for _ in range(12)]
+        batches.append({"l": [Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(-3, 9), newest - b) for b in behind]})
+    return batches
+
+
+def _seen(engine: Engine, asset: str) -> list[Seen]:
+    """The log's rows, each with the watermark before its entry, as the ledger tells it."""
+    marks = engine.reading.operator_timeline(engine.assets[asset]).after
+    rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
+    return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
+
+
+def _told(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    return sorted((tuple(r) for r in engine.table(table).select("k", *times, *columns).collect()), key=repr)
+
+
+def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], _assets())
+    live = [n for name in WINDOWS for n in (name, f"{name}_top")]
+    for batch in _batches(1):
+        replay(engine, [batch])
+        for name in live:
+            engine.advance(name)
+    engine.drain()
+    for name in [*live, *(f"{n}_again{top}" for n in WINDOWS for top in ("", "_top"))]:
+        engine.advance(name)
+    some_late = False
+    for name, window in WINDOWS.items():
+        rows = _seen(engine, name)
+        columns = list(SUMS if name == "tumbling" else MERGED)
+        wanted = sorted([(k, *span, *told[: len(columns)]) for (k, span), told in aggregated(window, rows).items()], key=repr)
+        assert _told(engine, name, *columns) == wanted
+        assert _told(engine, f"{name}_again", *columns) == wanted
+        assert _told(engine, f"{name}_top", "rank", "total") == _told(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
+        late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, Seen(r.k, r.t, r.v)) for r in rows)
+        assert engine.late(name, "l").count() == late
+        some_late |= late > 0
+    assert some_late
+
+
+def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The two largest totals of each window, by key where they are equal, a null first."""
+    found = []
+    for span in {r[1:3] for r in rows}:
+        inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
+        found += [(r[0], *span, n, r[4]) for n, r in enumerate(inside[:2], 1)]
+    return sorted(found, key=repr)

@@ -1,0 +1,116 @@
+"""Deduplicate: first and last, by event time and by arrival, whole and by window, and folded in any batches."""
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import ColumnError, Deduplicate, OperatorError, Sliding, StreamingError, Tumbling
+from operators.contract import WATERMARK
+from tests.support.windows_model import Seen, open_windows
+
+SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "seq": pa.int64(), "arrival": pa.int64(), "w": pa.int64()})
+Row = tuple[str | None, int | None, int, int, int | None]
+KINDS = [(keep, order) for keep in ("first", "last") for order in ("event_time", "arrival")]
+
+
+def _rows(seed: int) -> list[Row]:
+    """Few times and keys, so that ties abound; some rows without a time, some with a watermark past their windows."""
+    seeded = random.Random(seed)
+    places = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
+    return [
+        (seeded.choice(["a", "b", "c", None]), seeded.choice([None, *range(-12, 13, 3)]), *place, seeded.choice([None, None, -5, 4, 9]))
+        for place in places
+    ]
+
+
+def _frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    told = spark.createDataFrame(pa.table(columns, schema=SCHEMA))
+    return told.select("k", F.timestamp_millis("t").alias("event_time"), "seq", "arrival", F.timestamp_millis("w").alias(WATERMARK))
+
+
+def _order(order: str, row: Row) -> tuple[int, ...]:
+    return (row[1] or 0, row[2], row[3]) if order == "event_time" else (row[2], row[3])
+
+
+def _wanted(rows: Sequence[Row], keep: str, order: str) -> dict[str | None, tuple[int, int]]:
+    there = [r for r in rows if order == "arrival" or r[1] is not None]
+    choose = min if keep == "first" else max
+    keys = {r[0] for r in there}
+    return {k: choose((r for r in there if r[0] == k), key=lambda r: _order(order, r))[2:4] for k in keys}
+
+
+@pytest.mark.parametrize(("keep", "order"), KINDS)
+def test_the_row_kept_is_the_models_and_folds_alike_in_any_batches(spark: SparkSession, keep: Any, order: Any) -> None:
+    deduplicate = Deduplicate(by="k", keep=keep, order=order)
+    for seed in (1, 2):
+        rows = _rows(seed)
+        whole = deduplicate(_frame(spark, rows).drop(WATERMARK))
+        wanted = _wanted(rows, keep, order)
+        assert {r.k: (r.seq, r.arrival) for r in whole.collect()} == wanted
+        current = whole.limit(0)
+        for entry in range(1, 7):
+            new = [r for r in rows if r[2] == entry]
+            current = deduplicate.fold(current, _frame(spark, new).drop(WATERMARK)) if new else current
+        assert {r.k: (r.seq, r.arrival) for r in current.collect()} == wanted
+
+
+@pytest.mark.parametrize("window", [Tumbling(size=10, offset=-3), Sliding(size=10, slide=4)])
+@pytest.mark.parametrize(("keep", "order"), KINDS)
+def test_each_window_keeps_one_row_of_those_that_found_it_open(spark: SparkSession, keep: Any, order: Any, window: Any) -> None:
+    rows = _rows(3)
+    wanted: dict[tuple[Any, ...], tuple[int, int]] = {}
+    spans: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        if row[1] is not None:
+            for span in open_windows(window, Seen(row[0], row[1], None, row[4])):
+                spans.setdefault(span, []).append(row)
+    for span, inside in spans.items():
+        wanted |= {(k, *span): place for k, place in _wanted(inside, keep, order).items()}
+    found = Deduplicate(by="k", keep=keep, order=order, window=window)(_frame(spark, rows))
+    times = [F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]
+    told = found.select("k", *times, "seq", "arrival").collect()
+    assert {(r[0], r[1], r[2]): (r[5], r[6]) for r in told} == wanted
+    assert all(r[3] == r[4] == r[2] - 1 for r in told)
+    assert len(told) == len(wanted)
+    assert found.columns == ["k", "event_time", "seq", "arrival", "window_start", "window_end", "result_time", "final_at"]
+
+
+def test_only_a_first_row_by_event_time_can_come_too_late(spark: SparkSession) -> None:
+    times = spark.sql("SELECT timestamp_millis(t) AS event_time FROM VALUES (9), (10), (11) AS v(t)")
+    mark, never = F.expr("timestamp_millis(10)"), F.lit(None).cast("timestamp")
+    for keep, order in KINDS:
+        late = Deduplicate(by="k", keep=keep, order=order).late  # pyright: ignore[reportArgumentType]
+        wanted = [True, True, False] if (keep, order) == ("first", "event_time") else [False] * 3
+        assert [r[0] for r in times.select(late(F.col("event_time"), mark)).collect()] == wanted
+        assert [r[0] for r in times.select(late(F.col("event_time"), never)).collect()] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"by": ()}, "`by` is (); legal: at least one column"),
+        ({"keep": "any"}, "`keep` is 'any'; legal: first, last"),
+        ({"order": "offset"}, "`order` is 'offset'; legal: event_time, arrival"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        Deduplicate(**{"by": "k", **parameters})
+
+
+def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time")
+    with pytest.raises(ColumnError, match="`by` names the column 'j', which is not there"):
+        Deduplicate(by="j")(rows)
+    with pytest.raises(ColumnError, match="`order` names the column 'seq', which is not there"):
+        Deduplicate(by="k", order="arrival")(rows)
+    stream = spark.readStream.format("rate").load().selectExpr("'a' AS k", "timestamp AS event_time")
+    with pytest.raises(StreamingError, match="Deduplicate on streaming frames: Spark keeps the first row that it meets"):
+        Deduplicate(by="k")(stream)

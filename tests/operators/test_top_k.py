@@ -1,0 +1,134 @@
+"""The Top-K of a window: a total order, groups, nulls, and what it refuses."""
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import ColumnError, OperatorError, StreamingError, TopK
+from operators.ordering import Ordering
+
+RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
+Result = tuple[int, str | None, str | None, int | None, str | None]
+
+
+def _frame(spark: SparkSession, rows: Sequence[Result]) -> DataFrame:
+    columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), RESULTS, strict=True)]
+    told = spark.createDataFrame(pa.table(columns, schema=RESULTS))
+    start, end = F.timestamp_millis("s").alias("window_start"), F.timestamp_millis(F.col("s") + 10).alias("window_end")
+    return told.select("k", "g", start, end, "n", "note", F.timestamp_millis(F.col("s") + 9).alias("event_time"))
+
+
+def _ranks(rows: DataFrame) -> list[tuple[Any, ...]]:
+    told = rows.select(F.unix_millis("window_start").alias("s"), "g", "rank", "k", "n")
+    return sorted((tuple(r) for r in told.collect()), key=lambda r: (r[0], r[1] or "", r[2]))
+
+
+def _rows(seed: int) -> list[Result]:
+    seeded = random.Random(seed)
+    made = {
+        (seeded.randrange(0, 30, 5), seeded.choice(["a", "b", "c", "d", None]), seeded.choice(["x", "y", None])): (
+            seeded.choice([None, 1, 2, 3]),
+            seeded.choice([None, "p", "q"]),
+        )
+        for _ in range(120)
+    }
+    return [(*key, *value) for key, value in made.items()]
+
+
+def _small(value: Any) -> tuple[bool, Any]:
+    """A null is the smallest value."""
+    return (value is not None, value or 0) if not isinstance(value, str) else (True, value)
+
+
+def _text(value: str | None) -> tuple[bool, str]:
+    return (value is not None, value or "")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_ranks_are_those_of_a_sort_and_count_from_one(spark: SparkSession, grouped: bool) -> None:
+    rows = _rows(5)
+    top = TopK(k=3, order_by=["n DESC", "k"], by="g" if grouped else ())
+    wanted = []
+    for where in {(r[0], r[2]) if grouped else (r[0],) for r in rows}:
+        inside = [r for r in rows if ((r[0], r[2]) if grouped else (r[0],)) == where]
+        inside.sort(key=lambda r: (_text(r[1]), _text(r[2]), _text(r[4])))
+        inside.sort(key=lambda r: _small(r[3]), reverse=True)
+        wanted += [(r[0], r[2], n, r[1], r[3]) for n, r in enumerate(inside[:3], 1)]
+    found = _ranks(top(_frame(spark, rows)))
+    assert found == sorted(wanted, key=lambda r: (r[0], r[1] or "", r[2]))
+
+
+def test_ties_are_broken_by_the_other_columns_however_the_rows_come(spark: SparkSession) -> None:
+    rows: list[Result] = [(0, k, g, 1, note) for k in "ab" for g in "xy" for note in "pq"]
+    seen = set()
+    for seed in range(3):
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        frame = _frame(spark, shuffled).repartition(1 + seed)
+        seen.add(tuple(sorted((r["rank"], r.k, r.g, r.note) for r in TopK(k=5, order_by="n DESC")(frame).collect())))
+    assert seen == {((1, "a", "x", "p"), (2, "a", "x", "q"), (3, "a", "y", "p"), (4, "a", "y", "q"), (5, "b", "x", "p"))}
+
+
+def test_the_result_has_the_frames_columns_its_rank_and_the_windows_end(spark: SparkSession) -> None:
+    found = TopK(k=1, order_by="n")(_frame(spark, [(20, "a", None, 1, None)]))
+    assert found.columns == ["k", "g", "window_start", "window_end", "n", "note", "rank", "result_time", "final_at"]
+    assert [tuple(r) for r in found.select(F.unix_millis("result_time"), F.unix_millis("final_at")).collect()] == [(29, 29)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("n", ("n", False, True)),
+        ("n ASC", ("n", False, True)),
+        (" n  desc ", ("n", True, False)),
+        ("n DESC NULLS FIRST", ("n", True, True)),
+        ("n nulls last", ("n", False, False)),
+        ("`a name` DESC", ("a name", True, False)),
+    ],
+)
+def test_an_order_is_read_as_sql_writes_it(text: str, wanted: tuple[str, bool, bool]) -> None:
+    assert Ordering.read(text, "order_by") == Ordering(*wanted)
+
+
+@pytest.mark.parametrize("text", ["", "n DOWN", "n DESC NULLS", "a, b", "sum(n)"])
+def test_an_order_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(f"`order_by` is {text!r}; legal: a column, then ASC or DESC")):
+        TopK(k=1, order_by=[text])
+
+
+@pytest.mark.parametrize("order", ["n", "n DESC", "n NULLS LAST", "n DESC NULLS FIRST"])
+def test_nulls_stand_where_the_order_puts_them(spark: SparkSession, order: str) -> None:
+    rows: list[Result] = [(0, k, None, n, None) for k, n in (("a", 1), ("b", None), ("c", 2))]
+    wanted = {"n": "bac", "n DESC": "cab", "n NULLS LAST": "acb", "n DESC NULLS FIRST": "bca"}[order]
+    assert "".join(r[3] for r in _ranks(TopK(k=3, order_by=order)(_frame(spark, rows)))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"k": 0}, "`k` is 0; legal: a whole number of at least 1"),
+        ({"k": True}, "`k` is True; legal: a whole number of at least 1"),
+        ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        TopK(**{"k": 1, "order_by": "n", **parameters})
+
+
+def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+    rows = _frame(spark, [(0, "a", None, 1, None)])
+    with pytest.raises(ColumnError, match="`order_by` names the column 'm', which is not there"):
+        TopK(k=1, order_by="m")(rows)
+    with pytest.raises(ColumnError, match="`window_start` names the column 'window_start', which is not there"):
+        TopK(k=1, order_by="n")(rows.drop("window_start"))
+    with pytest.raises(ColumnError, match="the result would hold rank twice"):
+        TopK(k=1, order_by="n")(rows.withColumnRenamed("note", "rank"))
+    stream = spark.readStream.format("rate").load().selectExpr("value AS n", "timestamp AS window_start", "timestamp AS window_end")
+    with pytest.raises(StreamingError, match="TopK on streaming frames: Spark ranks no streaming frame"):
+        TopK(k=1, order_by="n")(stream)

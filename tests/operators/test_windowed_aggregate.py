@@ -1,0 +1,141 @@
+"""The windowed aggregate: Spark's answer is the model's, for every window, by pane and by row, and with rows that come late."""
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import ColumnError, OperatorError, Sliding, StreamingError, Tumbling, WindowedAggregate
+from operators.contract import WATERMARK
+from operators.windows import Aligned
+from tests.operators.test_windows import WINDOWS
+from tests.support.windows_model import Seen, Span, aggregated, open_windows, windows_at
+
+MERGED = {"n": "count(*)", "total": "SUM(v)", "least": "min( v )", "most": "max(v)"}
+BY_ROW = {**MERGED, "different": "count(DISTINCT v)"}
+ROWS = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32(), "w": pa.int64()})
+
+
+def _frame(spark: SparkSession, rows: Sequence[Seen], judged: bool) -> DataFrame:
+    told = pa.Table.from_pylist([{"k": r.k, "t": r.t, "v": r.v, "w": r.watermark} for r in rows], ROWS)
+    marks = [F.timestamp_millis("w").alias(WATERMARK)] if judged else []
+    return spark.createDataFrame(told).select("k", F.timestamp_millis("t").alias("event_time"), "v", *marks)
+
+
+def _rows(window: Aligned, seed: int, late: bool) -> list[Seen]:
+    """Rows on every edge, on both sides of 1970, null keys and values among them; each with a watermark near it, or none."""
+    seeded = random.Random(seed)
+    edges = [n * window.pane + window.origin + d for n in range(-8, 9) for d in (-1, 0)]
+    times = [*edges, *(seeded.randrange(-3 * window.longest, 3 * window.longest) for _ in range(60))]
+    marks = [None, 0, -1, 1, window.pane, window.longest - 1, window.longest, 2 * window.longest]
+    return [
+        Seen(seeded.choice(["a", "b", None]), t, seeded.choice([None, *range(-5, 6)]), _after(t, seeded.choice(marks)) if late else None)
+        for t in times
+    ]
+
+
+def _after(t: int, by: int | None) -> int | None:
+    return None if by is None else t + by
+
+
+def _found(rows: DataFrame, *columns: str) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
+    spans = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    return {(r[0], (r[1], r[2])): tuple(r[3:]) for r in rows.select("k", *spans, *columns).collect()}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "late"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_every_window_holds_the_rows_of_the_model(spark: SparkSession, name: str, late: bool) -> None:
+    window = WINDOWS[name]
+    rows = _rows(window, len(name), late)
+    frame = _frame(spark, rows, judged=late)
+    wanted = aggregated(window, rows)
+    by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGED)
+    assert _found(by_pane(frame), *MERGED) == {where: told[:4] for where, told in wanted.items()}
+    if name in ("sliding", "cumulative", "sliding, gaps", "tumbling, shifted"):
+        by_row = WindowedAggregate(by="k", window=window, aggregates=BY_ROW)
+        assert _found(by_row(frame), *BY_ROW) == wanted
+
+
+def test_the_result_says_when_it_is_final_and_keeps_the_aggregates_types(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_millis(5) AS event_time, CAST(1.5 AS DECIMAL(5,2)) AS price, TRUE AS paid, 'x' AS item")
+    sums = {"n": "count(*)", "spent": "sum(price)", "all_paid": "bool_and(paid)", "last": "max(item)"}
+    sliding = WindowedAggregate(window=Sliding(size=4, slide=2), aggregates=sums)(rows)
+    direct = WindowedAggregate(window=Tumbling(size=4), aggregates=sums)(rows)
+    assert sliding.columns == ["window_start", "window_end", *sums, "result_time", "final_at"]
+    assert sliding.dtypes == direct.dtypes
+    assert dict(sliding.dtypes)["spent"] == "decimal(15,2)"
+    ends = sliding.select(*[F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]).orderBy("window_start")
+    assert [tuple(r) for r in ends.collect()] == [(2, 6, 5, 5), (4, 8, 7, 7)]
+
+
+def test_a_row_with_a_null_time_lies_in_no_window(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT CAST(NULL AS TIMESTAMP) AS event_time, 1 AS v")
+    assert WindowedAggregate(window=Tumbling(size=4), aggregates={"n": "count(*)"})(rows).isEmpty()
+
+
+def test_a_row_is_late_when_none_of_its_windows_was_open(spark: SparkSession) -> None:
+    for name, window in WINDOWS.items():
+        rows = [r for r in _rows(window, 3, late=True) if r.watermark is not None]
+        frame = _frame(spark, rows, judged=True)
+        verdict = WindowedAggregate(window=window, aggregates={"n": "count(*)"}).late(F.col("event_time"), F.col(WATERMARK))
+        late = [r[0] for r in frame.select(verdict).collect()]
+        assert late == [bool(windows_at(window, r.t)) and not open_windows(window, r) for r in rows], name
+
+
+@pytest.mark.parametrize(
+    ("sql", "merged"),
+    [
+        ("count(*)", True),
+        ("Sum(price * (1 - discount))", True),
+        ("min(a)", True),
+        ("bool_or(a > 1)", True),
+        ("sum(a) + sum(b)", False),
+        ("count(distinct a)", False),
+        ("avg(a)", False),
+        ("sum(a) filter (where a > 1)", False),
+        ("max_by(a, b)", False),
+    ],
+)
+def test_rows_are_counted_by_pane_where_the_aggregate_can_be_merged(sql: str, merged: bool) -> None:
+    assert WindowedAggregate(window=Sliding(size=4, slide=2), aggregates={"a": sql})._merges is merged
+
+
+def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSession) -> None:
+    rows = _frame(spark, [Seen("a", 5, 1)], judged=False)
+    plan = WindowedAggregate(by="k", window=Sliding(size=10, slide=2), aggregates={"n": "count(*)"})(rows)
+    told = plan._jdf.queryExecution().optimizedPlan().toString()  # pyright: ignore[reportCallIssue]
+    assert [line.strip(" +-:").split(" ")[0] for line in told.splitlines() if "Aggregate" in line or "Generate" in line] == [
+        "Aggregate",
+        "Generate",
+        "Aggregate",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "said"),
+    [
+        ({"aggregates": {}}, OperatorError, "`aggregates` is {}; legal: at least one"),
+        ({"aggregates": {"window_start": "count(*)"}}, ColumnError, "the result would hold window_start twice"),
+        ({"by": ("k", "K")}, ColumnError, "the result would hold K twice"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], error: type[OperatorError], said: str) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        WindowedAggregate(**{"window": Tumbling(size=1), "aggregates": {"n": "count(*)"}, **parameters})
+
+
+def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+    count = WindowedAggregate(by="k", window=Tumbling(size=1), aggregates={"n": "count(*)"})
+    with pytest.raises(ColumnError, match="`by` names the column 'k', which is not there"):
+        count(spark.sql("SELECT timestamp_millis(5) AS event_time"))
+    with pytest.raises(ColumnError, match="`time` names the column 'event_time' of type string"):
+        count(spark.sql("SELECT 'a' AS k, 'now' AS event_time"))
+    stream = spark.readStream.format("rate").load().selectExpr("'a' AS k", "timestamp AS event_time")
+    with pytest.raises(StreamingError, match=r"WindowedAggregate on streaming frames: .* let the engine run it"):
+        count(stream)

@@ -1,0 +1,87 @@
+"""Windows: where they lie, and which rows are in them, by a model that tries every start."""
+
+import random
+import re
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators import Cumulative, OperatorError, Sliding, Tumbling, WindowError
+from operators.windows import Aligned, pane_of
+from tests.support.windows_model import windows_at
+
+DAY = 86_400_000
+WINDOWS: dict[str, Aligned] = {
+    "tumbling": Tumbling(size=1_000),
+    "tumbling, shifted": Tumbling(size=1_000, offset=250),
+    "tumbling, shifted back": Tumbling(size="1 s", offset="-250 ms"),
+    "tumbling, shifted by more than its size": Tumbling(size=1_000, offset=12_345),
+    "tumbling, 1 ms": Tumbling(size=1),
+    "a day at another meridian": Tumbling(size="1 day", offset=timedelta(hours=-8)),
+    "sliding": Sliding(size=10_000, slide=2_000),
+    "sliding, shifted": Sliding(size=10_000, slide=2_000, offset=-700),
+    "sliding, no whole multiple": Sliding(size=1_000, slide=300),
+    "sliding, coprime": Sliding(size=7, slide=5, offset=3),
+    "sliding, as long as its slide": Sliding(size=1_000, slide=1_000),
+    "sliding, gaps": Sliding(size=300, slide=1_000, offset=100),
+    "sliding, gaps without a common measure": Sliding(size=7, slide=11),
+    "cumulative": Cumulative(size=1_000, step=250),
+    "cumulative, shifted": Cumulative(size=900, step=300, offset=-50),
+    "cumulative, one step": Cumulative(size=1_000, step=1_000),
+}
+
+
+def _times(window: Aligned) -> list[int]:
+    """Every edge near 0 and near today, and times at random on either side of 1970."""
+    seeded = random.Random(7)
+    edges = [base + n * window.pane + window.origin + d for base in (0, -5 * DAY) for n in range(-12, 13) for d in (-1, 0, 1)]
+    return [*edges, *(seeded.randrange(-20 * window.longest, 20 * window.longest) for _ in range(50)), 1_772_323_200_000, -(2**41)]
+
+
+def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: SparkSession) -> None:
+    wrong: dict[str, Any] = {}
+    frames = []
+    for name, window in WINDOWS.items():
+        rows = spark.createDataFrame(pa.table({"t": pa.array(_times(window), pa.int64())}))
+        pane = pane_of(window, F.col("t"))
+        spans = F.transform(window.of_pane(pane), lambda w: F.array(w["start"], w["end"]))
+        frames.append(
+            rows.select(F.lit(name).alias("name"), "t", pane.alias("pane"), spans.alias("spans"), window.last_end(pane).alias("last"))
+        )
+    every = frames[0]
+    for frame in frames[1:]:
+        every = every.unionByName(frame)
+    for row in every.collect():
+        window = WINDOWS[row.name]
+        wanted = windows_at(window, row.t)
+        inside = row.pane <= row.t < row.pane + window.pane and all(
+            start <= row.pane and row.pane + window.pane <= end for start, end in wanted
+        )
+        if [tuple(s) for s in row.spans] != wanted or row.last != max((e for _, e in wanted), default=None) or not inside:
+            wrong[f"{row.name} at {row.t}"] = (row.pane, row.spans, row.last, wanted)
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Tumbling(size=0), "`size` is 0; legal: a duration of more than zero"),
+        (lambda: Sliding(size="10 s", slide=0), "`slide` is 0; legal: a duration of more than zero"),
+        (lambda: Tumbling(size="-1 s"), "`size` is '-1 s'; legal: a duration of zero or more"),
+        (lambda: Tumbling(size="an hour"), "`size` is 'an hour'; legal: whole milliseconds"),
+        (lambda: Tumbling(size=1, offset="noon"), "`offset` is 'noon'; legal: whole milliseconds"),
+        (lambda: Cumulative(size=1_000, step=300), "`step` is 300; legal: a length that divides `size` (1000)"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        make()
+
+
+def test_a_window_of_no_length_has_an_error_of_its_own() -> None:
+    with pytest.raises(WindowError, match="would hold no row"):
+        Cumulative(size=1_000, step=0)

@@ -1,0 +1,62 @@
+"""Windows in plain Python, by trying every start: the second oracle of the windowed operators."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from operators import Cumulative, Tumbling
+from operators.timing import duration_ms
+from operators.windows import Aligned
+
+Span = tuple[int, int]
+
+
+def windows_at(window: Aligned, t: int) -> list[Span]:
+    """The windows that hold a time, by rising start and end."""
+    return sorted(span for span in _near(window, t) if span[0] <= t < span[1])
+
+
+def _near(window: Aligned, t: int) -> Iterator[Span]:
+    size, offset = duration_ms(window.size, "size"), duration_ms(window.offset, "offset")
+    every = {Tumbling: size, Cumulative: size}.get(type(window)) or duration_ms(window.slide, "slide")  # pyright: ignore[reportAttributeAccessIssue]
+    around = (t - offset) // every
+    for n in range(around - size // every - 2, around + 2):
+        start = offset + n * every
+        if isinstance(window, Cumulative):
+            step = duration_ms(window.step, "step")
+            yield from ((start, start + length) for length in range(step, size + 1, step))
+        else:
+            yield start, start + size
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row: its key, its time, its value, and the watermark before its entry (None: behind it)."""
+
+    k: str | None
+    t: int
+    v: int | None
+    watermark: int | None = None
+
+
+def open_windows(window: Aligned, row: Seen) -> list[Span]:
+    """The windows of a row that were open when it came."""
+    return [(start, end) for start, end in windows_at(window, row.t) if row.watermark is None or end - 1 > row.watermark]
+
+
+def contents(window: Aligned, rows: Iterable[Seen]) -> Mapping[tuple[str | None, Span], list[int | None]]:
+    """The values of each key and window."""
+    found: dict[tuple[str | None, Span], list[int | None]] = {}
+    for row in rows:
+        for span in open_windows(window, row):
+            found.setdefault((row.k, span), []).append(row.v)
+    return found
+
+
+def aggregated(window: Aligned, rows: Iterable[Seen]) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
+    """Count, sum, min and max of the values, and how many differ, of each key and window; nulls are passed over, as in SQL."""
+    told: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
+    for where, values in contents(window, rows).items():
+        there = [v for v in values if v is not None]
+        told[where] = (len(values), sum(there) if there else None, min(there, default=None), max(there, default=None), len({*there}))
+    return told
