@@ -8,29 +8,35 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import EVENT_TIME, Append, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed
 from operators.errors import OperatorError, StreamingError
 from operators.ordering import Ordering
+from operators.windows import Aligned, bounds, in_panes, in_windows, missed
 
 RANK = "rank"
+_SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopK:
     """Of each window, or of each window and group, the `k` first rows; `rank` counts from 1.
 
-    The order is total: after `order_by`, rows go by all their other columns, ascending, nulls first, in the order of the
-    columns. So a tie is broken the same way each time, and only rows that are equal in every column are interchangeable.
+    The order is total: after `order_by`, rows that arrived first come first, where the frame tells; then they go by all their
+    other columns, ascending, nulls first, in the order of the columns. So a tie is broken the same way each time, and only
+    rows that are equal in every column are interchangeable.
 
-    Its input is the result of a windowed operator, over the *same* window: Flink's consecutive windows, `windowAll` behind
-    `keyBy().window()`, or a window Top-N of its SQL. A window's ranks are final when its rows are,
-    `result_time = final_at = window_end - 1 ms`.
+    Without `window` its input is the result of a windowed operator, over the *same* window: Flink's consecutive windows,
+    `windowAll` behind `keyBy().window()`, or a window Top-N of its SQL. With one it ranks any rows, each in every
+    window that holds its time and was open before its entry came; a window that the rows have already is kept as
+    `source_window_start` and `source_window_end`. A window's ranks are final when it is, `result_time = final_at = end - 1 ms`.
 
     Args:
         k: how many rows to keep, at least 1.
         order_by: columns, each with `ASC` or `DESC` and `NULLS FIRST` or `NULLS LAST` at will: `"clicks DESC"`. Nulls are the
             smallest value unless said otherwise, as in Flink.
         by: the columns of a group; none for one ranking a window.
+        window: where the windows lie; None for the window that the rows have.
+        time: the event time, a timestamp column; asked for with `window` alone.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -42,6 +48,8 @@ class TopK:
     k: int
     order_by: str | Sequence[str]
     by: str | Sequence[str] = ()
+    window: Aligned | None = None
+    time: str = EVENT_TIME
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or self.k < 1:
@@ -72,39 +80,50 @@ class TopK:
     @property
     def reads(self) -> Closed:
         """Closed ranges: the windows that end there."""
-        return Closed(reach=(0,))
+        return Closed(reach=(self.window.longest,), judged=True) if self.window else Closed(reach=(0,))
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Never: results of the window below are final before they are read."""
-        return F.lit(False)
+        """Whether no window of a row was open; never without `window`: results are final before they are read."""
+        return missed(self.window, event_time, watermark) if self.window else F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
 
         Args:
-            frames: rows with `window_start` and `window_end` (timestamp), static.
+            frames: static rows, with `window_start` and `window_end` (timestamp) where no `window` is given.
 
         Returns:
-            The columns of the frame but for `event_time`, then `rank` (int), `result_time` and `final_at` (timestamp).
+            The columns of the frame, without `event_time` where the rows have a window already; then `window_start` and
+            `window_end` where they had none, `rank` (int), `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
-        self._check(rows)
-        own = [c for c in rows.columns if c not in (EVENT_TIME, RESULT_TIME, FINAL_AT)]
+        self._check_times(rows)
+        placed = self._placed(rows, self.window) if self.window else rows.drop(EVENT_TIME)
+        self._check(placed)
+        own = [c for c in placed.columns if c not in (RESULT_TIME, FINAL_AT)]
         within = Window.partitionBy(WINDOW_START, WINDOW_END, *names(self.by)).orderBy(*self._total(own))
         last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
-        ranked = rows.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
+        ranked = placed.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
         return ranked.where(F.col(RANK) <= self.k)
+
+    def _placed(self, rows: DataFrame, window: Aligned) -> DataFrame:
+        """Each row in its windows; the window it came with under another name."""
+        own = [F.col(c).alias(_SOURCE.get(c, c)) for c in rows.columns if c not in (WATERMARK, RESULT_TIME, FINAL_AT)]
+        return in_windows(in_panes(rows, window, self.time), window).select(*own, *bounds())
 
     def _total(self, columns: Sequence[str]) -> list[Column]:
         settled = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
-        return [o.by() for o in self.order] + [F.col(c).asc_nulls_first() for c in columns if c not in settled]
+        ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]
+        return [o.by() for o in self.order] + [F.col(c).asc_nulls_first() for c in ties if c not in settled]
 
-    def _check(self, rows: DataFrame) -> None:
-        check_time(rows, WINDOW_START, "window_start")
-        check_time(rows, WINDOW_END, "window_end")
-        check_present(rows, self.columns, "order_by")
-        check_present(rows, names(self.by), "by")
-        check_distinct([*(c for c in rows.columns if c not in (RESULT_TIME, FINAL_AT)), RANK])
+    def _check_times(self, rows: DataFrame) -> None:
+        for time in (self.time,) if self.window else (WINDOW_START, WINDOW_END):
+            check_time(rows.drop(WATERMARK), time, "time" if self.window else time)
         if rows.isStreaming:
             why = "Spark ranks no streaming frame by anything but time"
             raise StreamingError.refused("TopK", why, "let the engine run it on closed windows, or rank in `foreachBatch`")
+
+    def _check(self, rows: DataFrame) -> None:
+        check_present(rows, self.columns, "order_by")
+        check_present(rows, names(self.by), "by")
+        check_distinct([*(c for c in rows.columns if c not in (RESULT_TIME, FINAL_AT)), RANK])

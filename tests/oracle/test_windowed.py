@@ -1,0 +1,36 @@
+"""Our windowed operators give Flink's final rows, and the comparison can fail."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.oracle.windowed import CONSECUTIVE, DEDUP, WINDOW_TOPN, Row, WindowCase, gather, run
+
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
+    """Every case, with what we make of it."""
+    cases = gather(ORACLE)
+    found = run(spark, cases)
+    return [(case, found[case.name]) for case in cases]
+
+
+@pytest.mark.spark
+def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
+    differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
+    assert not differs
+    assert Counter(case.told["operator"] for case, _ in judged) == {DEDUP: 12, WINDOW_TOPN: 11, CONSECUTIVE: 6}
+    assert sum(found.total() for _, found in judged) > 1_400
+
+
+@pytest.mark.spark
+def test_a_changed_row_is_seen(judged: list[tuple[WindowCase, Counter[Row]]]):
+    for case, found in judged:
+        row = next(iter(found))
+        assert found - Counter([row]) != case.wanted
+        assert found + Counter([row]) != case.wanted
