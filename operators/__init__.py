@@ -1,12 +1,14 @@
 """Temporal operators for Spark: frozen, checked specs that are pure functions of DataFrames."""
 
 from operators.changelog import difference, fold
+from operators.cogroup import CoGroup
 from operators.contract import Accountable, Append, Closed, Entries, Folding, Operator, Touched, Upsert
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.interval_join import IntervalJoin
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
+from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Sliding, Tumbling
 
@@ -15,6 +17,7 @@ __all__ = [
     "Append",
     "Closed",
     "ClosedRange",
+    "CoGroup",
     "ColumnError",
     "Cumulative",
     "Deduplicate",
@@ -32,6 +35,7 @@ __all__ = [
     "Tumbling",
     "Upsert",
     "WindowError",
+    "WindowJoin",
     "WindowedAggregate",
     "difference",
     "fold",

@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators import streaming
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_same_types, check_time, names, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
 from operators.contract import EVENT_TIME, Append, Closed
 from operators.errors import OperatorError
+from operators.sides import Sides
 from operators.timing import Duration, Interval, millis, timestamp
 
 How = Literal["inner", "left", "right", "full"]
@@ -67,19 +68,19 @@ class IntervalJoin:
     right_prefix: str = "right_"
 
     def __post_init__(self) -> None:
-        if not self.key:
-            legal = "at least one column; a join without a key would compare every row with every other"
-            raise OperatorError.bad_value("on", self.on, legal)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        if self.left_prefix == self.right_prefix:
-            raise OperatorError.bad_value("right_prefix", self.right_prefix, "a prefix other than `left_prefix`")
-        _ = self.interval
+        _ = self.sides, self.interval
 
     @cached_property
+    def sides(self) -> Sides:
+        """The names of the result."""
+        return Sides.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+
+    @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
-        return names(self.on)
+        return self.sides.key
 
     @cached_property
     def interval(self) -> Interval:
@@ -119,7 +120,7 @@ class IntervalJoin:
 
     def traced(self, column: str) -> tuple[str, str]:
         """The result's names of a column that both sides hold."""
-        return (column, column) if column in self.key else (self.left_prefix + column, self.right_prefix + column)
+        return self.sides.traced(column)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
@@ -134,44 +135,20 @@ class IntervalJoin:
         left, right = frames
         self._check(left, right)
         streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
-        times = F.col(self._name(self.left_time, right, 0)), F.col(self._name(self.right_time, left, 1))
-        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
-        return joined.select(*self._key_columns(), *self._payload(left, right), *self._result_times(*times))
+        sides = self.sides
+        times = F.col(sides.name(self.left_time, right, 0)), F.col(sides.name(self.right_time, left, 1))
+        there = [F.lit(True).alias(name) for name in (_LEFT_THERE, _RIGHT_THERE)]
+        joined = sides.ready(left, right, 0, there[0]).join(sides.ready(right, left, 1, there[1]), self._matches(*times, streams), self.how)
+        return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times(*times))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
-        check_present(left, self.key, "on")
-        check_present(right, self.key, "on")
-        check_same_types(left, right, self.key)
+        self.sides.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
-        check_distinct([*self.key, *self._payload(left, right), RESULT_TIME, FINAL_AT])
-
-    def _payload(self, left: DataFrame, right: DataFrame) -> list[str]:
-        return [
-            self._renamed(c, other, which)
-            for which, (frame, other) in enumerate(((left, right), (right, left)))
-            for c in frame.columns
-            if c not in self.key
-        ]
-
-    def _renamed(self, column: str, other: DataFrame, which: int) -> str:
-        shared = column in other.columns or column in (RESULT_TIME, FINAL_AT)
-        return (self.left_prefix, self.right_prefix)[which] + column if shared else column
-
-    def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """One side with the result's names. No column twice: Spark refuses a second copy of a time with a watermark."""
-        columns = [F.col(c).alias(self._name(c, other, which)) for c in frame.columns]
-        return frame.select(*columns, F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which]))
-
-    def _name(self, column: str, other: DataFrame, which: int) -> str:
-        """A column's name while joining: the result's, but for the right side's key."""
-        if column in self.key:
-            return _right(column) if which else column
-        return self._renamed(column, other, which)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         condition = _within(left_time, right_time, self.interval)
-        keys = [(F.col(c), F.col(_right(c))) for c in self.key]
+        keys = self.sides.key_pairs()
         if streams:
             condition = streaming.within(left_time, right_time, self.interval) & condition
             condition = streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
@@ -181,9 +158,6 @@ class IntervalJoin:
             return condition
         return condition & (streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
-    def _key_columns(self) -> list[Column]:
-        return [F.coalesce(F.col(c), F.col(_right(c))).alias(c) for c in self.key]
-
     def _result_times(self, left_time: Column, right_time: Column) -> tuple[Column, Column]:
         left, right = millis(left_time), millis(right_time)
         result = (
@@ -192,10 +166,6 @@ class IntervalJoin:
             .otherwise(F.greatest(left, right))
         )
         return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)
-
-
-def _right(key: str) -> str:
-    return temporary(f"right_{key}")
 
 
 def _within(left: Column, right: Column, interval: Interval) -> Column:

@@ -189,7 +189,7 @@ def main() -> None:
     def tell(said: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
 
-    ledger.MANY_FILES = lake.MANY_FILES = 5  # so that a short life compacts its tables
+    ledger.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
     spark = quick_session(order)
     Child(order, tell, lambda: spark).run()
     spark.stop()

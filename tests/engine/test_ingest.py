@@ -311,5 +311,4 @@ def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngi
         for step in engine.advance("wide"):
             engine.account_step("wide", step)
         new.append(compiled.getCount() - before)
-    assert new[0] > 0
     assert min(new[3:]) <= 2, new

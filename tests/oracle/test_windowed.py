@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.oracle.windowed import CONSECUTIVE, DEDUP, WINDOW_TOPN, Row, WindowCase, gather, run
+from tests.oracle.windowed import CONSECUTIVE, DEDUP, SQL_WINDOW_JOIN, WINDOW_JOIN, WINDOW_TOPN, Row, WindowCase, gather, run
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
@@ -24,7 +24,8 @@ def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
     differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
     assert not differs
-    assert Counter(case.told["operator"] for case, _ in judged) == {DEDUP: 12, WINDOW_TOPN: 11, CONSECUTIVE: 6}
+    number = {DEDUP: 12, WINDOW_TOPN: 11, CONSECUTIVE: 6, WINDOW_JOIN: 5, SQL_WINDOW_JOIN: 14}
+    assert Counter(case.told["operator"] for case, _ in judged) == number
     assert sum(found.total() for _, found in judged) > 1_400
 
 

@@ -1,0 +1,143 @@
+"""CoGroup: both sides' rows of each key and window, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import (
+    FINAL_AT,
+    RESULT_TIME,
+    WINDOW_END,
+    WINDOW_START,
+    check_distinct,
+    check_present,
+    check_same_types,
+    check_time,
+    names,
+    temporary,
+)
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed
+from operators.errors import OperatorError, StreamingError
+from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+
+LEFT, RIGHT = "left", "right"
+_SIDES = (LEFT, RIGHT)
+_APART, _ORDER, _ROW = temporary("apart"), temporary("order"), temporary("row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoGroup:
+    """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
+
+    Rows stand in an array by event time, then by arrival where the frame tells. A null key meets no other: the null keys of each
+    side are a group of their own. A row with a null time lies in no window. A result is final when the watermark reaches its
+    window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is judged for each of its windows:
+    it is in those that were open before its entry came, and is late when none was.
+
+    The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. What Flink does in a `CoGroupFunction`
+    is an expression over the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
+
+    Args:
+        on: the key columns, by the same names on both sides.
+        window: where the windows lie.
+        rows: what to make of a group: SQL over `left` and `right`, arrays of structs with each side's columns, that gives an array of
+            structs, one a row of the result: `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`. None for
+            the two arrays as they are.
+        left_time: the left event time, a timestamp column.
+        right_time: the right event time, a timestamp column.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> from operators import Tumbling
+    >>> CoGroup(on="user", window=Tumbling(size="1 hour")).reads.reach
+    (3600000, 3600000)
+    """
+
+    on: str | Sequence[str]
+    window: Aligned
+    rows: str | None = None
+    left_time: str = EVENT_TIME
+    right_time: str = EVENT_TIME
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return names(self.on)
+
+    @property
+    def inputs(self) -> tuple[str, str]:
+        """The names of the inputs."""
+        return _SIDES
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark that was in force before them."""
+        return Closed(reach=(self.window.longest,) * 2, judged=True)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
+        return missed(self.window, event_time, watermark)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Group two frames.
+
+        Args:
+            frames: the left and the right frame, static (then the result is the whole answer).
+
+        Returns:
+            The key columns, then `left` and `right` (arrays of structs: each side's columns), or with `rows` the columns of its
+            structs; `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
+        """
+        self._check(*(frame.drop(WATERMARK) for frame in frames))
+        sides = [self._side(frame, which) for which, frame in enumerate(frames)]
+        both = sides[0].unionByName(sides[1], allowMissingColumns=True)
+        groups = both.groupBy(*self.key, WINDOW, _APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        if self.rows is None:
+            return groups.select(*self.key, *_SIDES, *bounds(), *last_moment())
+        each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
+        made = each.select(*self.key, f"{_ROW}.*", *bounds(), *last_moment())
+        check_distinct(made.columns)
+        return made
+
+    def _side(self, frame: DataFrame, which: int) -> DataFrame:
+        """A side's rows, once for each of their windows that was open, as structs with what orders them."""
+        time = (self.left_time, self.right_time)[which]
+        own = [c for c in frame.columns if c != WATERMARK]
+        order = F.struct(time, *[c for c in (SEQ, ARRIVAL) if c in own])
+        alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.key])
+        row = F.struct(order.alias(_ORDER), F.struct(*own).alias(_ROW)).alias(_SIDES[which])
+        placed = in_windows(in_panes(frame, self.window, time), self.window)
+        return placed.select(*self.key, WINDOW, F.when(alone, which).alias(_APART), row)
+
+    def _check(self, left: DataFrame, right: DataFrame) -> None:
+        check_time(left, self.left_time, "left_time")
+        check_time(right, self.right_time, "right_time")
+        check_present(left, self.key, "on")
+        check_present(right, self.key, "on")
+        check_same_types(left, right, self.key)
+        check_distinct([*self.key, *_SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
+        if left.isStreaming or right.isStreaming:
+            why = "Spark's cogroup sees the rows of one micro-batch only, and would part a window that two of them fill"
+            raise StreamingError.refused("CoGroup", why, "let the engine run it")
+
+
+def _in_order(side: str) -> Column:
+    """The rows of a side, by what orders them; they need not be comparable themselves."""
+
+    def compare(one: Column, other: Column) -> Column:
+        return F.when(one[_ORDER] < other[_ORDER], -1).when(one[_ORDER] > other[_ORDER], 1).otherwise(0)
+
+    return F.transform(F.array_sort(F.collect_list(side), compare), lambda row: row[_ROW])

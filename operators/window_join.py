@@ -1,0 +1,131 @@
+"""The window join: two streams joined where their rows share a key and a window."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
+from operators.contract import EVENT_TIME, WATERMARK, Append, Closed
+from operators.errors import OperatorError, StreamingError
+from operators.sides import Sides
+from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+_OTHER = temporary("right_window")
+_ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowJoin:
+    """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
+
+    A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the
+    window, `anti` those that none does. Null keys and null times match nothing. A window's result is final when the watermark
+    reaches its last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is judged for each of its windows:
+    it is in those that were open before its entry came, and is late when none was.
+
+    The semantics are those of Flink's `DataStream.join().where().equalTo().window()`, with the other kinds of its SQL window join.
+
+    Args:
+        on: the key columns, by the same names on both sides.
+        window: where the windows lie.
+        how: which rows are kept.
+        residual: a further condition in SQL over the *result's* names of an inner join, e.g. `left_v < right_v`.
+        left_time: the left event time, a timestamp column.
+        right_time: the right event time, a timestamp column.
+        left_prefix: put before a left column's name that the right side holds too, and before `window_start`, `window_end`,
+            `result_time` and `final_at`.
+        right_prefix: the same for the right side.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> from operators import Tumbling
+    >>> WindowJoin(on="user", window=Tumbling(size="1 hour"), how="left").reads.reach
+    (3600000, 3600000)
+    """
+
+    on: str | Sequence[str]
+    window: Aligned
+    how: How = "inner"
+    residual: str | None = None
+    left_time: str = EVENT_TIME
+    right_time: str = EVENT_TIME
+    left_prefix: str = "left_"
+    right_prefix: str = "right_"
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(How):
+            raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
+        _ = self.sides
+
+    @cached_property
+    def sides(self) -> Sides:
+        """The names of the result."""
+        return Sides.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
+
+    @property
+    def inputs(self) -> tuple[str, str]:
+        """The names of the inputs."""
+        return ("left", "right")
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark that was in force before them."""
+        return Closed(reach=(self.window.longest,) * 2, judged=True)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
+        return missed(self.window, event_time, watermark)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Join two frames.
+
+        Args:
+            frames: the left and the right frame, static (then the result is the whole answer).
+
+        Returns:
+            The key columns, the left columns, the right columns (a name that both hold takes its side's prefix; of `semi`
+            and `anti` the left columns alone, by their own names), `window_start` and `window_end` (timestamp, the end
+            excluded), `result_time` and `final_at` (timestamp).
+        """
+        one, other = (frame.drop(WATERMARK) for frame in frames)
+        self._check(one, other)
+        left = self._side(frames[0], one, other, 0)
+        right = self._side(frames[1], other, one, 1)
+        if self.how in ("semi", "anti"):
+            kept = left.join(right, self._matches(), f"left_{self.how}")
+            own = [F.col(self.sides.name(c, other, 0)).alias(c) for c in one.columns]
+            return kept.select(*own, *bounds(), *last_moment())
+        joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _OTHER))
+        return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment())
+
+    def _side(self, frame: DataFrame, plain: DataFrame, other: DataFrame, which: int) -> DataFrame:
+        """A side's rows, once for each of their windows that was open, with their names while joining."""
+        time = (self.left_time, self.right_time)[which]
+        placed = in_windows(in_panes(frame, self.window, time), self.window)
+        named = [F.col(c).alias(self.sides.name(c, other, which)) for c in plain.columns]
+        return placed.select(*named, F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
+
+    def _matches(self) -> Column:
+        condition = F.col(WINDOW) == F.col(_OTHER)
+        for one, other in self.sides.key_pairs():
+            condition = (one == other) & condition
+        return condition if self.residual is None else condition & F.expr(self.residual)
+
+    def _check(self, left: DataFrame, right: DataFrame) -> None:
+        self.sides.check(left, right)
+        check_time(left, self.left_time, "left_time")
+        check_time(right, self.right_time, "right_time")
+        if left.isStreaming or right.isStreaming:
+            why = "Spark joins streams by windows only as inner and outer joins of columns that it made itself, and drops late rows unseen"
+            raise StreamingError.refused("WindowJoin", why, "let the engine run it")

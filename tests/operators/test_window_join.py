@@ -1,0 +1,151 @@
+"""The window join and coGroup: the model's pairs and groups, for every window, with null keys and rows that come late."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import CoGroup, ColumnError, OperatorError, StreamingError, Tumbling, WindowJoin
+from operators.contract import WATERMARK
+from operators.windows import Aligned
+from tests.operators.test_windows import WINDOWS
+from tests.support.windows_model import Seen, Span, open_windows
+
+SOME = ["tumbling, shifted", "sliding, no whole multiple", "sliding, gaps", "cumulative"]
+SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "id": pa.int64(), "v": pa.int64(), "w": pa.int64()})
+Pair = tuple[int | None, int | None, Span]
+
+
+def _rows(window: Aligned, seed: int) -> list[Seen]:
+    seeded, times = random.Random(seed), window.longest
+    return [
+        Seen(
+            seeded.choice(["a", "b", None]),
+            seeded.randrange(-2 * times, 2 * times),
+            seeded.randrange(5),
+            seeded.choice([None, None, 0, times // 2, 3 * times]),
+        )
+        for _ in range(60)
+    ]
+
+
+def _frame(spark: SparkSession, rows: Sequence[Seen]) -> DataFrame:
+    told = pa.Table.from_pylist([{"k": r.k, "t": r.t, "id": n, "v": r.v, "w": r.watermark} for n, r in enumerate(rows)], SCHEMA)
+    times = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)
+    return spark.createDataFrame(told).select("k", "id", "v", *times)
+
+
+def _pairs(window: Aligned, left: Sequence[Seen], right: Sequence[Seen], how: str, smaller: bool) -> Counter[Pair]:
+    places = [[(n, r, span) for n, r in enumerate(rows) for span in open_windows(window, r)] for rows in (left, right)]
+    met = Counter(
+        (n, m, span)
+        for n, one, span in places[0]
+        for m, other, also in places[1]
+        if span == also and one.k is not None and one.k == other.k and (not smaller or (one.v or 0) < (other.v or 0))
+    )
+    lefts, rights = {(n, s) for n, _, s in met}, {(m, s) for _, m, s in met}
+    lonely = Counter[Pair]((n, None, span) for n, _, span in places[0] if (n, span) not in lefts)
+    others = Counter[Pair]((None, m, span) for m, _, span in places[1] if (m, span) not in rights)
+    matched = Counter[Pair]((n, None, span) for n, span in lefts)
+    return {
+        "inner": met,
+        "left": met + lonely,
+        "right": met + others,
+        "full": met + lonely + others,
+        "semi": matched,
+        "anti": lonely,
+    }[how]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_every_kind_of_join_has_the_models_rows(spark: SparkSession, name: str) -> None:
+    window = WINDOWS[name]
+    left, right = _rows(window, 1), _rows(window, 2)
+    frames = _frame(spark, left), _frame(spark, right)
+    parts, wanted = [], {}
+    for how in ("inner", "left", "right", "full", "semi", "anti"):
+        for smaller in (False, True):
+            tag = f"{how} {smaller}"
+            join = WindowJoin(on="k", window=window, how=how, residual="left_v < right_v" if smaller else None)
+            found = join(*frames)
+            one, other = ("id", F.lit(None).cast("bigint")) if how in ("semi", "anti") else ("left_id", F.col("right_id"))
+            spans = [F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]
+            parts.append(found.select(F.lit(tag), F.col(one).alias("one"), other.alias("other"), *spans))
+            wanted[tag] = _pairs(window, left, right, how, smaller)
+    every = parts[0]
+    for part in parts[1:]:
+        every = every.union(part)
+    told: dict[str, Counter[Pair]] = {tag: Counter() for tag in wanted}
+    for tag, one, other, start, end, result, final in every.collect():
+        assert result == final == end - 1
+        told[tag][one, other, (start, end)] += 1
+    assert told == wanted
+    assert all(wanted.values())
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_group_holds_both_sides_rows_in_order_and_never_null(spark: SparkSession, name: str) -> None:
+    window = WINDOWS[name]
+    left, right = _rows(window, 3), _rows(window, 4)
+    wanted: dict[Any, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+    for which, rows in enumerate((left, right)):
+        for n, row in enumerate(rows):
+            for span in open_windows(window, row):
+                group = wanted.setdefault((row.k, span, which if row.k is None else None), ([], []))
+                group[which].append((row.t, n))
+    found = CoGroup(on="k", window=window)(_frame(spark, left), _frame(spark, right))
+    ids = [F.transform(side, lambda row: F.struct(F.unix_millis(row["event_time"]), row["id"])).alias(side) for side in ("left", "right")]
+    spans = [F.unix_millis(c) for c in ("window_start", "window_end")]
+    told = {}
+    for k, start, end, lefts, rights in found.select("k", *spans, *ids).collect():
+        assert [t for t, _ in lefts] == sorted(t for t, _ in lefts)
+        assert [t for t, _ in rights] == sorted(t for t, _ in rights)
+        apart = None if k is not None else int(not lefts)
+        told[k, (start, end), apart] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
+    assert told == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
+
+
+def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> None:
+    left = _frame(spark, [Seen("a", 1, 0), Seen("a", 2, 0), Seen("b", 3, 0)])
+    right = _frame(spark, [Seen("a", 4, 0), Seen("a", 5, 0)])
+    count = CoGroup(on="k", window=Tumbling(size=10), rows="transform(left, l -> named_struct('id', l.id, 'matches', size(right)))")
+    found = count(left, right)
+    assert found.columns == ["k", "id", "matches", "window_start", "window_end", "result_time", "final_at"]
+    assert sorted((r.k, r.id, r.matches) for r in found.collect()) == [("a", 0, 2), ("a", 1, 2), ("b", 2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: WindowJoin(on="k", window=Tumbling(size=1), how="outer"), "`how` is 'outer'; legal: inner, left, right, full, semi, anti"),  # pyright: ignore[reportArgumentType]
+        (lambda: WindowJoin(on=(), window=Tumbling(size=1)), "`on` is (); legal: at least one column"),
+        (
+            lambda: WindowJoin(on="k", window=Tumbling(size=1), left_prefix="r_", right_prefix="r_"),
+            "`right_prefix` is 'r_'; legal: a prefix",
+        ),
+        (lambda: CoGroup(on=(), window=Tumbling(size=1)), "`on` is (); legal: at least one column"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        make()
+
+
+@pytest.mark.parametrize("operator", [WindowJoin(on="k", window=Tumbling(size=1)), CoGroup(on="k", window=Tumbling(size=1))])
+def test_frames_that_cannot_be_are_refused(spark: SparkSession, operator: WindowJoin | CoGroup) -> None:
+    rows = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time")
+    with pytest.raises(ColumnError, match="`on` names the column 'k', which is not there"):
+        operator(rows, rows.drop("k"))
+    with pytest.raises(ColumnError, match="`right_time` names the column 'event_time', which is not there"):
+        operator(rows, rows.drop("event_time"))
+    with pytest.raises(ColumnError, match="`on` names the column 'k', which is string on the left and int on the right"):
+        operator(rows, rows.withColumn("k", F.lit(1)))
+    stream = spark.readStream.format("rate").load().selectExpr("'a' AS k", "timestamp AS event_time")
+    with pytest.raises(StreamingError, match=r"on streaming frames: .*; let the engine run it"):
+        operator(stream, stream)
