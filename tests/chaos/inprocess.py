@@ -21,7 +21,7 @@ GOOD = {"law": [], "uncounted": "{}", "folds": True}
 
 
 class InProcess(Child):
-    """Dies by an exception that nothing may catch. Tables compact themselves in a rebuild alone, so that maintenance finds some to compact."""
+    """Dies by an exception that nothing may catch. Tables compact themselves in a rebuild alone: maintenance shall find some to compact."""
 
     def act(self, engine: Engine, index: int) -> None:
         often = 2 if self.actions[index].what == "rebuild" else lake.MANY_FILES
