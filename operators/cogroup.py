@@ -19,7 +19,7 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed
+from operators.contract import EVENT_TIME, WATERMARK, Append, Closed, places
 from operators.errors import OperatorError, StreamingError
 from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
 
@@ -32,10 +32,10 @@ _APART, _ORDER, _ROW = temporary("apart"), temporary("order"), temporary("row")
 class CoGroup:
     """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
 
-    Rows stand in an array by event time, then by arrival where the frame tells. A null key meets no other: the null keys of each
-    side are a group of their own. A row with a null time lies in no window. A result is final when the watermark reaches its
-    window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is judged for each of its windows:
-    it is in those that were open before its entry came, and is late when none was.
+    Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
+    meets no other: the null keys of each side are a group of their own. A row with a null time lies in no window. A result is
+    final when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is
+    judged for each of its windows: it is in those that were open before its entry came, and is late when none was.
 
     The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. What Flink does in a `CoGroupFunction`
     is an expression over the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
@@ -116,7 +116,7 @@ class CoGroup:
         """A side's rows, once for each of their windows that was open, as structs with what orders them."""
         time = (self.left_time, self.right_time)[which]
         own = [c for c in frame.columns if c != WATERMARK]
-        order = F.struct(time, *[c for c in (SEQ, ARRIVAL) if c in own])
+        order = F.struct(time, *places(frame.select(*own)))
         alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.key])
         row = F.struct(order.alias(_ORDER), F.struct(*own).alias(_ROW)).alias(_SIDES[which])
         placed = in_windows(in_panes(frame, self.window, time), self.window)

@@ -13,12 +13,23 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, VariantType
 
 from operators.columns import temporary
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
 """In the frames of an operator that reads `judged` rows: its watermark before a row's entry, null where that was behind the row."""
+
+
+def places(rows: DataFrame) -> list[Column]:
+    """What tells a frame's rows apart where their times do not: `seq` and `arrival`, or else every column of a plain type."""
+    if {SEQ, ARRIVAL} <= {*rows.columns}:
+        return [F.col(SEQ), F.col(ARRIVAL)]
+    return [
+        F.col(f"`{f.name}`") for f in rows.schema.fields if isinstance(f.dataType, AtomicType) and not isinstance(f.dataType, VariantType)
+    ]
 
 
 @dataclass(frozen=True)

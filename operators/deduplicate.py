@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed, Entries, Upsert
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed, Entries, Upsert, places
 from operators.errors import OperatorError, StreamingError
 from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
 
@@ -22,8 +22,9 @@ _ROW = temporary("row")
 class Deduplicate:
     """Of each key the first or the last row, by event time or by arrival; with a window, of each key and window.
 
-    Of rows with one event time the one that arrived first is the first, the one that arrived last is the last. A null key is an
-    ordinary key. By event time, a row with a null time is left out.
+    Of rows with one event time the one that arrived first is the first, the one that arrived last is the last; where the frame
+    does not tell, they go by their other columns of plain types, nulls first. A null key is an ordinary key. By event time, a
+    row with a null time is left out.
 
     Over the whole stream the table is kept current: a step replaces a key's row where a new one goes before it. By event time a
     first row is final when the watermark reaches it, so a row is late when `event_time <= watermark`, and is left out; a
@@ -109,9 +110,8 @@ class Deduplicate:
         return self._chosen(current.unionByName(rows), self.key)
 
     def _chosen(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-        places = [F.col(c) for c in (SEQ, ARRIVAL) if c in rows.columns]
         timed = self.order == "event_time"
-        order = F.struct(*([F.col(self.time)] if timed else []), *places)
+        order = F.struct(*([F.col(self.time)] if timed else []), *places(rows))
         choose = F.min_by if self.keep == "first" else F.max_by
         there = rows.where(F.col(self.time).isNotNull()) if timed else rows
         return there.groupBy(*key).agg(choose(F.struct(*rows.columns), order).alias(_ROW)).select(f"{_ROW}.*")

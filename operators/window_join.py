@@ -104,7 +104,7 @@ class WindowJoin:
         right = self._side(frames[1], other, one, 1)
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
-            own = [F.col(self.sides.name(c, other, 0)).alias(c) for c in one.columns]
+            own = [F.col(self.sides.name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
             return kept.select(*own, *bounds(), *last_moment())
         joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _OTHER))
         return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment())

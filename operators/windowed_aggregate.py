@@ -120,8 +120,8 @@ class WindowedAggregate:
 
 
 def _merging(sql: str) -> str | None:
-    """The aggregate that merges what an aggregate made of each pane; None where there is none."""
-    call = _CALL.fullmatch(sql)
+    """The aggregate that merges what an aggregate made of each pane; None where there is none, or quotes may hide a bracket."""
+    call = None if any(mark in sql for mark in ("'", '"', "`", "--", "/*")) else _CALL.fullmatch(sql)
     return _MERGED.get(call[1].lower()) if call and _closes_last(call[2]) else None
 
 

@@ -104,7 +104,7 @@ class Reading:
             standing for its `result_time`.
         """
         name = asset.inputs[which]
-        if name in self.assets and after:
+        if name in self.assets and not isinstance(asset.operator.reads, Closed):
             raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {name!r} are of none; let it read the sources")
         if name in self.assets:
             return self._derived(self.assets[name], span)
@@ -139,4 +139,4 @@ class Reading:
         if not isinstance(upstream.operator.emits, Append):
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
         rows = self.table(upstream.name, RESULT_TIME, span)
-        return rows.withColumnRenamed(RESULT_TIME, EVENT_TIME).drop(FINAL_AT)
+        return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)

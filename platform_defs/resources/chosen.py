@@ -18,9 +18,7 @@ def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     That is so where the table has deletion vectors, mapped column names or partitions: no table of ours, until
     somebody alters it. A file without statistics of a column is read.
     """
-    protocol = delta.protocol()
-    plain = protocol.min_reader_version == 1 or set(protocol.reader_features or ()) <= _HARMLESS
-    if not plain or delta.metadata().partition_columns:
+    if not _is_plain(delta):
         return None
     told = pa.table(delta.get_add_actions(flatten=True))
     apart: set[int] = set()
@@ -28,6 +26,13 @@ def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
         apart |= {n for n, least in enumerate(_statistic(told, f"min.{column}")) if None not in (least, high) and least > high}
         apart |= {n for n, most in enumerate(_statistic(told, f"max.{column}")) if None not in (most, low) and most < low}
     return [path for n, path in enumerate(told["path"].to_pylist()) if n not in apart]
+
+
+def _is_plain(delta: DeltaTable) -> bool:
+    protocol, metadata = delta.protocol(), delta.metadata()
+    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= _HARMLESS
+    mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+    return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
 
 
 def _statistic(told: pa.Table, name: str) -> list[Any]:

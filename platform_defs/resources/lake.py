@@ -212,14 +212,14 @@ class Lake:
         Delta would do both itself, at a higher price: a checkpoint by Spark jobs, whose code alone takes seconds to
         compile, and a compaction after each process's first commit to a table, however few the files are.
         """
-        delta = self.delta(table)
-        if delta is not None and delta.version() % CHECKPOINT_EVERY == 0 and delta.version():
-            delta.create_checkpoint()
         if self.small_files(table) >= MANY_FILES:
             point("lake.before_compact")
             with suppress(DeltaConcurrentModificationException):
                 self.optimize(spark, table)
             point("lake.after_compact")
+        delta = self.delta(table)
+        if delta is not None and delta.version() >= CHECKPOINT_EVERY and delta.version() % CHECKPOINT_EVERY < 2:  # a compaction takes one
+            delta.create_checkpoint()
 
     def small_files(self, table: str) -> int:
         """How many of a table's data files are below `SMALL_BYTES`."""

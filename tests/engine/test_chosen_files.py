@@ -73,6 +73,16 @@ def test_a_table_in_partitions_is_left_to_delta(tmp_path: Path) -> None:
     assert chosen_files(DeltaTable(tmp_path / "t"), {"n": (1, 1)}) is None
 
 
+def test_a_table_whose_columns_have_other_names_in_its_files_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "lake" / "t"
+    spark.range(3).withColumnRenamed("id", "a").write.format("delta").save(str(path))
+    modes = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({modes})")
+    spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN a TO b")
+    assert chosen_files(DeltaTable(path), {}) is None
+    assert sorted(r.b for r in Lake(str(path.parent)).read(spark, "t").collect()) == [0, 1, 2]
+
+
 def test_what_is_read_is_what_delta_reads(spark: SparkSession, lake: Lake) -> None:
     delta = spark.read.format("delta").load(lake.path("t"))
     assert lake.read(spark, "t").exceptAll(delta).isEmpty()

@@ -120,6 +120,15 @@ def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> No
     assert sorted((r.k, r.id, r.matches) for r in found.collect()) == [("a", 0, 2), ("a", 1, 2), ("b", 2, 0)]
 
 
+def test_rows_that_have_a_window_already_keep_it_under_a_prefix(spark: SparkSession) -> None:
+    rows = _frame(spark, [Seen("a", 1, 0)]).withColumn("window_start", F.col("event_time"))
+    for how in ("semi", "anti"):
+        found = WindowJoin(on="k", window=Tumbling(size=10), how=how)(rows, rows)
+        assert found.columns.count("window_start") == 1
+        assert "left_window_start" in found.columns
+        assert found.count() == (how == "semi")
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

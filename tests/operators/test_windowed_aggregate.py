@@ -100,6 +100,8 @@ def test_a_row_is_late_when_none_of_its_windows_was_open(spark: SparkSession) ->
         ("avg(a)", False),
         ("sum(a) filter (where a > 1)", False),
         ("max_by(a, b)", False),
+        ("max(a || '(') || max(b)", False),
+        ("max(a) /* ( */ + max(b)", False),
     ],
 )
 def test_rows_are_counted_by_pane_where_the_aggregate_can_be_merged(sql: str, merged: bool) -> None:

@@ -1,0 +1,54 @@
+"""Assets made of windowed assets: every one that appends can be read on, and what has no entries is not read by entries."""
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import CoGroup, Deduplicate, OperatorError, TopK, Tumbling, WindowedAggregate, WindowJoin
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, Event, replay, source
+
+WINDOW = Tumbling(size="3 minutes")
+COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"})
+
+
+def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
+    made = {
+        "firsts": (Deduplicate(by="k", window=WINDOW), ("l",)),
+        "best": (TopK(k=2, order_by="v DESC", window=WINDOW), ("l",)),
+        "seen": (WindowJoin(on="k", window=WINDOW, how="semi"), ("l", "r")),
+        "pairs": (WindowJoin(on="k", window=WINDOW), ("l", "r")),
+        "groups": (CoGroup(on="k", window=WINDOW), ("l", "r")),
+    }
+    assets = [DerivedAsset(name=name, inputs=inputs, operator=operator) for name, (operator, inputs) in made.items()]
+    assets += [DerivedAsset(name=f"{name}_counted", inputs=(name,), operator=COUNT) for name in made]
+    engine = make_engine([source("l"), source("r")], assets)
+    rows = [Event(k, v, minute * MINUTE) for minute in (0, 1, 4) for k in "ab" for v in (1, 2)]
+    replay(engine, [{"l": rows, "r": [e for e in rows if e.k == "a"]}])
+    engine.drain()
+    counted = {}
+    for asset in assets:
+        engine.advance(asset.name)
+    for name in made:
+        told = engine.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
+        assert {r[1] % (3 * MINUTE) for r in told} == {0}
+        counted[name] = sorted((r[0], r[2]) for r in told)
+    assert counted == {
+        "firsts": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
+        "best": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
+        "seen": [("a", 2), ("a", 4)],
+        "pairs": [("a", 4), ("a", 16)],
+        "groups": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
+    }
+
+
+def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine: MakeEngine) -> None:
+    assets = [
+        DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
+        DerivedAsset(name="last", inputs=("counts",), operator=Deduplicate(by="k")),
+    ]
+    engine = make_engine([source("l")], assets)
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.drain()
+    engine.advance("counts")
+    with pytest.raises(OperatorError, match="last reads new ledger entries, and the rows of 'counts' are of none; let it read the sources"):
+        engine.advance("last")
