@@ -19,9 +19,9 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import EVENT_TIME, WATERMARK, Append, Closed, places
+from operators.contract import EVENT_TIME, WATERMARK, places
 from operators.errors import OperatorError, StreamingError
-from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+from operators.windows import WINDOW, Aligned, InWindows, bounds, in_panes, in_windows, last_moment
 
 LEFT, RIGHT = "left", "right"
 _SIDES = (LEFT, RIGHT)
@@ -29,7 +29,7 @@ _APART, _ORDER, _ROW = temporary("apart"), temporary("order"), temporary("row")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoGroup:
+class CoGroup(InWindows):
     """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
 
     Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
@@ -76,20 +76,6 @@ class CoGroup:
     def inputs(self) -> tuple[str, str]:
         """The names of the inputs."""
         return _SIDES
-
-    @property
-    def emits(self) -> Append:
-        """Every result is final."""
-        return Append()
-
-    @property
-    def reads(self) -> Closed:
-        """Closed ranges, and rows with the watermark that was in force before them."""
-        return Closed(reach=(self.window.longest,) * 2, judged=True)
-
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
-        return missed(self.window, event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Group two frames.

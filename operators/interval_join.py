@@ -137,14 +137,18 @@ class IntervalJoin:
         streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
         sides = self.sides
         times = F.col(sides.name(self.left_time, right, 0)), F.col(sides.name(self.right_time, left, 1))
-        there = [F.lit(True).alias(name) for name in (_LEFT_THERE, _RIGHT_THERE)]
-        joined = sides.ready(left, right, 0, there[0]).join(sides.ready(right, left, 1, there[1]), self._matches(*times, streams), self.how)
+        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
         return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times(*times))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         self.sides.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
+
+    def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
+        """One side with its names while joining. No column twice: Spark refuses a second copy of a time with a watermark."""
+        there = F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which])
+        return frame.select(*self.sides.named(frame.columns, other, which), there)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         condition = _within(left_time, right_time, self.interval)

@@ -66,9 +66,9 @@ class Sides:
             return of_right(column) if which else column
         return self.renamed(column, other, which)
 
-    def ready(self, frame: DataFrame, other: DataFrame, which: int, *more: Column) -> DataFrame:
-        """One side with its names while joining. No column twice: Spark refuses a second copy of a time with a watermark."""
-        return frame.select(*[F.col(c).alias(self.name(c, other, which)) for c in frame.columns], *more)
+    def named(self, columns: Sequence[str], other: DataFrame, which: int) -> list[Column]:
+        """A side's columns with their names while joining."""
+        return [F.col(c).alias(self.name(c, other, which)) for c in columns]
 
     def key_pairs(self) -> list[tuple[Column, Column]]:
         """Each key column of the left with that of the right."""

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
-from operators.contract import EVENT_TIME, WATERMARK, Append, Closed
+from operators.contract import EVENT_TIME, WATERMARK
 from operators.errors import OperatorError, StreamingError
 from operators.sides import Sides
-from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+from operators.windows import WINDOW, Aligned, InWindows, bounds, in_panes, in_windows, last_moment
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _OTHER = temporary("right_window")
@@ -20,7 +20,7 @@ _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowJoin:
+class WindowJoin(InWindows):
     """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
 
     A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the
@@ -73,20 +73,6 @@ class WindowJoin:
         """The names of the inputs."""
         return ("left", "right")
 
-    @property
-    def emits(self) -> Append:
-        """Every result is final."""
-        return Append()
-
-    @property
-    def reads(self) -> Closed:
-        """Closed ranges, and rows with the watermark that was in force before them."""
-        return Closed(reach=(self.window.longest,) * 2, judged=True)
-
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
-        return missed(self.window, event_time, watermark)
-
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
 
@@ -113,8 +99,7 @@ class WindowJoin:
         """A side's rows, once for each of their windows that was open, with their names while joining."""
         time = (self.left_time, self.right_time)[which]
         placed = in_windows(in_panes(frame, self.window, time), self.window)
-        named = [F.col(c).alias(self.sides.name(c, other, which)) for c in plain.columns]
-        return placed.select(*named, F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
+        return placed.select(*self.sides.named(plain.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
 
     def _matches(self) -> Column:
         condition = F.col(WINDOW) == F.col(_OTHER)

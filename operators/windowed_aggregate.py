@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import EVENT_TIME, WATERMARK, Append, Closed
+from operators.contract import EVENT_TIME, WATERMARK
 from operators.errors import OperatorError, StreamingError
-from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, bounds, in_panes, in_windows, last_moment, missed
+from operators.windows import CLOSED, PANE, WINDOW, Aligned, InWindows, Tumbling, bounds, in_panes, in_windows, last_moment
 
 _MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 _CALL = re.compile(r"\s*(\w+)\s*\((?!\s*distinct\b)(.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowedAggregate:
+class WindowedAggregate(InWindows):
     """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
 
     A window's result is final when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`. In the
@@ -63,20 +63,6 @@ class WindowedAggregate:
     def inputs(self) -> tuple[str]:
         """The names of the inputs."""
         return ("rows",)
-
-    @property
-    def emits(self) -> Append:
-        """Every result is final."""
-        return Append()
-
-    @property
-    def reads(self) -> Closed:
-        """Closed ranges, and rows with the watermark that was in force before them."""
-        return Closed(reach=(self.window.longest,), judged=True)
-
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
-        return missed(self.window, event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.

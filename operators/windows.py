@@ -17,13 +17,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import WATERMARK
+from operators.contract import WATERMARK, Append, Closed
 from operators.errors import OperatorError, WindowError
 from operators.timing import Duration, duration_ms, length_ms, millis, timestamp
 
 START, END = "start", "end"
 PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
-NO_WINDOWS = f"array<struct<{START}:bigint,{END}:bigint>>"
+_NO_WINDOWS = f"array<struct<{START}:bigint,{END}:bigint>>"
 
 
 def pane_of(window: "Aligned", time: Column) -> Column:
@@ -43,8 +43,19 @@ def _whole(parameter: str, value: Duration) -> int:
     return length
 
 
+class _Shifted:
+    """Windows that may be shifted from 1970."""
+
+    offset: Duration
+
+    @cached_property
+    def origin(self) -> int:
+        """The offset in ms."""
+        return duration_ms(self.offset, "offset")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Tumbling:
+class Tumbling(_Shifted):
     """Windows of one size, each beginning where the last one ends: `offset + n * size <= t < offset + (n + 1) * size`.
 
     Args:
@@ -74,11 +85,6 @@ class Tumbling:
         """The size in ms."""
         return self.pane
 
-    @cached_property
-    def origin(self) -> int:
-        """The offset in ms."""
-        return duration_ms(self.offset, "offset")
-
     def of_pane(self, pane: Column) -> Column:
         """The one window."""
         return F.array(_window(pane, pane + self.pane))
@@ -89,7 +95,7 @@ class Tumbling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sliding:
+class Sliding(_Shifted):
     """Windows of one size that begin at every `slide`: a row lies in all `[s, s + size)` with `s <= t < s + size`.
 
     Where `slide` is longer than `size` there are gaps, and a row in a gap lies in no window.
@@ -128,18 +134,13 @@ class Sliding:
         """The greatest length that divides size and slide."""
         return gcd(self.longest, self.step)
 
-    @cached_property
-    def origin(self) -> int:
-        """The offset in ms."""
-        return duration_ms(self.offset, "offset")
-
     def of_pane(self, pane: Column) -> Column:
         """Up to `size / slide` windows, rounded up; none in a gap."""
         newest = pane - self._past_newest(pane)
         others = F.floor((self.longest - self.pane - self._past_newest(pane)) / self.step).cast("bigint")
         starts = F.sequence(newest - others * self.step, newest, F.lit(self.step).cast("bigint"))
         found = F.transform(starts, lambda start: _window(start, start + self.longest))
-        return found if self._no_gaps else F.when(self._inside(pane), found).otherwise(F.array().cast(NO_WINDOWS))
+        return found if self._no_gaps else F.when(self._inside(pane), found).otherwise(F.array().cast(_NO_WINDOWS))
 
     def last_end(self, pane: Column) -> Column:
         """The end of the window that began last."""
@@ -158,7 +159,7 @@ class Sliding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cumulative:
+class Cumulative(_Shifted):
     """Windows that begin together and end at every `step` until `size` is full: `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + size)`.
 
     Args:
@@ -193,11 +194,6 @@ class Cumulative:
     def pane(self) -> int:
         """The step in ms."""
         return _whole("step", self.step)
-
-    @cached_property
-    def origin(self) -> int:
-        """The offset in ms."""
-        return duration_ms(self.offset, "offset")
 
     def of_pane(self, pane: Column) -> Column:
         """The windows that end after the pane, up to the longest."""
@@ -240,6 +236,31 @@ def in_windows(placed: DataFrame, window: Aligned) -> DataFrame:
 def missed(window: Aligned, event_time: Column, watermark: Column) -> Column:
     """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows has missed none."""
     return F.coalesce(window.last_end(pane_of(window, millis(event_time))) - 1 <= millis(watermark), F.lit(False))
+
+
+class InWindows:
+    """The contract of an operator all of whose results are those of aligned windows."""
+
+    window: Aligned
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        raise NotImplementedError
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark that was in force before them."""
+        return Closed(reach=(self.window.longest,) * len(self.inputs), judged=True)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
+        return missed(self.window, event_time, watermark)
 
 
 def bounds() -> tuple[Column, Column]:

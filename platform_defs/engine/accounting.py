@@ -180,7 +180,7 @@ class _Books:
             "pending": rest & ~expired,
             "late": late,
         }
-        return rows.groupBy("side", _day(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
+        return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
 
     def table(self, span: Span = EVER) -> DataFrame:
         """The result table's rows that are final in a span; none where there is no table yet."""
@@ -199,7 +199,7 @@ class _Books:
         days = _differing(held, wanted)
         if not days:
             return []
-        return self._by_side(*(frame.where(_day(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))).collect()
+        return self._by_side(*(frame.where(day_of(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))).collect()
 
     @property
     def _handled(self) -> int:
@@ -212,14 +212,15 @@ class _Books:
         each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
         lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
         sums = [F.sum(lacks.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]
-        return each.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy("side", _day(F.col(EVENT_TIME))).agg(*sums)
+        return each.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)
 
     def _prints(self, results: DataFrame) -> DataFrame:
         """A hash of each result, with its sides' times."""
         return results.select(*self.operator.traced(EVENT_TIME), _print(results))
 
 
-def _day(time: Column) -> Column:
+def day_of(time: Column) -> Column:
+    """The day of a time, in UTC, as `day`."""
     return time.cast("date").alias("day")
 
 
@@ -247,7 +248,7 @@ def _print(frame: DataFrame) -> Column:
 
 def _prints_by_day(frame: DataFrame) -> DataFrame:
     """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
-    rows = frame.select(_day(F.col(FINAL_AT)), _print(frame))
+    rows = frame.select(day_of(F.col(FINAL_AT)), _print(frame))
     halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
     return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))
 

@@ -23,7 +23,7 @@ def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Se
     """
     if contract.new_columns != "add":
         return contract
-    known = contract.widened(_gained(spark, lake, contract))
+    known = contract.widened(_gained(lake, contract))
     brought = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name)]
     room = MOST_ADDED - (len(known.struct) - len(contract.struct))
     return known.widened(brought[:room])
@@ -34,9 +34,9 @@ def refused(spark: SparkSession, contract: SourceContract, files: Sequence[File]
     return new_columns(spark, contract, files) if contract.new_columns == "refuse" else []
 
 
-def _gained(spark: SparkSession, lake: Lake, contract: SourceContract) -> list[StructField]:
+def _gained(lake: Lake, contract: SourceContract) -> list[StructField]:
     declared = {f.name.lower() for f in log_schema(contract).fields}
-    return [f for f in lake.schema(spark, contract.log).fields if f.name.lower() not in declared]
+    return [f for f in lake.schema(contract.log).fields if f.name.lower() not in declared]
 
 
 def _is_legal(name: str) -> bool:

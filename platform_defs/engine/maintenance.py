@@ -21,7 +21,7 @@ from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy
-from platform_defs.resources.lake import Lake
+from platform_defs.resources.lake import Lake, small_files
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Maintenance:
         return DeltaTable(self.lake.path(kept.table))
 
     def _compact(self, kept: _Kept) -> None:
-        if self.lake.small_files(kept.table) < self.small_files:
+        if small_files(self._open(kept)) < self.small_files:
             return
         point("maintenance.before_compact")
         self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)

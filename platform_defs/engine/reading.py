@@ -123,7 +123,7 @@ class Reading:
         before = rows.join(F.broadcast(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK))), SEQ, "left")
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
-    def table(self, name: str, column: str = FINAL_AT, span: Span = EVER) -> DataFrame:
+    def table(self, name: str, column: str, span: Span) -> DataFrame:
         """A table that is there: its rows whose time in a column lies in a span."""
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from operators.columns import FINAL_AT, parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import ClosedRange, instant
-from platform_defs.engine.accounting import IS_PAIR, DayAccount, accountable, longest_wait, traced
+from platform_defs.engine.accounting import IS_PAIR, DayAccount, accountable, day_of, longest_wait, traced
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.reading import LATE, Span
 
@@ -87,20 +87,16 @@ def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
 
 
 def _logged(rows: DataFrame, which: int) -> DataFrame:
-    return _counts(rows.withColumn("day", _day()), which, accepted=F.count("*"), late=F.count_if(LATE))
+    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, accepted=F.count("*"), late=F.count_if(LATE))
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
     """A row is matched once, however many pairs it is in: a bit each, by its place. Every copy of an unmatched row counts."""
     place = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
-    bits = rows.groupBy(_day(), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
+    bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(place).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
     )
     return _counts(bits, which, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
-
-
-def _day() -> Column:
-    return F.col(EVENT_TIME).cast("date").alias("day")
 
 
 def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:

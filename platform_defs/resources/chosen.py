@@ -1,15 +1,45 @@
-"""Which of a table's data files can hold rows within ranges: told by the statistics in its log, without a Spark job."""
+"""The rows of those of a table's data files that can hold rows within ranges.
 
+Files are chosen by the statistics in the table's log, and read as the Parquet that they are: Delta would choose them by
+Spark jobs, and by conditions with literals (see `operators.columns.parameter`).
+"""
+
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from platform_defs.resources.files import without_wildcards
 
 Ranges = Mapping[str, tuple[Any, Any]]
 """By column, the lowest and the highest value sought; None for no end. Of timestamps in epoch ms."""
 
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+
+
+def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame:
+    """The rows of the chosen files of the table at a path; all rows, by Delta, where files alone do not tell them."""
+    files = chosen_files(delta, within)
+    if files is None:
+        return spark.read.format("delta").load(path)
+    if not files:
+        return no_rows(spark, schema_of(delta))
+    return spark.read.schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
+
+
+def schema_of(delta: DeltaTable) -> StructType:
+    """The table's columns."""
+    return StructType.fromJson(json.loads(delta.schema().to_json()))
+
+
+def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame of these columns and no rows."""
+    return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
 def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:

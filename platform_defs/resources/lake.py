@@ -26,9 +26,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from platform_defs.faults import point
-from platform_defs.resources.chosen import Ranges, chosen_files
+from platform_defs.resources.chosen import Ranges, chosen_rows, no_rows, schema_of
 from platform_defs.resources.errors import LakeError
-from platform_defs.resources.files import without_wildcards
 from platform_defs.resources.lease import Lease, Purpose, locked
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -90,9 +89,6 @@ class Lake:
     def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
         """The rows of the data files that can hold rows within ranges, as the table is now.
 
-        Files are chosen here and read as the Parquet that they are: Delta would choose them by Spark jobs, and by
-        conditions with literals (see `operators.columns.parameter`).
-
         Args:
             spark: the session.
             table: the table.
@@ -103,23 +99,16 @@ class Lake:
             The rows; none where there is no table yet, which then needs a schema.
         """
         delta = self.delta(table)
-        if delta is None:
-            return _no_rows(spark, schema or StructType())
-        own = StructType.fromJson(json.loads(delta.schema().to_json()))
-        files = chosen_files(delta, within or {})
-        if files is None:
-            frame = spark.read.format("delta").load(self.path(table))
-        elif files:
-            frame = spark.read.schema(own).parquet(*[without_wildcards(f"{self.path(table)}/{file}") for file in files])
-        else:
-            frame = _no_rows(spark, own)
-        wanted = schema or own
-        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in wanted.fields if f.name not in frame.columns]
-        return frame.select("*", *missing).select(*wanted.fieldNames())
+        rows = no_rows(spark, schema or StructType()) if delta is None else chosen_rows(spark, delta, self.path(table), within or {})
+        if schema is None:
+            return rows
+        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields if f.name not in rows.columns]
+        return rows.select("*", *missing).select(*schema.fieldNames())
 
-    def schema(self, spark: SparkSession, table: str) -> StructType:
+    def schema(self, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""
-        return StructType() if self.delta(table) is None else spark.read.format("delta").load(self.path(table)).schema
+        delta = self.delta(table)
+        return StructType() if delta is None else schema_of(delta)
 
     def append(
         self,
@@ -212,20 +201,15 @@ class Lake:
         Delta would do both itself, at a higher price: a checkpoint by Spark jobs, whose code alone takes seconds to
         compile, and a compaction after each process's first commit to a table, however few the files are.
         """
-        if self.small_files(table) >= MANY_FILES:
+        delta = DeltaTable(self.path(table))
+        if small_files(delta) >= MANY_FILES:
             point("lake.before_compact")
             with suppress(DeltaConcurrentModificationException):
                 self.optimize(spark, table)
             point("lake.after_compact")
-        delta = self.delta(table)
-        if delta is not None and delta.version() >= CHECKPOINT_EVERY and delta.version() % CHECKPOINT_EVERY < 2:  # a compaction takes one
+            delta.update_incremental()
+        if delta.version() >= CHECKPOINT_EVERY and delta.version() % CHECKPOINT_EVERY < 2:  # a compaction takes one version
             delta.create_checkpoint()
-
-    def small_files(self, table: str) -> int:
-        """How many of a table's data files are below `SMALL_BYTES`."""
-        delta = self.delta(table)
-        sizes = [] if delta is None else pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
-        return sum(size < SMALL_BYTES for size in sizes)
 
     def optimize(self, spark: SparkSession, table: str) -> None:
         """Compact a table's files below `SMALL_BYTES`."""
@@ -330,8 +314,10 @@ class Lake:
             lease.check()
 
 
-def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
+def small_files(delta: DeltaTable) -> int:
+    """How many of a table's data files are below `SMALL_BYTES`."""
+    sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+    return sum(size < SMALL_BYTES for size in sizes)
 
 
 def _metadata(commit: dict[str, Any]) -> dict[str, Any]:
