@@ -171,3 +171,8 @@ class DerivedAsset:
     def changelog(self) -> str:
         """The changelog's place in the lake, for an operator that upserts."""
         return f"changelog/{self.name}"
+
+    @property
+    def verdicts(self) -> str:
+        """The recorded verdicts' place in the lake, for an operator that gives them entry by entry."""
+        return f"verdicts/{self.name}"

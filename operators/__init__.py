@@ -2,10 +2,11 @@
 
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
-from operators.contract import Accountable, Append, Closed, Entries, Folding, Operator, Touched, Upsert
+from operators.contract import Accountable, Append, Closed, Entries, Folding, Judging, Operator, Touched, Upsert
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.interval_join import IntervalJoin
+from operators.sessions import Session
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.window_join import WindowJoin
@@ -26,8 +27,10 @@ __all__ = [
     "Folding",
     "Interval",
     "IntervalJoin",
+    "Judging",
     "Operator",
     "OperatorError",
+    "Session",
     "Sliding",
     "StreamingError",
     "TopK",

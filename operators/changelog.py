@@ -84,6 +84,23 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
     return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
 
+def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:
+    """The changes that lead from one table without a key to another, nulls being equal to nulls.
+
+    Returns:
+        `before`'s columns and `change` (string): `-D`, once for all copies of a row that there are fewer of, and `+I` for each
+        copy that is to be there then. Rows held equally often are left out.
+    """
+    check_present(after, before.columns, "after")
+    check_free(before, CHANGE)
+    both = after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    held, wanted = F.count_if(F.col(_SIGN) < 0), F.count_if(F.col(_SIGN) > 0)
+    more = F.when(wanted > held, F.array_repeat(F.lit(INSERT), (wanted - held).cast("int")))
+    fewer = F.when(wanted < held, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), wanted.cast("int"))))
+    changes = F.coalesce(more, fewer, F.array().cast("array<string>")).alias(CHANGE)
+    return both.groupBy(*before.columns).agg(changes).withColumn(CHANGE, F.explode(CHANGE))
+
+
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
     """The rows that two tables hold a different number of times, nulls being equal to nulls.
 

@@ -19,9 +19,12 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import EVENT_TIME, WATERMARK, places
+from operators.contract import EVENT_TIME, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.windows import WINDOW, Aligned, InWindows, bounds, in_panes, in_windows, last_moment
+from operators.placing import AnyWindow, InWindows, bounds, judged, last_moment, together
+from operators.sessions import TIME
+from operators.timing import Duration
+from operators.windows import WINDOW
 
 LEFT, RIGHT = "left", "right"
 _SIDES = (LEFT, RIGHT)
@@ -34,8 +37,9 @@ class CoGroup(InWindows):
 
     Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
     meets no other: the null keys of each side are a group of their own. A row with a null time lies in no window. A result is
-    final when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is
-    judged for each of its windows: it is in those that were open before its entry came, and is late when none was.
+    added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is
+    judged for each of its windows: it is in those that took rows before its entry came, `end - 1 ms + allowed lateness > watermark`,
+    and is late when none did. A row that comes after its group's result corrects it.
 
     The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. What Flink does in a `CoGroupFunction`
     is an expression over the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
@@ -48,6 +52,7 @@ class CoGroup(InWindows):
             the two arrays as they are.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -58,12 +63,14 @@ class CoGroup(InWindows):
     """
 
     on: str | Sequence[str]
-    window: Aligned
+    window: AnyWindow
     rows: str | None = None
     left_time: str = EVENT_TIME
     right_time: str = EVENT_TIME
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        _ = self.lateness
         if not self.key:
             raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
 
@@ -87,26 +94,28 @@ class CoGroup(InWindows):
             The key columns, then `left` and `right` (arrays of structs: each side's columns), or with `rows` the columns of its
             structs; `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
         """
-        self._check(*(frame.drop(WATERMARK) for frame in frames))
+        self._check(*map(plain, frames))
         sides = [self._side(frame, which) for which, frame in enumerate(frames)]
-        both = sides[0].unionByName(sides[1], allowMissingColumns=True)
-        groups = both.groupBy(*self.key, WINDOW, _APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        each = together(sides, self.window, self.lateness, (*self.key, _APART))
+        groups = each.groupBy(*self.key, WINDOW, _APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
         if self.rows is None:
-            return groups.select(*self.key, *_SIDES, *bounds(), *last_moment())
+            return groups.select(*self.key, *_SIDES, *bounds(), *last_moment(self.window))
         each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
-        made = each.select(*self.key, f"{_ROW}.*", *bounds(), *last_moment())
+        made = each.select(*self.key, f"{_ROW}.*", *bounds(), *last_moment(self.window))
         check_distinct(made.columns)
         return made
 
-    def _side(self, frame: DataFrame, which: int) -> DataFrame:
-        """A side's rows, once for each of their windows that was open, as structs with what orders them."""
-        time = (self.left_time, self.right_time)[which]
-        own = [c for c in frame.columns if c != WATERMARK]
-        order = F.struct(time, *places(frame.select(*own)))
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The key, the side of a null one, and the time."""
         alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.key])
-        row = F.struct(order.alias(_ORDER), F.struct(*own).alias(_ROW)).alias(_SIDES[which])
-        placed = in_windows(in_panes(frame, self.window, time), self.window)
-        return placed.select(*self.key, WINDOW, F.when(alone, which).alias(_APART), row)
+        return [*map(F.col, self.key), F.when(alone, which).alias(_APART)], (self.left_time, self.right_time)[which]
+
+    def _side(self, frame: DataFrame, which: int) -> DataFrame:
+        """A side's rows as structs with what orders them."""
+        group, time = self.groups(frame, which)
+        own = plain(frame)
+        row = F.struct(F.struct(time, *places(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
+        return frame.select(*group, F.col(time).alias(TIME), *judged(frame), row)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_time(left, self.left_time, "left_time")

@@ -23,6 +23,17 @@ WATERMARK = temporary("watermark")
 """In the frames of an operator that reads `judged` rows: its watermark before a row's entry, null where that was behind the row."""
 
 
+SESSION = temporary("session")
+"""In the frames of an operator of `recorded` verdicts: the session a row stays in, `start` and `end` in epoch ms; null for most."""
+NEW = temporary("new")
+"""In the frames that verdicts are given on: whether a row is of the entry that is judged."""
+
+
+def plain(frame: DataFrame) -> DataFrame:
+    """A frame's own columns."""
+    return frame.drop(WATERMARK, SESSION, NEW)
+
+
 def places(rows: DataFrame) -> list[Column]:
     """What tells a frame's rows apart where their times do not: `seq` and `arrival`, or else every column of a plain type."""
     if {SEQ, ARRIVAL} <= {*rows.columns}:
@@ -40,11 +51,18 @@ class Closed:
         reach: for each input, how far before a range it must be read, in ms.
         delay: the largest `final_at - result_time`, in ms; a reader of the results sees its watermark that much later.
         judged: whether the frames hold `WATERMARK` too, for an operator that judges a row for each of its windows.
+        lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
+        results: whether every input must be a derived table, its `event_time` being the results' own.
+        recorded: whether verdicts depend on what was there when an entry came, so that they are given and kept entry by entry (see
+            `Judging`); frames hold `SESSION`.
     """
 
     reach: tuple[int, ...]
     delay: int = 0
     judged: bool = False
+    lateness: int = 0
+    results: bool = False
+    recorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,14 @@ class Touched:
 
 @dataclass(frozen=True)
 class Append:
-    """Results are final and only ever added."""
+    """Results are only ever added; where late rows are allowed, or an input is corrected, they are corrected too.
+
+    Args:
+        key: the columns that name a result, so that a correction is an update of it; none where only the whole row does,
+            and a correction deletes and inserts.
+    """
+
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +142,24 @@ class Folding(Operator, Protocol):
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the touched keys after the step, from those before it and the new entries' rows."""
+        ...
+
+
+@runtime_checkable
+class Judging(Operator, Protocol):
+    """An operator that reads `recorded` verdicts, and gives them."""
+
+    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Judge the rows of an entry that lie behind the watermark before it.
+
+        Args:
+            watermark: the operator's before the entry, in epoch ms.
+            frames: each input's rows up to and with the entry, those judged late left out; with `SESSION` and `NEW`.
+
+        Returns:
+            `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a row that is late, or the session that an older row
+            stays in. Rows that nothing was found out about are left out.
+        """
         ...
 
 

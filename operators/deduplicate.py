@@ -9,9 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed, Entries, Upsert, places
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Append, Closed, Entries, Upsert, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.windows import WINDOW, Aligned, bounds, in_panes, in_windows, last_moment, missed
+from operators.placing import bounds, closed_with, last_moment, missed, placed
+from operators.timing import Duration, length_ms
+from operators.windows import WINDOW, Aligned
 
 Keep = Literal["first", "last"]
 By = Literal["event_time", "arrival"]
@@ -28,7 +30,7 @@ class Deduplicate:
 
     Over the whole stream the table is kept current: a step replaces a key's row where a new one goes before it. By event time a
     first row is final when the watermark reaches it, so a row is late when `event_time <= watermark`, and is left out; a
-    last row, or one by arrival, is never late. With a window a result is final at the window's end, `result_time = final_at =
+    last row, or one by arrival, is never late. With a window a result is added at the window's end, `result_time = final_at =
     end - 1 ms`, and rows are judged for each of their windows, as in `WindowedAggregate`.
 
     The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`); where Flink waits with a
@@ -40,6 +42,7 @@ class Deduplicate:
         order: what makes a row the first: its event time, or when it arrived.
         window: where the windows lie; None for the whole stream.
         time: the event time, a timestamp column.
+        allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -53,8 +56,12 @@ class Deduplicate:
     order: By = "event_time"
     window: Aligned | None = None
     time: str = EVENT_TIME
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        if self.lateness and not self.window:
+            legal = "zero without a `window`: of the whole stream a row is kept current however late it is"
+            raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         if not self.key:
             raise OperatorError.bad_value("by", self.by, "at least one column; without a key one row would be left of all")
         if self.keep not in get_args(Keep):
@@ -67,6 +74,11 @@ class Deduplicate:
         """The key columns."""
         return names(self.by)
 
+    @cached_property
+    def lateness(self) -> int:
+        """The allowed lateness in ms."""
+        return length_ms(self.allowed_lateness, "allowed_lateness")
+
     @property
     def inputs(self) -> tuple[str]:
         """The names of the inputs."""
@@ -74,18 +86,18 @@ class Deduplicate:
 
     @property
     def emits(self) -> Append | Upsert:
-        """A window's rows are final; of the whole stream the table is kept current by key."""
-        return Append() if self.window else Upsert(self.key)
+        """A window has one row of each key; of the whole stream the table is kept current by key."""
+        return Append((*self.key, WINDOW_START, WINDOW_END)) if self.window else Upsert(self.key)
 
     @property
     def reads(self) -> Closed | Entries:
         """With a window closed ranges; else new entries, folded into the current rows."""
-        return Closed(reach=(self.window.longest,), judged=True) if self.window else Entries()
+        return closed_with(self.window, self.lateness) if self.window else Entries()
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """With a window, whether none was open; else only of first rows by event time, `event_time <= watermark`."""
+        """With a window, whether none took the row; else only of first rows by event time, `event_time <= watermark`."""
         if self.window:
-            return missed(self.window, event_time, watermark)
+            return missed(self.window, event_time, watermark, self.lateness)
         return F.coalesce(event_time <= watermark, F.lit(False)) if (self.keep, self.order) == ("first", "event_time") else F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -101,8 +113,8 @@ class Deduplicate:
         self._check(rows)
         if not self.window:
             return self._chosen(rows, self.key)
-        each = in_windows(in_panes(rows, self.window, self.time), self.window)
-        return self._chosen(each, (*self.key, WINDOW)).select(*rows.drop(WATERMARK).columns, *bounds(), *last_moment())
+        each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        return self._chosen(each, (*self.key, WINDOW)).select(*plain(rows).columns, *bounds(), *last_moment(self.window))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the touched keys, from those before the step and the new entries' rows."""
@@ -117,7 +129,7 @@ class Deduplicate:
         return there.groupBy(*key).agg(choose(F.struct(*rows.columns), order).alias(_ROW)).select(f"{_ROW}.*")
 
     def _check(self, rows: DataFrame) -> None:
-        frame = rows.drop(WATERMARK)
+        frame = plain(rows)
         check_present(frame, self.key, "by")
         check_time(frame, self.time, "time")
         if self.order == "arrival":

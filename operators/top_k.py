@@ -8,10 +8,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Append, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError
 from operators.ordering import Ordering
-from operators.windows import Aligned, bounds, in_panes, in_windows, missed
+from operators.placing import bounds, closed_with, missed, placed
+from operators.timing import Duration, length_ms
+from operators.windows import Aligned
 
 RANK = "rank"
 _SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
@@ -27,8 +29,9 @@ class TopK:
 
     Without `window` its input is the result of a windowed operator, over the *same* window: Flink's consecutive windows,
     `windowAll` behind `keyBy().window()`, or a window Top-N of its SQL. With one it ranks any rows, each in every
-    window that holds its time and was open before its entry came; a window that the rows have already is kept as
-    `source_window_start` and `source_window_end`. A window's ranks are final when it is, `result_time = final_at = end - 1 ms`.
+    window that holds its time and took rows before its entry came; a window that the rows have already is kept as
+    `source_window_start` and `source_window_end`. A window's ranks are added when it ends, `result_time = final_at = end - 1 ms`.
+    Where its input is corrected, or a row comes within the allowed lateness, the ranks that change are, each once.
 
     Args:
         k: how many rows to keep, at least 1.
@@ -37,6 +40,8 @@ class TopK:
         by: the columns of a group; none for one ranking a window.
         window: where the windows lie; None for the window that the rows have.
         time: the event time, a timestamp column; asked for with `window` alone.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects its ranks; with `window`
+            alone: corrections of a windowed operator's results are always followed.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -50,8 +55,12 @@ class TopK:
     by: str | Sequence[str] = ()
     window: Aligned | None = None
     time: str = EVENT_TIME
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        if self.lateness and not self.window:
+            legal = "zero without a `window`: it is the operator that makes the windows that judges their rows"
+            raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         if isinstance(self.k, bool) or self.k < 1:
             raise OperatorError.bad_value("k", self.k, "a whole number of at least 1")
         if not self.columns:
@@ -72,19 +81,24 @@ class TopK:
         """The names of the inputs."""
         return ("results",)
 
+    @cached_property
+    def lateness(self) -> int:
+        """The allowed lateness in ms."""
+        return length_ms(self.allowed_lateness, "allowed_lateness")
+
     @property
     def emits(self) -> Append:
-        """Every result is final."""
-        return Append()
+        """A window's and group's rank is one row."""
+        return Append((WINDOW_START, WINDOW_END, *names(self.by), RANK))
 
     @property
     def reads(self) -> Closed:
         """Closed ranges: the windows that end there."""
-        return Closed(reach=(self.window.longest,), judged=True) if self.window else Closed(reach=(0,))
+        return closed_with(self.window, self.lateness) if self.window else Closed(reach=(0,), results=True)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window of a row was open; never without `window`: results are final before they are read."""
-        return missed(self.window, event_time, watermark) if self.window else F.lit(False)
+        """Whether no window took a row; never without `window`: a derived table's rows are never late."""
+        return missed(self.window, event_time, watermark, self.lateness) if self.window else F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
@@ -98,18 +112,18 @@ class TopK:
         """
         [rows] = frames
         self._check_times(rows)
-        placed = self._placed(rows, self.window) if self.window else rows.drop(EVENT_TIME)
-        self._check(placed)
-        own = [c for c in placed.columns if c not in (RESULT_TIME, FINAL_AT)]
+        each = self._placed(rows, self.window) if self.window else rows.drop(EVENT_TIME)
+        self._check(each)
+        own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
         within = Window.partitionBy(WINDOW_START, WINDOW_END, *names(self.by)).orderBy(*self._total(own))
         last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
-        ranked = placed.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
+        ranked = each.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
         return ranked.where(F.col(RANK) <= self.k)
 
     def _placed(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row in its windows; the window it came with under another name."""
-        own = [F.col(c).alias(_SOURCE.get(c, c)) for c in rows.columns if c not in (WATERMARK, RESULT_TIME, FINAL_AT)]
-        return in_windows(in_panes(rows, window, self.time), window).select(*own, *bounds())
+        own = [F.col(c).alias(_SOURCE.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
+        return placed(rows, window, time=self.time, lateness=self.lateness, group=()).select(*own, *bounds())
 
     def _total(self, columns: Sequence[str]) -> list[Column]:
         settled = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
@@ -118,7 +132,7 @@ class TopK:
 
     def _check_times(self, rows: DataFrame) -> None:
         for time in (self.time,) if self.window else (WINDOW_START, WINDOW_END):
-            check_time(rows.drop(WATERMARK), time, "time" if self.window else time)
+            check_time(plain(rows), time, "time" if self.window else time)
         if rows.isStreaming:
             why = "Spark ranks no streaming frame by anything but time"
             raise StreamingError.refused("TopK", why, "let the engine run it on closed windows, or rank in `foreachBatch`")

@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
-from operators.contract import EVENT_TIME, WATERMARK
+from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
+from operators.placing import AnyWindow, InWindows, bounds, judged, last_moment, placed, together
+from operators.sessions import TIME, Session
 from operators.sides import Sides
-from operators.windows import WINDOW, Aligned, InWindows, bounds, in_panes, in_windows, last_moment
+from operators.timing import Duration
+from operators.windows import WINDOW
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
-_OTHER = temporary("right_window")
+_OTHER, _APART = temporary("right_window"), temporary("apart")
+_ROWS = temporary("left_row"), temporary("right_row")
 _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
@@ -24,9 +28,10 @@ class WindowJoin(InWindows):
     """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
 
     A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the
-    window, `anti` those that none does. Null keys and null times match nothing. A window's result is final when the watermark
+    window, `anti` those that none does. Null keys and null times match nothing. A window's results are added when the watermark
     reaches its last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is judged for each of its windows:
-    it is in those that were open before its entry came, and is late when none was.
+    it is in those that took rows before its entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A
+    row that comes after its window's results corrects them: it adds pairs, and takes back what was padded or kept for want of it.
 
     The semantics are those of Flink's `DataStream.join().where().equalTo().window()`, with the other kinds of its SQL window join.
 
@@ -40,6 +45,7 @@ class WindowJoin(InWindows):
         left_prefix: put before a left column's name that the right side holds too, and before `window_start`, `window_end`,
             `result_time` and `final_at`.
         right_prefix: the same for the right side.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -50,18 +56,19 @@ class WindowJoin(InWindows):
     """
 
     on: str | Sequence[str]
-    window: Aligned
+    window: AnyWindow
     how: How = "inner"
     residual: str | None = None
     left_time: str = EVENT_TIME
     right_time: str = EVENT_TIME
     left_prefix: str = "left_"
     right_prefix: str = "right_"
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.sides
+        _ = self.sides, self.lateness
 
     @cached_property
     def sides(self) -> Sides:
@@ -84,22 +91,40 @@ class WindowJoin(InWindows):
             and `anti` the left columns alone, by their own names), `window_start` and `window_end` (timestamp, the end
             excluded), `result_time` and `final_at` (timestamp).
         """
-        one, other = (frame.drop(WATERMARK) for frame in frames)
+        one, other = map(plain, frames)
         self._check(one, other)
-        left = self._side(frames[0], one, other, 0)
-        right = self._side(frames[1], other, one, 1)
+        each = self._in_sessions(frames) if isinstance(self.window, Session) else self._in_windows(frames)
+        left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
             own = [F.col(self.sides.name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
-            return kept.select(*own, *bounds(), *last_moment())
+            return kept.select(*own, *bounds(), *last_moment(self.window))
         joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _OTHER))
-        return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment())
+        return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment(self.window))
 
-    def _side(self, frame: DataFrame, plain: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """A side's rows, once for each of their windows that was open, with their names while joining."""
-        time = (self.left_time, self.right_time)[which]
-        placed = in_windows(in_panes(frame, self.window, time), self.window)
-        return placed.select(*self.sides.named(plain.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The key, the side of a null one, which meets no other, and the time."""
+        alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.sides.key])
+        return [*map(F.col, self.sides.key), F.when(alone, which).alias(_APART)], (self.left_time, self.right_time)[which]
+
+    def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
+        """Each side's rows, once for each of their windows that took them."""
+        times = (self.left_time, self.right_time)
+        return [placed(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
+
+    def _in_sessions(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
+        """Each side's rows with their session, which the rows of both sides make."""
+        sides: list[DataFrame] = []
+        for which, frame in enumerate(frames):
+            group, time = self.groups(frame, which)
+            row = F.struct(*plain(frame).columns).alias(_ROWS[which])
+            sides.append(frame.select(*group, F.col(time).alias(TIME), *judged(frame), row))
+        each = together(sides, self.window, self.lateness, (*self.sides.key, _APART))
+        return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW) for row in _ROWS]
+
+    def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:
+        """A side's rows with their names while joining."""
+        return each.select(*self.sides.named(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
 
     def _matches(self) -> Column:
         condition = F.col(WINDOW) == F.col(_OTHER)

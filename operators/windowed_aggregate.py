@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import EVENT_TIME, WATERMARK
+from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
-from operators.windows import CLOSED, PANE, WINDOW, Aligned, InWindows, Tumbling, bounds, in_panes, in_windows, last_moment
+from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed
+from operators.sessions import Session
+from operators.timing import Duration
+from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes, in_windows
 
 _MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 _CALL = re.compile(r"\s*(\w+)\s*\((?!\s*distinct\b)(.*)\)\s*", re.IGNORECASE | re.DOTALL)
@@ -21,10 +24,10 @@ _CALL = re.compile(r"\s*(\w+)\s*\((?!\s*distinct\b)(.*)\)\s*", re.IGNORECASE | r
 class WindowedAggregate(InWindows):
     """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
 
-    A window's result is final when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`. In the
-    engine a row is judged for each of its windows: it counts in those that were open before its entry came,
-    `end - 1 ms > watermark`, and is late when none was. A null key is an ordinary key; a row with a null time lies in no
-    window.
+    A window's result is added when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`. In the
+    engine a row is judged for each of its windows: it counts in those that took rows before its entry came, `end - 1 ms +
+    allowed lateness > watermark`, and is late when none did. A row that comes after its window's result corrects it. A null
+    key is an ordinary key; a row with a null time lies in no window.
 
     The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL.
     Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
@@ -36,6 +39,7 @@ class WindowedAggregate(InWindows):
         window: where the windows lie.
         aggregates: the result's columns, as SQL: `{"clicks": "count(*)", "spent": "sum(price * quantity)"}`.
         time: the event time, a timestamp column.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -45,11 +49,13 @@ class WindowedAggregate(InWindows):
     """
 
     by: str | Sequence[str] = ()
-    window: Aligned
+    window: AnyWindow
     aggregates: Mapping[str, str]
     time: str = EVENT_TIME
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        _ = self.lateness
         if not self.aggregates:
             raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
         check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
@@ -64,6 +70,11 @@ class WindowedAggregate(InWindows):
         """The names of the inputs."""
         return ("rows",)
 
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """Each key has one result a window."""
+        return (*self.key, WINDOW_START, WINDOW_END)
+
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
 
@@ -76,13 +87,16 @@ class WindowedAggregate(InWindows):
         """
         [rows] = frames
         self._check(rows)
-        placed = in_panes(rows, self.window, self.time)
-        found = self._by_pane(placed) if self._merges else self._by_row(placed)
-        return found.select(*self.key, *bounds(), *self.aggregates, *last_moment())
+        found = self._by_row(rows) if isinstance(self.window, Session) or not self._merges else self._by_pane(rows, self.window)
+        return found.select(*self.key, *bounds(), *self.aggregates, *last_moment(self.window))
+
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The key, and the time."""
+        return [F.col(c) for c in self.key], self.time
 
     def _check(self, rows: DataFrame) -> None:
-        check_present(rows.drop(WATERMARK), self.key, "by")
-        check_time(rows.drop(WATERMARK), self.time, "time")
+        check_present(plain(rows), self.key, "by")
+        check_time(plain(rows), self.time, "time")
         if rows.isStreaming:
             why = "a window's rows are aggregated by Spark's own state, which drops late rows unseen"
             raise StreamingError.refused("WindowedAggregate", why, "let the engine run it, or use Spark's `groupBy(window(...))`")
@@ -91,18 +105,20 @@ class WindowedAggregate(InWindows):
     def _merges(self) -> bool:
         return isinstance(self.window, Tumbling) or all(_merging(sql) for sql in self.aggregates.values())
 
-    def _by_pane(self, placed: DataFrame) -> DataFrame:
+    def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
-        panes = placed.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
-        merged = in_windows(panes, self.window)
-        if isinstance(self.window, Tumbling):
+        paned = in_panes(rows, window, self.time, self.lateness)
+        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        merged = in_windows(panes, window)
+        if isinstance(window, Tumbling):
             return merged
         types = {f.name: f.dataType for f in panes.schema.fields}
         sums = [F.expr(f"{_merging(sql)}(`{name}`)").cast(types[name]).alias(name) for name, sql in self.aggregates.items()]
         return merged.groupBy(*self.key, WINDOW).agg(*sums)
 
-    def _by_row(self, placed: DataFrame) -> DataFrame:
-        return in_windows(placed, self.window).groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
+    def _by_row(self, rows: DataFrame) -> DataFrame:
+        each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        return each.groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
 
 
 def _merging(sql: str) -> str | None:

@@ -16,10 +16,10 @@ from math import gcd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import WATERMARK, Append, Closed
+from operators.columns import temporary
+from operators.contract import WATERMARK
 from operators.errors import OperatorError, WindowError
-from operators.timing import Duration, duration_ms, length_ms, millis, timestamp
+from operators.timing import Duration, duration_ms, length_ms, millis
 
 START, END = "start", "end"
 PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
@@ -36,7 +36,8 @@ def _past(time: Column, origin: int, length: int) -> Column:
     return F.pmod(time - F.lit(origin).cast("bigint"), F.lit(length).cast("bigint"))
 
 
-def _whole(parameter: str, value: Duration) -> int:
+def whole(parameter: str, value: Duration) -> int:
+    """Read a duration of more than zero, in milliseconds."""
     length = length_ms(value, parameter)
     if not length:
         raise WindowError.empty(parameter, value)
@@ -78,7 +79,7 @@ class Tumbling(_Shifted):
     @cached_property
     def pane(self) -> int:
         """A pane is a window."""
-        return _whole("size", self.size)
+        return whole("size", self.size)
 
     @property
     def longest(self) -> int:
@@ -87,7 +88,7 @@ class Tumbling(_Shifted):
 
     def of_pane(self, pane: Column) -> Column:
         """The one window."""
-        return F.array(_window(pane, pane + self.pane))
+        return F.array(window_of(pane, pane + self.pane))
 
     def last_end(self, pane: Column) -> Column:
         """The one window's end."""
@@ -122,12 +123,12 @@ class Sliding(_Shifted):
     @cached_property
     def longest(self) -> int:
         """The size in ms."""
-        return _whole("size", self.size)
+        return whole("size", self.size)
 
     @cached_property
     def step(self) -> int:
         """The slide in ms."""
-        return _whole("slide", self.slide)
+        return whole("slide", self.slide)
 
     @cached_property
     def pane(self) -> int:
@@ -139,7 +140,7 @@ class Sliding(_Shifted):
         newest = pane - self._past_newest(pane)
         others = F.floor((self.longest - self.pane - self._past_newest(pane)) / self.step).cast("bigint")
         starts = F.sequence(newest - others * self.step, newest, F.lit(self.step).cast("bigint"))
-        found = F.transform(starts, lambda start: _window(start, start + self.longest))
+        found = F.transform(starts, lambda start: window_of(start, start + self.longest))
         return found if self._no_gaps else F.when(self._inside(pane), found).otherwise(F.array().cast(_NO_WINDOWS))
 
     def last_end(self, pane: Column) -> Column:
@@ -188,18 +189,18 @@ class Cumulative(_Shifted):
     @cached_property
     def longest(self) -> int:
         """The size in ms."""
-        return _whole("size", self.size)
+        return whole("size", self.size)
 
     @cached_property
     def pane(self) -> int:
         """The step in ms."""
-        return _whole("step", self.step)
+        return whole("step", self.step)
 
     def of_pane(self, pane: Column) -> Column:
         """The windows that end after the pane, up to the longest."""
         start = self._start(pane)
         ends = F.sequence(pane + self.pane, start + self.longest, F.lit(self.pane).cast("bigint"))
-        return F.transform(ends, lambda end: _window(start, end))
+        return F.transform(ends, lambda end: window_of(start, end))
 
     def last_end(self, pane: Column) -> Column:
         """The end of the longest window."""
@@ -213,17 +214,19 @@ Aligned = Tumbling | Sliding | Cumulative
 """The windows whose place does not depend on the rows."""
 
 
-def _window(start: Column, end: Column) -> Column:
+def window_of(start: Column, end: Column) -> Column:
+    """A window, from its bounds in epoch ms."""
     return F.struct(start.cast("bigint").alias(START), end.cast("bigint").alias(END))
 
 
-def in_panes(rows: DataFrame, window: Aligned, time: str) -> DataFrame:
-    """Rows with their `PANE`, and `CLOSED`: the watermark before a row, where it had closed one of the row's windows.
+def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: int = 0) -> DataFrame:
+    """Rows with their `PANE`, and `CLOSED`: the instant up to which windows took no more rows, where one of the row's had ended.
 
-    Rows with a null time are left out. Without `WATERMARK` no window was closed.
+    That is the watermark before the row, less the allowed lateness. Rows with a null time are left out. Without
+    `WATERMARK` every window took the row.
     """
     placed = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
-    before = millis(F.col(WATERMARK)) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
+    before = millis(F.col(WATERMARK)) - F.lit(lateness) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
     return placed.withColumn(CLOSED, F.when(before >= F.col(PANE) + window.pane - 1, before)).drop(WATERMARK)
 
 
@@ -231,45 +234,3 @@ def in_windows(placed: DataFrame, window: Aligned) -> DataFrame:
     """Rows or panes, once for each of their windows that was open when they came, with the `WINDOW`."""
     each = placed.withColumn(WINDOW, F.explode(window.of_pane(F.col(PANE))))
     return each.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))
-
-
-def missed(window: Aligned, event_time: Column, watermark: Column) -> Column:
-    """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows has missed none."""
-    return F.coalesce(window.last_end(pane_of(window, millis(event_time))) - 1 <= millis(watermark), F.lit(False))
-
-
-class InWindows:
-    """The contract of an operator all of whose results are those of aligned windows."""
-
-    window: Aligned
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of the inputs."""
-        raise NotImplementedError
-
-    @property
-    def emits(self) -> Append:
-        """Every result is final."""
-        return Append()
-
-    @property
-    def reads(self) -> Closed:
-        """Closed ranges, and rows with the watermark that was in force before them."""
-        return Closed(reach=(self.window.longest,) * len(self.inputs), judged=True)
-
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window of a row was open: `last end - 1 ms <= watermark`. A row in a gap between windows is never late."""
-        return missed(self.window, event_time, watermark)
-
-
-def bounds() -> tuple[Column, Column]:
-    """`window_start` and `window_end`."""
-    window = F.col(WINDOW)
-    return timestamp(window[START]).alias(WINDOW_START), timestamp(window[END]).alias(WINDOW_END)
-
-
-def last_moment() -> tuple[Column, Column]:
-    """`result_time` and `final_at`: the window's last millisecond."""
-    last = timestamp(F.col(WINDOW)[END] - 1)
-    return last.alias(RESULT_TIME), last.alias(FINAL_AT)

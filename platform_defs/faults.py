@@ -27,6 +27,8 @@ POINTS: dict[str, str] = {
     "advance.after_create": "advance, upserting: the current table is there, and nothing is folded into it",
     "advance.before_fold": "advance, upserting: before changes are folded into the current table",
     "advance.after_fold": "advance, upserting: folded, and the caller does not know",
+    "verdicts.before_commit": "advance, sessions: before the verdicts on an entry's rows behind the watermark",
+    "verdicts.after_commit": "advance, sessions: they are recorded, and no result is made of them",
     "rebuild.before_write": "rebuild: the difference is known, before it is written",
     "rebuild.after_write": "rebuild: the days are written, and the caller does not know",
     "maintenance.before_compact": "maintenance: before a table's small files are compacted",

@@ -39,11 +39,20 @@ def clock() -> Clock:
 @pytest.fixture
 def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine:
     """Make an engine on this test's lake; a second one on it is what a process started anew would see."""
+    return _maker(spark, tmp_path, clock)
 
+
+@pytest.fixture(scope="module")
+def make_module_engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MakeEngine:
+    """Make an engine on a lake of its own that the tests of a module share."""
+    return _maker(spark, tmp_path_factory.mktemp("module"), Clock())
+
+
+def _maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:
     def make(sources: Sequence[SourceContract], assets: Sequence[DerivedAsset], max_step: int = 5_000_000) -> Engine:
-        folders: Mapping[str, str] = {s.name: str(tmp_path / "landing" / s.name) for s in sources}
+        folders: Mapping[str, str] = {s.name: str(folder / "landing" / s.name) for s in sources}
         named = {s.name: s for s in sources}, {a.name: a for a in assets}
-        return Engine(Lake(str(tmp_path / "lake")), *named, lambda: spark, clock, max_step, folders)
+        return Engine(Lake(str(folder / "lake")), *named, lambda: spark, clock, max_step, folders)
 
     return make
 

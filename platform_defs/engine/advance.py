@@ -1,7 +1,8 @@
 """Advance: bring a derived asset's table from where it stands to where the watermark is, exactly once.
 
-A step handles the ledger entries after the last one handled and closes the results between two watermarks. Its
-rows and its progress are one Delta commit, so a kill anywhere loses and doubles nothing: the next run reads the
+A step handles the ledger entries after the last one handled and closes the results between two watermarks. Where new
+entries change results that are closed, a step that closes nothing corrects these first. A step's rows and its progress
+are one Delta commit, so a kill anywhere loses and doubles nothing: the next run reads the
 progress and goes on. The engine knows an operator by its contract alone.
 """
 
@@ -9,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, DELETE, difference, net
+from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference, net
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
+from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
+from platform_defs.engine.days import text
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
+from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
 
 STEP = "step"
@@ -70,15 +74,20 @@ class Advance:
             self._recover()
             self.reading.ledger.require(progress(self.reading.lake, self.asset).seq, f"table {self.asset.name}")
             head = self.reading.ledger.head
+            judge(self.reading, self.asset, head)
             while (step := self._next(head, until)) is not None:
                 yield step
 
     def _next(self, head: int, until: int | None) -> Step | None:
         now = progress(self.reading.lake, self.asset)
+        told = {"step": now.step + 1, "operator": describe(self.asset.operator), "read": inputs_read(self.reading, self.asset)}
+        closed = touched(self.reading, self.asset, now, head)
+        if closed is not None:
+            return self._correct(now, replace(now, seq=head, **told), closed)
         after = self._target(now, head, until)
         if after is None:
             return None
-        after = replace(after, step=now.step + 1, operator=describe(self.asset.operator))
+        after = replace(after, corrected=now.corrected, **told)
         upserts = isinstance(self.asset.operator.emits, Upsert)
         rows = self._upsert(now, after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
@@ -121,10 +130,34 @@ class Advance:
     def _frame(self, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         return self.reading.input(self.asset, which, head, span, after)
 
+    def _correct(self, now: Progress, after: Progress, closed: ClosedRange) -> Step:
+        """Recompute a stretch of closed results, and put right what differs, in one commit with the progress."""
+        wanted = self.closed(closed, after.seq)
+        held = self.reading.table(self.asset.name, FINAL_AT, Span(None if closed.after is None else closed.after + 1, closed.upto))
+        changes = (difference(held, wanted, key=self._key) if self._key else bag_changes(held, wanted)).persist()
+        try:
+            [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
+            if not count:
+                return Step(now, after, self._append(wanted.limit(0), after))
+            after = replace(after, corrected=told_with(now.corrected, after.step, first, last))
+            point("advance.before_commit")
+            self._put_right(changes, after, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
+            point("advance.after_commit")
+            return Step(now, after, count)
+        finally:
+            changes.unpersist()
+
+    def _put_right(self, changes: DataFrame, after: Progress, within: Column) -> None:
+        gone = F.col(f"c.{CHANGE}") == DELETE
+        same = _same_rows("t", "c", self._key) if self._key else _same_rows("t", "c", changes.drop(CHANGE).columns) & gone
+        due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
+        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
+
     def _append(self, rows: DataFrame, after: Progress) -> int:
         lake = self.reading.lake
+        pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
         point("advance.before_commit")
-        lake.append(rows, self.asset.name, after.metadata(), pruned_by=[c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns])
+        lake.append(rows, self.asset.name, after.metadata(), pruned_by=pruned_by, followed=is_corrected(self.reading, self.asset))
         point("advance.after_commit")
         commit = lake.newest(self.asset.name, PROGRESS)
         return 0 if commit is None else commit.rows
@@ -161,8 +194,7 @@ class Advance:
 
     @property
     def _key(self) -> tuple[str, ...]:
-        emits = self.asset.operator.emits
-        return emits.key if isinstance(emits, Upsert) else ()
+        return self.asset.operator.emits.key
 
     def _current(self, like: DataFrame) -> DataFrame:
         return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
@@ -185,7 +217,7 @@ class Advance:
         if folded is None or folded.value == reached:
             return
         due = net(changelog.where((F.col(STEP) > folded.value) & (F.col(STEP) <= reached)), key=key, order=STEP)
-        same = reduce(lambda a, b: a & b, [F.col(f"t.{c}").eqNullSafe(F.col(f"c.{c}")) for c in key])
+        same = _same_rows("t", "c", key)
         point("advance.before_fold")
         lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={FOLDED: reached})
         point("advance.after_fold")
@@ -197,6 +229,9 @@ def _distinct(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
 
 def _of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
     """A frame's rows with one of the keys, a null being equal to a null."""
-    f, k = frame.alias("f"), keys.alias("k")
-    same = reduce(lambda a, b: a & b, [F.col(f"f.{c}").eqNullSafe(F.col(f"k.{c}")) for c in key])
-    return f.join(k, same, "left_semi")
+    return frame.alias("f").join(keys.alias("k"), _same_rows("f", "k", key), "left_semi")
+
+
+def _same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
+    """Whether rows under two aliases are equal in columns, a null being equal to a null."""
+    return reduce(lambda a, b: a & b, [F.col(f"{one}.`{c}`").eqNullSafe(F.col(f"{other}.`{c}`")) for c in columns])

@@ -208,7 +208,7 @@ class Engine:
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]
-        return naming_lost_files(self.lake, [*sources, *[t for a in self.assets.values() for t in (a.name, a.changelog)]])
+        return naming_lost_files(self.lake, [*sources, *[t for a in self.assets.values() for t in (a.name, a.changelog, a.verdicts)]])
 
     def _advance(self, asset: str) -> Advance:
         return Advance(self.reading, self.assets[asset], self.max_step)

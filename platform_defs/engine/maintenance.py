@@ -19,6 +19,7 @@ from platform_defs.engine.advance import FOLDED
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
+from platform_defs.engine.verdicts import JUDGED
 from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.lake import Lake, small_files
@@ -91,6 +92,7 @@ class Maintenance:
                 yield _Kept(asset.name, asset.name, (FOLDED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
+            yield _Kept(asset.verdicts, asset.name, (JUDGED,))
 
     def _table(self, kept: _Kept) -> Maintained:
         try:

@@ -4,13 +4,16 @@ import dataclasses
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from assets.contracts import DerivedAsset
 from operators.contract import Operator, Upsert
 from platform_defs.resources.lake import Lake
+
+Corrected = tuple[int, int, int]
+"""A step, and the first and the last `final_at` of the closed results that it changed, in epoch ms."""
 
 PROGRESS = "progress"
 _MAPPING = "mapping"
@@ -38,16 +41,26 @@ class Progress:
         seq: the ledger entry up to which rows were handled.
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
         operator: what made the table, as `describe` tells it.
+        read: by derived input, the step of it up to which its corrections were followed.
+        corrected: what steps of this asset changed in results that were closed before; the oldest are told together.
     """
 
     step: int = 0
     seq: int = 0
     closed_to: int | None = None
     operator: str | None = None
+    read: Mapping[str, int] = field(default_factory=dict)
+    corrected: tuple[Corrected, ...] = ()
 
     def metadata(self) -> dict[str, Any]:
         """What the commit remembers."""
         return {PROGRESS: asdict(self)}
+
+    @classmethod
+    def told(cls, metadata: Mapping[str, Any]) -> "Progress":
+        """The progress that a commit remembers."""
+        corrected = tuple((step, first, last) for step, first, last in metadata.get("corrected", ()))
+        return cls(**{**metadata, "corrected": corrected})
 
 
 def progress(lake: Lake, asset: DerivedAsset) -> Progress:
@@ -66,7 +79,7 @@ def progress(lake: Lake, asset: DerivedAsset) -> Progress:
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """How far an asset has come, whatever operator made it."""
     commit = lake.newest(results_table(asset), PROGRESS)
-    return Progress() if commit is None else Progress(**commit.value)
+    return Progress() if commit is None else Progress.told(commit.value)
 
 
 def results_table(asset: DerivedAsset) -> str:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import EVENT_TIME, SEQ, WATERMARK, Append, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed
 from operators.errors import OperatorError
 from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
@@ -19,7 +20,10 @@ from platform_defs.engine.tables import log_schema
 from platform_defs.engine.watermarks import Timeline
 from platform_defs.resources.lake import Lake
 
-_MARK = temporary("mark")
+_MARK, _JUDGED = temporary("mark"), temporary("judged")
+VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
+VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
+"""The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
 
 
@@ -108,12 +112,19 @@ class Reading:
             raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {name!r} are of none; let it read the sources")
         if name in self.assets:
             return self._derived(self.assets[name], span)
+        if isinstance(asset.operator.reads, Closed) and asset.operator.reads.results:
+            kind = type(asset.operator).__name__
+            raise OperatorError(
+                f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
+            )
         return self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
 
     def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of a source that an asset reads, with the verdict `LATE` (boolean), and `WATERMARK` where its operator asks."""
+        """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
+        if isinstance(asset.operator.reads, Closed) and asset.operator.reads.recorded:
+            return self._recorded(asset, which, rows)
         marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
         reads = asset.operator.reads
         kept = [WATERMARK] if isinstance(reads, Closed) and reads.judged else []
@@ -122,6 +133,13 @@ class Reading:
         table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
         before = rows.join(F.broadcast(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK))), SEQ, "left")
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
+
+    def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
+        """Rows with the verdicts that were recorded of them."""
+        told = self.lake.read(self.spark, asset.verdicts, VERDICTS).where(F.col("which") == which)
+        known = told.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
+        late = F.coalesce(F.col(_JUDGED), F.lit(False)) & F.col(SESSION).isNull()
+        return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
         """A table that is there: its rows whose time in a column lies in a span."""

@@ -119,6 +119,7 @@ class Lake:
         pruned_by: Sequence[str] = (),
         replace_where: str | None = None,
         widen: bool = False,
+        followed: bool = False,
     ) -> None:
         """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
 
@@ -131,11 +132,13 @@ class Lake:
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
             replace_where: SQL for the rows to replace.
             widen: whether the table gains the columns it has not got; its older rows are null there.
+            followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
         """
         self._still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_NO_CHECKPOINT_BY_SPARK)
         writer = writer.option("mergeSchema", str(widen).lower())
+        writer = writer.option("delta.enableChangeDataFeed", "true") if followed else writer
         if pruned_by:
             kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
+from tests.oracle import windowed
 from tests.oracle.runner import STEPPED, chosen, gather, report, run
 
 
@@ -24,10 +25,11 @@ def main() -> int:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a bad residual is one line of ours, not a page of Spark's
     gathered = gather(told.folder, told.operator)
     verdicts = []
-    if gathered.cases:
+    if gathered.cases or gathered.windows:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
         with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
-            verdicts = run(spark, Path(folder), gathered.cases)
+            verdicts = run(spark, Path(folder), gathered.cases) if gathered.cases else []
+        verdicts += windowed.judge(spark, gathered.windows)
     lines = report(gathered, verdicts, len(chosen(gathered.cases, STEPPED)))
     print("\n".join(lines), flush=True)
     return int(any(v.status == "failed" for v in (*gathered.unreadable, *verdicts)))

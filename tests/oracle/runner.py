@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.oracle import windowed
 from tests.oracle.cases import KNOWN, Case, CaseError, files, load, parse
 from tests.oracle.compare import Verdict, check_steps, compare
 from tests.oracle.lake import Found, bulk, entries, stepwise, too_long
+from tests.oracle.windowed import WindowCase
 
 STEPPED = 5
 
@@ -23,31 +25,37 @@ class Gathered:
         cases: the cases that can be run.
         unreadable: files that hold no case, as failures.
         others: how many cases there are of operators that are not known here.
+        windows: the cases of windowed operators.
     """
 
     cases: list[Case]
     unreadable: list[Verdict]
     others: Mapping[str, int]
+    windows: list[WindowCase] = field(default_factory=list)
 
 
 def gather(folder: Path, only: str | None = None) -> Gathered:
     """Read every case file; with `only`, leave the other operators out."""
-    cases, unreadable, others = list[Case](), list[Verdict](), Counter[str]()
+    cases, unreadable, others, windows = list[Case](), list[Verdict](), Counter[str](), list[WindowCase]()
     for path in files(folder):
         try:
             told = load(path)
             operator = told["operator"]
             if only is not None and operator != only:
                 continue
-            if operator not in KNOWN:
+            if operator in windowed.KNOWN and not told.get("error"):
+                windows.append(windowed.parse(told))
+            elif operator not in KNOWN:
                 others[operator] += 1
-                continue
-            case = parse(path, told)
-            cases += [case] if not too_long(case) else []
-            unreadable += [Verdict(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
+            else:
+                case = parse(path, told)
+                cases += [case] if not too_long(case) else []
+                unreadable += (
+                    [Verdict(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
+                )
         except CaseError as error:
             unreadable.append(Verdict(str(path), "failed", (str(error),)))
-    return Gathered(cases, unreadable, others)
+    return Gathered(cases, unreadable, others, windows)
 
 
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:

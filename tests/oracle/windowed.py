@@ -2,6 +2,11 @@
 
 A row's watermark is the last one sent before it. Cases of the same parameters share a frame, `case_id` being part of
 every key and group. What is compared is the final content: a case without an end is compared as far as it was closed.
+
+A row within the allowed lateness makes Flink send a window's whole content again, and take nothing back. We correct what
+differs. So the final content is what Flink sent last of each key and window, and of a session what no later one holds whole.
+Where Flink's second window no longer took a correction of the first, we follow it still: there the ranks are those of what
+Flink's first window sent last.
 """
 
 import json
@@ -16,9 +21,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import CoGroup, Cumulative, Deduplicate, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
-from operators.contract import WATERMARK
+from operators import CoGroup, Cumulative, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators.contract import NEW, SESSION, WATERMARK
+from operators.placing import AnyWindow
 from operators.windows import Aligned
+from tests.oracle.cases import CaseError
+from tests.oracle.compare import Verdict
 
 DEDUP, WINDOW_TOPN, CONSECUTIVE = "dedup", "window_topn", "consecutive_windows"
 WINDOW_JOIN, SQL_WINDOW_JOIN = "window_join", "sql_window_join"
@@ -28,6 +36,9 @@ _SCHEMA = pa.schema(
     | {"w": pa.int64(), "seq": pa.int64(), "arrival": pa.int64()}
 )
 _SUMS = {"total": "sum(v)", "cnt": "count(*)"}
+
+REFIRED = "Flink sends a window's whole content again for a late row; we correct what differs, so that its last content is compared"
+FOLLOWED = "Flink's second window did not take a correction of the first; we follow it, and rank what Flink's first window sent last"
 
 Row = tuple[Any, ...]
 
@@ -62,10 +73,58 @@ class WindowCase:
         """The columns that Flink's rows have, but for the step."""
         return [c for c in self.expected[0] if c not in ("step", "kind")]
 
+    @property
+    def lateness(self) -> int:
+        """The first stage's allowed lateness in ms."""
+        return _stages(self.params)[0].get("allowed_lateness", 0)
+
+    @property
+    def follows(self) -> bool:
+        """Whether Flink's second window took every correction of the first, or there is none."""
+        [*_, last] = _stages(self.params)
+        longer = last.get("allowed_lateness", 0) >= self.lateness and last.get("per_key", "latest") == "latest"
+        return longer or not self.lateness
+
+    @property
+    def in_sessions(self) -> bool:
+        """Whether the windows are sessions."""
+        return _is_session(self.params)
+
     @cached_property
     def wanted(self) -> Counter[Row]:
         """Flink's final rows as a multiset."""
-        return Counter(tuple(_plain(row[c]) for c in self.columns) for row in self.expected)
+        final = self.final if self.follows else ranked(self.first_stage, self.params["stage2"])
+        return Counter(tuple(_plain(row[c]) for c in self.columns) for row in final)
+
+    @property
+    def final(self) -> list[Mapping[str, Any]]:
+        """What Flink sent last of each key and window."""
+        if self.told["operator"] == CONSECUTIVE and self.lateness:
+            return newest(self.expected, "window_end")
+        if self.told["operator"] != WINDOW_JOIN or not self.lateness:
+            return self.expected
+        return self._last_firings()
+
+    @property
+    def first_stage(self) -> list[Mapping[str, Any]]:
+        """What Flink's first window sent last of each key and window."""
+        return newest(self.told["expected_stage1"], "k", "we")
+
+    def _last_firings(self) -> list[Mapping[str, Any]]:
+        """A join's or coGroup's rows, by firing: those of which no later one is of the same window, or holds the whole session."""
+        keys = {(item["side"], item["id"]): item["k"] for item in self.told["input"] if item["t"] == "e"}
+        fired: dict[tuple[Any, ...], tuple[set[Any], list[Mapping[str, Any]]]] = {}
+        for row in self.expected:
+            names = ids(row)
+            held, rows = fired.setdefault((row["step"], keys[next(iter(names))], row["result_ts"]), (set(), []))
+            held |= names
+            rows.append(row)
+        final: list[Mapping[str, Any]] = []
+        for (step, key, ts), (held, rows) in fired.items():
+            later = [(t, others) for (s, k, t), (others, _) in fired.items() if s > step and k == key]
+            if not any(held <= others if self.in_sessions else t == ts for t, others in later):
+                final += rows
+        return final
 
     @property
     def last_mark(self) -> int | None:
@@ -86,10 +145,65 @@ class WindowCase:
 
 
 def gather(folder: Path) -> list[WindowCase]:
-    """The cases below a folder that these operators answer: those with allowed lateness or sessions are not among them yet."""
-    found = [WindowCase(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.rglob("*.json"))]
-    known = [c for c in found if c.told["operator"] in KNOWN and not c.told.get("error")]
-    return [c for c in known if not any(s.get("allowed_lateness") or _is_session(s) for s in _stages(c.params))]
+    """The cases below a folder that these operators answer."""
+    found = [parse(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.rglob("*.json"))]
+    return [c for c in found if c.told["operator"] in KNOWN and not c.told.get("error")]
+
+
+def parse(told: Mapping[str, Any]) -> WindowCase:
+    """A case.
+
+    Raises:
+        CaseError: something in it is missing, or not what it should be.
+    """
+    case = WindowCase(told)
+    try:
+        if told["operator"] in KNOWN and not told.get("error"):
+            _ = case.wanted, list(case.rows())
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
+    return case
+
+
+def judge(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Verdict]:
+    """Run cases, and compare what they come to with Flink's final content."""
+    found = run(spark, cases)
+    verdicts: list[Verdict] = []
+    for case in cases:
+        lacks, more = case.wanted - found[case.name], found[case.name] - case.wanted
+        why = [f"{what} {rows.total()}, such as {next(iter(rows))}" for what, rows in (("lacks", lacks), ("has besides", more)) if rows]
+        sent = len(case.expected)
+        rules = Counter({FOLLOWED: sent} if not case.follows else {REFIRED: sent - case.wanted.total()})
+        direct = case.wanted.total() - lacks.total() if case.follows else 0
+        verdicts.append(Verdict(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules))
+    return verdicts
+
+
+def ids(row: Mapping[str, Any]) -> set[tuple[str, int]]:
+    """The input rows that a join's or coGroup's row was made of."""
+    lists = {side: row.get(f"{name}_ids", [row.get(f"{name}_id")]) for side, name in (("L", "left"), ("R", "right"))}
+    return {(side, i) for side, several in lists.items() for i in several if i is not None}
+
+
+def newest(rows: Sequence[Mapping[str, Any]], *key: str) -> list[Mapping[str, Any]]:
+    """The rows of each key that came in the last step in which the key came at all."""
+    last = {tuple(row[c] for c in key): row["step"] for row in sorted(rows, key=lambda r: r["step"])}
+    return [row for row in rows if row["step"] == last[tuple(row[c] for c in key)]]
+
+
+def ranked(totals: Sequence[Mapping[str, Any]], stage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The ranks of the first window's totals in the second: by total, then key, then start, then count."""
+    size, offset = stage["window"]["size"], stage["window"].get("offset", 0)
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in totals:
+        found.setdefault(row["result_ts"] - (row["result_ts"] - offset) % size, []).append(row)
+    made: list[Mapping[str, Any]] = []
+    for start, rows in found.items():
+        rows.sort(key=lambda r: (-r["total"], r["k"], r["ws"], -r["cnt"]))
+        bounds = {"window_start": start, "window_end": start + size, "result_ts": start + size - 1}
+        named = [{"key": r["k"], "src_window_start": r["ws"], "total": r["total"], "cnt": r["cnt"]} for r in rows[: stage["k"]]]
+        made += [{"rank": n, **bounds, **row} for n, row in enumerate(named, 1)]
+    return made
 
 
 def _stages(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -100,16 +214,24 @@ def _is_session(stage: Mapping[str, Any]) -> bool:
     return stage.get("window", {}).get("type") == "session"
 
 
-def window(told: Mapping[str, Any]) -> Aligned:
+def window(told: Mapping[str, Any]) -> AnyWindow:
     """A window as a case tells it."""
     offset = told.get("offset", 0)
     match told["type"]:
+        case "session":
+            return Session(gap=told["gap"])
         case "tumbling":
             return Tumbling(size=told["size"], offset=offset)
         case "sliding":
             return Sliding(size=told["size"], slide=told["slide"], offset=offset)
         case _:
             return Cumulative(size=told["size"], step=told["step"], offset=offset)
+
+
+def _aligned(told: Mapping[str, Any]) -> Aligned:
+    found = window(told)
+    assert not isinstance(found, Session)
+    return found
 
 
 def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[Row]]:
@@ -120,16 +242,44 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
     found = {case.name: Counter[Row]() for case in cases}
     for alike in groups.values():
         marks = {c.name: c.last_mark for c in alike}
-        for row in _answer(alike[0], _frame(spark, alike)).collect():
+        frame = _in_entries(spark, alike) if alike[0].in_sessions else _frame(spark, [row for case in alike for row in case.rows()])
+        for row in _answer(alike[0], frame).collect():
             told, mark = row.asDict(), marks[row.case_id]
             if mark is None or "window_end" not in told or told["window_end"] - 1 <= mark:
                 found[row.case_id][tuple(_plain(told[c]) for c in alike[0].columns)] += 1
     return found
 
 
-def _frame(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
-    told = spark.createDataFrame(pa.Table.from_pylist([row for case in cases for row in case.rows()], _SCHEMA))
+def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    told = spark.createDataFrame(pa.Table.from_pylist([*rows], _SCHEMA))
     return told.select("*", F.timestamp_millis("ts").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)).drop("w")
+
+
+def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
+    """The rows of a session case that are not late, with the sessions they stay in: judged one by one, as they came."""
+    kept: list[Mapping[str, Any]] = []
+    stays: dict[int, Any] = {}
+    for case in cases:
+        params, seen = case.params, list[Mapping[str, Any]]()
+        operator = CoGroup(on=("case_id", "k"), window=window(params["window"]), allowed_lateness=case.lateness)
+        for row in case.rows():
+            seen.append(row)
+            if row["w"] is not None and row["ts"] <= row["w"]:
+                frame = _with_sessions(_frame(spark, seen), stays).withColumn(NEW, F.col("seq") == row["seq"])
+                for found in operator.verdicts(row["w"], *_by_side(frame)).collect():
+                    if found[SESSION] is None:
+                        seen.remove(row)
+                    else:
+                        stays[found["seq"]] = found[SESSION]
+        kept += seen
+    return _with_sessions(_frame(spark, kept), stays)
+
+
+def _with_sessions(rows: DataFrame, stays: Mapping[int, Any]) -> DataFrame:
+    told = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in stays.items()]
+    schema = pa.schema({"seq": pa.int64(), "start": pa.int64(), "end": pa.int64()})
+    known = rows.sparkSession.createDataFrame(pa.Table.from_pylist(told, schema))
+    return rows.join(known.select("seq", F.struct("start", "end").alias(SESSION)), "seq", "left").select(*rows.columns, SESSION)
 
 
 def _answer(case: WindowCase, rows: DataFrame) -> DataFrame:
@@ -155,13 +305,13 @@ def _deduplicated(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
         by=["case_id", *_names(params["partition_by"])],
         keep=params["keep"],
         order="event_time" if params["time"] == "rowtime" else "arrival",
-        window=window(params["window"]) if "window" in params else None,
+        window=_aligned(params["window"]) if "window" in params else None,
     )
     return operator(rows.where(~operator.late(F.col("event_time"), F.col(WATERMARK))))
 
 
 def _top_n(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-    within, by = window(params["window"]), ["case_id", *_names(params["partition_by"])]
+    within, by = _aligned(params["window"]), ["case_id", *_names(params["partition_by"])]
     order = [" ".join(part) for part in params["order_by"]]
     if params["source"] == "window_agg":
         rows = WindowedAggregate(by=["case_id", "k"], window=within, aggregates=_SUMS)(rows)
@@ -175,9 +325,10 @@ def _consecutive(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     """Stage 1 sums by key, a null counting as 0; stage 2 ranks what it made, in windows of its own."""
     first, second = _stages(params)
     sums = {"total": "sum(coalesce(v, 0))", "cnt": "count(*)"}
-    totals = WindowedAggregate(by=["case_id", "k"], window=window(first["window"]), aggregates=sums)(rows)
+    lateness = first.get("allowed_lateness", 0)
+    totals = WindowedAggregate(by=["case_id", "k"], window=window(first["window"]), aggregates=sums, allowed_lateness=lateness)(rows)
     order = ["total DESC", "k", "source_window_start", "cnt DESC"]
-    top = TopK(k=second["k"], order_by=order, by="case_id", window=window(second["window"]), time="result_time")
+    top = TopK(k=second["k"], order_by=order, by="case_id", window=_aligned(second["window"]), time="result_time")
     named = {"k": "key", "source_window_start": "src_window_start", "result_time": "result_ts"}
     return top(totals).withColumnsRenamed(named)
 
@@ -195,9 +346,10 @@ def _by_side(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
 def _joined_or_grouped(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     """DataStream's window join and coGroup; an outer join is made of the groups, as in Flink's `CoGroupFunction`."""
     within, mode, on = window(params["window"]), params["mode"], ("case_id", "k")
+    late: Mapping[str, Any] = {"allowed_lateness": params.get("allowed_lateness", 0)}
     if mode == "join_inner":
-        return WindowJoin(on=on, window=within)(*_by_side(rows)).withColumnRenamed("result_time", "result_ts")
-    grouped = CoGroup(on=on, window=within)(*_by_side(rows)).withColumnsRenamed({"k": "key", "result_time": "result_ts"})
+        return WindowJoin(on=on, window=within, **late)(*_by_side(rows)).withColumnRenamed("result_time", "result_ts")
+    grouped = CoGroup(on=on, window=within, **late)(*_by_side(rows)).withColumnsRenamed({"k": "key", "result_time": "result_ts"})
     ids = {f"{side}_ids": F.transform(side, lambda row: row["id"]) for side in ("left", "right")}
     if mode == "cogroup":
         return grouped.withColumns(ids).drop("left", "right")
@@ -211,7 +363,7 @@ def _joined_or_grouped(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     left = lonely["left"] if pads["left"] else nothing
     right = lonely["right"] if pads["right"] else nothing
     made = f"CASE WHEN size(right) = 0 THEN {left} WHEN size(left) = 0 THEN {right} ELSE flatten({pairs}) END"
-    return CoGroup(on=on, window=within, rows=made)(*_by_side(rows)).withColumnRenamed("result_time", "result_ts")
+    return CoGroup(on=on, window=within, rows=made, **late)(*_by_side(rows)).withColumnRenamed("result_time", "result_ts")
 
 
 def _joined_by_sql(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:

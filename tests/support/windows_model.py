@@ -39,24 +39,24 @@ class Seen:
     watermark: int | None = None
 
 
-def open_windows(window: Aligned, row: Seen) -> list[Span]:
-    """The windows of a row that were open when it came."""
-    return [(start, end) for start, end in windows_at(window, row.t) if row.watermark is None or end - 1 > row.watermark]
+def open_windows(window: Aligned, row: Seen, lateness: int = 0) -> list[Span]:
+    """The windows of a row that took rows when it came."""
+    return [(start, end) for start, end in windows_at(window, row.t) if row.watermark is None or end - 1 + lateness > row.watermark]
 
 
-def contents(window: Aligned, rows: Iterable[Seen]) -> Mapping[tuple[str | None, Span], list[int | None]]:
+def contents(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> Mapping[tuple[str | None, Span], list[int | None]]:
     """The values of each key and window."""
     found: dict[tuple[str | None, Span], list[int | None]] = {}
     for row in rows:
-        for span in open_windows(window, row):
+        for span in open_windows(window, row, lateness):
             found.setdefault((row.k, span), []).append(row.v)
     return found
 
 
-def aggregated(window: Aligned, rows: Iterable[Seen]) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
+def aggregated(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
     """Count, sum, min and max of the values, and how many differ, of each key and window; nulls are passed over, as in SQL."""
     told: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
-    for where, values in contents(window, rows).items():
+    for where, values in contents(window, rows, lateness).items():
         there = [v for v in values if v is not None]
         told[where] = (len(values), sum(there) if there else None, min(there, default=None), max(there, default=None), len({*there}))
     return told

@@ -1,0 +1,91 @@
+"""Corrections: which results that were closed before may differ now, because of rows within the allowed lateness or corrected inputs.
+
+An asset's progress tells which of its results each step corrected, and up to which step it has followed each of its
+derived inputs. So a correction goes down a chain of assets by recomputing, from the tables alone, the stretch of time it touched.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.contract import EVENT_TIME, Append, Closed
+from operators.timing import ClosedRange
+from platform_defs.engine.progress import Corrected, Progress, stored_progress
+from platform_defs.engine.reading import Reading, Span
+
+MOST_KEPT = 32
+"""How many corrected stretches a progress tells of; older ones are joined."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Event times of an input's changed rows, both ends included, in epoch ms."""
+
+    first: int
+    last: int
+
+
+def is_corrected(reading: Reading, asset: DerivedAsset) -> bool:
+    """Whether an asset's closed results may be corrected: its operator allows lateness, or one of its inputs is corrected."""
+    reads = asset.operator.reads
+    if not isinstance(asset.operator.emits, Append) or not isinstance(reads, Closed):
+        return False
+    return reads.lateness > 0 or any(is_corrected(reading, reading.assets[name]) for name in asset.inputs if name in reading.assets)
+
+
+def inputs_read(reading: Reading, asset: DerivedAsset) -> dict[str, int]:
+    """The steps of its derived inputs whose corrections an asset follows by reading them now."""
+    return {name: stored_progress(reading.lake, reading.assets[name]).step for name in asset.inputs if name in reading.assets}
+
+
+def touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> ClosedRange | None:
+    """The closed results that rows of new entries, or corrections of derived inputs, may change; None where there are none.
+
+    A changed row at `t` touches results with `t <= final_at <= t + reach + delay`. A Spark job is run only where the ledger
+    tells of new rows so far back.
+    """
+    reads = asset.operator.reads
+    if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
+        return None
+    ends: list[tuple[int, int]] = []
+    for which, name in enumerate(asset.inputs):
+        if name in reading.assets:
+            found = list(_corrected(stored_progress(reading.lake, reading.assets[name]), reading.assets[name], now.read))
+        else:
+            found = _come_late(reading, asset, which, now, head) if reads.lateness else []
+        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in found]
+    if not ends or min(after for after, _ in ends) >= now.closed_to:
+        return None
+    return ClosedRange(min(after for after, _ in ends), min(now.closed_to, max(upto for _, upto in ends)))
+
+
+def _corrected(upstream: Progress, asset: DerivedAsset, followed: Mapping[str, int]) -> Iterator[_Stretch]:
+    """What an input has corrected since it was followed: the times of its results, which are what its readers see."""
+    delay = asset.operator.reads.delay if isinstance(asset.operator.reads, Closed) else 0
+    for step, first, last in upstream.corrected:
+        if step > followed.get(asset.name, 0):
+            yield _Stretch(first - delay, last)
+
+
+def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress, head: int) -> list[_Stretch]:
+    """Where rows of new entries lie that are not late and not after what is closed."""
+    name, closed_to = asset.inputs[which], now.closed_to or 0
+    said = [s for entry in reading.ledger.entries()[now.seq : head] for s in entry if s.source == name and s.accepted]
+    first = min((s.first_event_time for s in said if s.first_event_time is not None), default=None)
+    if first is None or first > closed_to:
+        return []
+    rows = reading.input(asset, which, head, Span(first, closed_to), after=now.seq)
+    time = F.unix_millis(EVENT_TIME)
+    [told] = rows.agg(F.min(time).alias("first"), F.max(time).alias("last")).collect()
+    return [] if told["first"] is None else [_Stretch(told["first"], told["last"])]
+
+
+def told_with(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
+    """The corrected stretches with one more. Beyond `MOST_KEPT` the two oldest are told as one: of the later step, and over both."""
+    kept = [*corrected, (step, first, last)]
+    if len(kept) > MOST_KEPT:
+        (_, first_1, last_1), (later, first_2, last_2) = kept[:2]
+        kept[:2] = [(later, min(first_1, first_2), max(last_1, last_2))]
+    return tuple(kept)

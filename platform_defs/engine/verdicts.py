@@ -1,0 +1,51 @@
+"""Verdicts that cannot be worked out from a row and a watermark alone: given entry by entry, and recorded.
+
+They are kept in `verdicts/<asset>`: `which` (the input), `seq`, `arrival` and `session`, null for a late row. Each commit
+remembers the entry it judged, so that a run that was killed goes on with the next. An entry that brought nothing behind the
+watermark needs no judging.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.columns import parameter
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
+from operators.errors import OperatorError
+from platform_defs.engine import watermarks
+from platform_defs.engine.reading import Reading, Span
+from platform_defs.faults import point
+
+JUDGED = "judged"
+
+
+def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
+    """Judge the entries up to `head` that no commit tells of, one after the other, where the operator's verdicts are recorded."""
+    operator = asset.operator
+    if not isinstance(operator.reads, Closed) or not operator.reads.recorded:
+        return
+    if not isinstance(operator, Judging):
+        raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
+    told = reading.lake.newest(asset.verdicts, JUDGED)
+    entries, timeline = reading.ledger.entries()[0 if told is None else told.value : head], reading.operator_timeline(asset)
+    marks: dict[int, int] = {}
+    for name in asset.inputs:
+        if name in reading.sources:
+            marks |= watermarks.possibly_late(entries, name, timeline)
+    for seq, mark in sorted(marks.items()):
+        reach = 2 * max(operator.reads.reach) + operator.reads.lateness
+        frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
+        point("verdicts.before_commit")
+        reading.lake.append(operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session"), asset.verdicts, {JUDGED: seq})
+        point("verdicts.after_commit")
+
+
+def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
+    """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
+    name, entry = asset.inputs[which], reading.ledger.entries()[seq - 1]
+    if name in reading.assets:
+        rows = reading.input(asset, which, seq, Span(first))
+        return rows.withColumns({NEW: F.lit(False), SESSION: F.lit(None).cast("struct<start:bigint,end:bigint>")})
+    oldest = min((s.first_event_time for s in entry if s.source == name and s.first_event_time is not None), default=first)
+    rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
+    return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

@@ -1,0 +1,182 @@
+"""Rows within the allowed lateness correct what is closed, and what was made of it: as if they had come in time, and by net changes."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import CoGroup, Deduplicate, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators.contract import Operator
+from operators.windows import Aligned
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.windows_model import Seen, aggregated, open_windows
+
+LATENESS = "3 minutes"
+LATENESS_MS = 3 * MINUTE
+TABLES = ["tumbling", "sliding", "top", "held"]
+SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)"}
+WINDOWS: dict[str, Aligned] = {
+    "tumbling": Tumbling(size="3 minutes", offset="-1 minute"),
+    "sliding": Sliding(size="5 minutes", slide="2 minutes"),
+}
+TOP = TopK(k=2, order_by=["total DESC", "k"])
+HELD = WindowedAggregate(by="rank", window=Tumbling(size="6 minutes"), aggregates={"keys": "count(k)", "most": "max(total)"})
+"""Of what a Top-K ranked, made of it once more: the third of a chain."""
+
+
+def _batches(seed: int, batches: int = 5) -> list[Mapping[str, list[Event]]]:
+    """Rows up to nine minutes behind the newest, where the watermark is one minute behind: some correct a window, some are late for it."""
+    seeded, made, newest = random.Random(seed), [], 0
+    for _ in range(batches):
+        newest += seeded.randrange(0, 4 * MINUTE)
+        made.append({side: [_event(seeded, newest) for _ in range(10)] for side in "lr"})
+    return made
+
+
+def _event(seeded: random.Random, newest: int) -> Event:
+    behind = seeded.choice([0, 1, 20, 60, 61, 130, 200, 540]) * 1_000
+    return Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(-3, 9), newest - behind)
+
+
+def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> int:
+    """Advance some assets with each entry, others once in the end; returns how many steps corrected something."""
+    steps = []
+    for batch in batches:
+        replay(engine, [batch])
+        steps += [step for name in live for step in engine.advance(name)]
+    engine.drain()
+    steps += [step for name in live for step in engine.advance(name)]
+    for name in again:
+        engine.advance(name)
+    return sum(step.after.corrected != step.before.corrected for step in steps)
+
+
+def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
+    """Hold a table's change feed to its content, and to no superfluous change; returns how many updates and deletes it tells of."""
+    feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
+    columns = engine.table(table).columns
+    folded: Counter[tuple[Any, ...]] = Counter()
+    kinds: Counter[str] = Counter()
+    by_version: dict[int, tuple[Counter[Any], Counter[Any]]] = {}
+    for row in feed.select("_commit_version", "_change_type", *columns).collect():
+        version, kind, *values = row
+        came, went = by_version.setdefault(version, (Counter(), Counter()))
+        (came if kind in ("insert", "update_postimage") else went)[repr(values)] += 1
+        kinds[kind] += 1
+    for _, (came, went) in sorted(by_version.items()):
+        assert not came & went
+        folded += came
+        folded -= went
+    assert folded == Counter(repr(list(row)) for row in engine.table(table).select(*columns).collect())
+    return kinds["update_preimage"], kinds["delete"]
+
+
+@pytest.fixture(scope="module")
+def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
+    """An aggregate, its Top-K and what is made of that, another aggregate; each advanced with every entry, and once more in the end."""
+    made: dict[str, tuple[Operator, str]] = {}
+    for again in ("", "_again"):
+        for name, window in WINDOWS.items():
+            made[name + again] = WindowedAggregate(by="k", window=window, aggregates=SUMS, allowed_lateness=LATENESS), "l"
+        made |= {f"top{again}": (TOP, f"sliding{again}"), f"held{again}": (HELD, f"top{again}")}
+    assets = [DerivedAsset(name=name, inputs=(of,), operator=operator) for name, (operator, of) in made.items()]
+    engine = make_module_engine([source("l"), source("r")], assets)
+    return engine, _run(engine, TABLES, [f"{name}_again" for name in TABLES], _batches(3))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: str) -> None:
+    engine, corrected = chain
+    assert corrected > 5
+    rows = _seen(engine, name)
+    assert _told(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
+    missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
+    assert engine.late(name, "l").count() == missed > 0
+
+
+def test_what_is_made_of_corrected_results_is_corrected_as_a_backfill_would_have_it(chain: tuple[Engine, int]) -> None:
+    engine, _ = chain
+    assert _told(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
+    for table in TABLES:
+        assert rows_of(engine.table(table)) == rows_of(engine.table(f"{table}_again"))
+
+
+def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[Engine, int]) -> None:
+    engine, _ = chain
+    told = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
+    assert min(updates for updates, _ in told.values()) > 0
+    assert {deletes for _, deletes in told.values()} == {0}
+    assert _is_folded_from_its_changes(engine, "sliding_again") == (0, 0)
+
+
+def _seen(engine: Engine, name: str) -> list[Seen]:
+    """The log's rows, each with the watermark before its entry, as the ledger tells it."""
+    marks = engine.reading.operator_timeline(engine.assets[name]).after
+    log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
+    return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
+
+
+def _sums(rows: list[Seen], window: Aligned, lateness: int) -> list[tuple[Any, ...]]:
+    return sorted([(k, *span, *told[:4]) for (k, span), told in aggregated(window, rows, lateness).items()], key=repr)
+
+
+def _told(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    return rows_of(engine.table(table).select("k", *times, *columns))
+
+
+def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The two largest totals of each window, by key where they are equal, a null first."""
+    found = []
+    for span in {r[1:3] for r in rows}:
+        inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
+        found += [(r[0], *span, n, r[4]) for n, r in enumerate(inside[:2], 1)]
+    return sorted(found, key=repr)
+
+
+def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: MakeEngine) -> None:
+    window: dict[str, Any] = {"window": WINDOWS["sliding"], "allowed_lateness": "1 hour"}
+    operators: dict[str, Operator] = {
+        "full": WindowJoin(on="k", how="full", **window),
+        "anti": WindowJoin(on="k", how="anti", residual="left_v > right_v", **window),
+        "groups": CoGroup(on="k", **window),
+        "best": TopK(k=2, order_by="v DESC", **window),
+        "firsts": Deduplicate(by="k", **window),
+        "lasts": Deduplicate(by="k", keep="last", order="arrival", **window),
+    }
+    assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
+    engine = make_engine([source("l"), source("r")], assets)
+    corrected = _run(engine, [*operators], [], _batches(7))
+    assert corrected > len(operators)
+    logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
+    for name, operator in operators.items():
+        wanted = operator(*logs[: len(operator.inputs)])
+        assert rows_of(engine.table(name), *wanted.columns) == rows_of(wanted)
+        assert engine.late(name, "l").count() == 0
+        _is_folded_from_its_changes(engine, name)
+
+
+def test_an_entry_that_closes_nothing_still_corrects(make_engine: MakeEngine) -> None:
+    count = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+    assets = [
+        DerivedAsset(name="counts", inputs=("l",), operator=count),
+        DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
+    ]
+    engine = make_engine([source("l")], assets)
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
+    assert [s.rows for s in engine.advance("counts")] == [1]
+    engine.advance("top")
+    replay(engine, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
+    [step] = engine.advance("counts")
+    assert (step.before.closed_to, step.rows) == (step.after.closed_to, 1)
+    assert step.after.corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
+    [step] = engine.advance("top")
+    assert (step.rows, step.after.read) == (2, {"counts": 2})
+    assert rows_of(engine.table("top"), "k", "n", "rank") == [("b", 2, 1)]
+    assert engine.advance("counts") == engine.advance("top") == []

@@ -1,0 +1,117 @@
+"""Sessions closed step by step: what a run made is the model's answer, entry by entry, and what a backfill makes of its log."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import CoGroup, Session, TopK, WindowedAggregate, WindowJoin
+from operators.contract import Operator
+from operators.timing import duration_ms
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.sessions_model import Judged
+from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+
+SESSIONS = Session(gap="2 minutes", longest="7 minutes")
+LATENESS = {"strict": 0, "lenient": "3 minutes"}
+
+
+def _count(lateness: int | str) -> WindowedAggregate:
+    names = {"n": "count(*)", "rows": "sort_array(collect_list(struct(seq, arrival)))"}
+    return WindowedAggregate(by="k", window=SESSIONS, aggregates=names, allowed_lateness=lateness)
+
+
+def _batches(seed: int, batches: int = 7) -> list[Mapping[str, list[Event]]]:
+    """Rows up to ten minutes behind the newest, where the watermark is one minute behind."""
+    seeded, made, newest = random.Random(seed), [], 0
+    for _ in range(batches):
+        newest += seeded.randrange(0, 3 * MINUTE)
+        made.append({side: [_event(seeded, newest) for _ in range(8)] for side in "lr"})
+    return made
+
+
+def _event(seeded: random.Random, newest: int) -> Event:
+    behind = seeded.choice([0, 1, 20, 60, 61, 120, 200, 400, 600]) * 1_000
+    return Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(9), newest - behind)
+
+
+def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> None:
+    for batch in batches:
+        replay(engine, [batch])
+        for name in live:
+            engine.advance(name)
+    engine.drain()
+    for name in [*live, *again]:
+        engine.advance(name)
+
+
+def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged]:
+    """What the rows of the log make, as the ledger's entries brought them."""
+    marks = engine.reading.operator_timeline(engine.assets[asset]).after
+    entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
+    for k, t, seq, arrival in (
+        engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
+    ):
+        entries.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
+    keys: dict[str | None, Judged] = {}
+    for seq in sorted(entries):
+        for k, rows in entries[seq].items():
+            keys.setdefault(k, Judged(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).entry(rows, marks[seq - 1])
+    return keys
+
+
+@pytest.mark.parametrize("how", LATENESS)
+def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, how: str) -> None:
+    count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
+    top = TopK(k=2, order_by=["n DESC", "k"])
+    tables: dict[str, tuple[Operator, str]] = {}
+    for name in ("live", "again"):
+        tables |= {name: (count, "l"), f"{name}_top": (top, name)}
+    engine = make_engine([source("l"), source("r")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
+    _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(6))
+    keys = _model(engine, "live", lateness)
+    wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, judged in keys.items() for span, part in judged.results()]
+    told = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
+    for table in ("live", "again"):
+        found = engine.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), told)
+        assert rows_of(found) == sorted(wanted, key=repr)
+    assert rows_of(engine.table("live_top")) == rows_of(engine.table("again_top"))
+    late = sorted(i for judged in keys.values() for _, i in judged.late)
+    seen = engine.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
+    assert sorted(r.id for r in seen) == late
+    assert late
+    assert any(judged.apart for judged in keys.values())
+    assert engine.advance("live") == engine.advance("live_top") == []
+
+
+@pytest.mark.parametrize("how", LATENESS)
+def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine, how: str) -> None:
+    window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS[how]}
+    operators: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
+    assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=o) for n, o in operators.items() for again in ("", "_again")]
+    engine = make_engine([source("l"), source("r")], assets)
+    _run(engine, [*operators], [f"{n}_again" for n in operators], _batches(5, 5))
+    for name in operators:
+        assert rows_of(engine.table(name)) == rows_of(engine.table(f"{name}_again"))
+        assert not engine.table(name).isEmpty()
+    ids = "sum(size(left)) + sum(size(right))"
+    let_in = sum(engine.reading.log(side, engine.ledger.head).count() - engine.late("groups", side).count() for side in "lr")
+    assert engine.table("groups").selectExpr(ids).collect()[0][0] == let_in
+
+
+def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: MakeEngine) -> None:
+    asset = DerivedAsset(name="live", inputs=("l",), operator=_count("3 minutes"))
+    engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="calm", inputs=("l",), operator=_count("3 minutes"))])
+    points = ["advance.before_commit", "verdicts.before_commit", "verdicts.after_commit", "advance.after_commit"]
+    for at, batch in zip(points, _batches(3, 4), strict=True):
+        replay(engine, [batch])
+        run_and_die(lambda: engine.advance("live"), at)
+        engine.advance("live")
+        engine.advance("calm")
+    assert rows_of(engine.table("live")) == rows_of(engine.table("calm"))
+    assert rows_of(engine.table("verdicts/live")) == rows_of(engine.table("verdicts/calm"))
