@@ -79,7 +79,7 @@ bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, 
 	$(BIN)/python -m benchmarks report; exit $$status
 
 bench-setup: setup
-	@$(BIN)/python -c 'import duckdb, matplotlib' 2>/dev/null || { \
+	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
 ui: setup ## open Dagster's UI on this project

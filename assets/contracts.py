@@ -15,6 +15,8 @@ from operators.timing import Duration, length_ms
 
 EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+WIDE, WINDOWS = "wide", "windows"
+"""The groups of derived assets."""
 _ADDED = "added"
 
 Action = Literal["warn", "quarantine", "fail"]
@@ -149,12 +151,16 @@ class DerivedAsset:
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         shape: a pure function from the operator's result to the table's rows; it keeps the operator's own columns.
+        description: what the table holds.
+        group: the asset's group in Dagster.
     """
 
     name: str
     inputs: tuple[str, ...]
     operator: Operator
     shape: Callable[[DataFrame], DataFrame] | None = None
+    description: str = ""
+    group: str = WIDE
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.operator.inputs):

@@ -13,10 +13,12 @@ from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
 from assets.partitions import days_of, end_of, span
 from assets.ports import TERMS, AccountPort, EnginePort
-from operators.contract import Closed
+from operators.contract import Accountable, Closed
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS = "conservation_law", "join_completeness"
+JOINED = "Every accepted row is matched, unmatched, pending or late, once."
+COUNTED = "Every accepted row is in what is closed, in what is open, in no window, or late; and the results are those of the log."
 
 
 class AdvanceConfig(dg.Config):
@@ -35,31 +37,24 @@ def event_time_asset(
     sources: Sequence[str],
     days: dg.DailyPartitionsDefinition,
     completeness: float = 0.0,
-    description: str | None = None,
-    group: str = "wide",
 ) -> dg.AssetsDefinition:
     """Make a derived table an asset with daily partitions by `final_at`.
 
-    Materialising days advances the table to the end of the last one, or as far as the watermark allows. Two checks
-    come with it: the conservation law (blocking), and join completeness (a warning below the threshold).
+    Materialising days advances the table to the end of the last one, or as far as the watermark allows. The conservation law comes
+    with it as a check (blocking), and where its results name rows of sources, join completeness (a warning below the threshold).
 
     Args:
         derived: the recipe.
         sources: which of its inputs are sources; the others are derived assets.
         days: the partitions.
         completeness: the least share of matched rows among those whose fate is settled, by day.
-        description: what the table holds.
-        group: the asset's group.
     """
     deps = [event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs]
-    specs = [
-        dg.AssetCheckSpec(
-            LAW, asset=derived.name, blocking=True, description="Every accepted row is matched, unmatched, pending or late, once."
-        ),
-        dg.AssetCheckSpec(
-            COMPLETENESS, asset=derived.name, description=f"At least {completeness:.0%} of the settled rows of each side found a match."
-        ),
-    ]
+    joins = isinstance(derived.operator, Accountable) and {*derived.inputs} <= {*sources}
+    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
+    if joins:
+        words = f"At least {completeness:.0%} of the settled rows of each side found a match."
+        specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
 
     @dg.asset(
         name=derived.name,
@@ -67,9 +62,9 @@ def event_time_asset(
         partitions_def=days,
         backfill_policy=dg.BackfillPolicy.single_run(),
         check_specs=specs,
-        group_name=group,
+        group_name=derived.group,
         kinds={"spark", "delta"},
-        description=description,
+        description=derived.description,
     )
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
@@ -79,13 +74,9 @@ def event_time_asset(
         settled = first - _reach(derived), last
         accounts = engine.account(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
-        yield dg.MaterializeResult(
-            metadata=_told(engine, derived) | done,
-            check_results=[
-                _law(context, accounts, engine.uncounted(derived.name, settled)),
-                _completeness(context, accounts, completeness),
-            ],
-        )
+        checks = [_law(context, accounts, engine.uncounted(derived.name, settled))]
+        checks += [_completeness(context, accounts, completeness)] if joins else []
+        yield dg.MaterializeResult(metadata=_told(engine, derived) | done, check_results=checks)
 
     return table
 
@@ -106,14 +97,13 @@ def _reach(derived: DerivedAsset) -> timedelta:
 
 
 def _told(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
-    frame, state = engine.table(derived.name), engine.described(derived.name)
-    return {
-        "watermark": moment(state["watermark"]),
-        "closed_to": moment(state["closed_to"]),
-        "lag_seconds": state["lag_ms"] / 1000,
-        "dagster/column_schema": table_schema(frame.schema),
-        "dagster/column_lineage": column_lineage(engine, derived, frame.columns),
-    }
+    state = engine.described(derived.name)
+    told = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    if not state["steps"]:
+        return told
+    frame = engine.table(derived.name)
+    schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
+    return told | {"dagster/column_schema": schema, "dagster/column_lineage": lineage}
 
 
 def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:

@@ -11,6 +11,8 @@ from assets.keys import event_key
 from assets.metadata import moment, table_schema
 from assets.ports import EnginePort, SourceEntryPort
 
+EVENTS = "events"
+"""The group of the event logs."""
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined")
 
 
@@ -38,7 +40,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
 def _spec(contract: SourceContract) -> dg.AssetSpec:
     return dg.AssetSpec(
         event_key(contract.name),
-        group_name="events",
+        group_name=EVENTS,
         kinds={"spark", "delta"},
         description=f"Every well-formed event of the source `{contract.name}`, in the order it was let in. "
         f"Nothing is dropped for being late; what breaks the contract is in `{contract.quarantine}` with its reason.",

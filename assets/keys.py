@@ -2,8 +2,10 @@
 
 import dagster as dg
 
-ORDERS, PAYMENTS = "orders", "payments"
-PAYMENT_ORDER_WIDE = "payment_order_wide"
+ORDERS, PAYMENTS, ORDER_ITEMS, CLICKS = "orders", "payments", "order_items", "clicks"
+PAYMENT_ORDER_WIDE, ORDER_WIDE, PAYMENT_WIDE = "payment_order_wide", "order_wide", "payment_wide"
+ITEM_SALES, ITEM_CLICKS, ITEM_CONVERSION = "item_sales", "item_clicks", "item_conversion"
+HOT_ITEMS, CATEGORY_HOT_ITEMS = "hot_items", "category_hot_items"
 
 
 def event_key(source: str) -> dg.AssetKey:

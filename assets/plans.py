@@ -1,11 +1,89 @@
 """The shop's derived tables: pure recipes, composed of operators."""
 
-from assets.contracts import DerivedAsset
-from assets.keys import ORDERS, PAYMENT_ORDER_WIDE, PAYMENTS
+from assets.contracts import WINDOWS, DerivedAsset
+from assets.keys import (
+    CATEGORY_HOT_ITEMS,
+    CLICKS,
+    HOT_ITEMS,
+    ITEM_CLICKS,
+    ITEM_CONVERSION,
+    ITEM_SALES,
+    ORDER_ITEMS,
+    ORDER_WIDE,
+    ORDERS,
+    PAYMENT_ORDER_WIDE,
+    PAYMENT_WIDE,
+    PAYMENTS,
+)
 from operators.interval_join import How, IntervalJoin
+from operators.top_k import TopK
+from operators.window_join import WindowJoin
+from operators.windowed_aggregate import WindowedAggregate
+from operators.windows import Sliding, Tumbling
+
+BESIDE, BACK = "5 seconds", "15 minutes"
+"""How far an order's items may be written from it; how far before a payment its order may lie in `payment_wide`."""
+_ITEM = ("item_id", "category")
+
+
+_BEST = ("units DESC", "revenue DESC", "item_id")
 
 
 def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
     """Each payment beside its order, where it came at most `within` after it; with `full`, the unmatched of both sides too."""
     join = IntervalJoin(on="order_id", lower=0, upper=within, how=how, left_prefix="order_", right_prefix="payment_")
-    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join)
+    told = f"Each payment beside its order, at most {within} after it; kept: {how} join."
+    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=told)
+
+
+def order_wide() -> DerivedAsset:
+    """Each order beside each of its items, and the unmatched of both."""
+    join = IntervalJoin(on="order_id", lower=f"-{BESIDE}", upper=BESIDE, how="full", left_prefix="order_", right_prefix="item_")
+    told = f"Each order beside each of its items, written at most {BESIDE} before or after it; and the unmatched of both."
+    return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=told)
+
+
+def payment_wide() -> DerivedAsset:
+    """Each payment beside its order and that order's items, one row an item; made of `order_wide`."""
+    join = IntervalJoin(on="order_id", lower=f"-{BACK}", upper=0, how="left", left_prefix="payment_", right_prefix="wide_")
+    told = f"Each payment beside its order and each of that order's items, where it came at most {BACK} after them; and the others alone."
+    return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=told)
+
+
+def item_sales(window: Sliding, allowed_lateness: str) -> DerivedAsset:
+    """What was sold of each item in each window."""
+    sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
+    counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness)
+    told = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
+    return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=told, group=WINDOWS)
+
+
+def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
+    """How often each item was clicked in each window."""
+    seen = {"clicks": "count(*)", "seconds": "sum(seconds)"}
+    counted = WindowedAggregate(by=_ITEM, window=window, aggregates=seen, allowed_lateness=allowed_lateness)
+    told = f"Clicks on each item, in windows of {window.size} every {window.slide}."
+    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=told, group=WINDOWS)
+
+
+def item_conversion(window: Sliding) -> DerivedAsset:
+    """Clicks beside sales. Windows that end together meet in the one tumbling window, a slide long, that holds their last millisecond."""
+    join = WindowJoin(
+        on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"
+    )
+    told = "What was clicked beside what was sold, of each item and window with either."
+    return DerivedAsset(name=ITEM_CONVERSION, inputs=(ITEM_CLICKS, ITEM_SALES), operator=join, description=told, group=WINDOWS)
+
+
+def hot_items(k: int) -> DerivedAsset:
+    """The items that sold best in each window, of all."""
+    told = f"The {k} items of each window with the most units sold."
+    return DerivedAsset(name=HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST), description=told, group=WINDOWS)
+
+
+def category_hot_items(k: int) -> DerivedAsset:
+    """The items that sold best in each window, of each category."""
+    told = f"The {k} items of each window and category with the most units sold."
+    return DerivedAsset(
+        name=CATEGORY_HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST, by="category"), description=told, group=WINDOWS
+    )

@@ -1,9 +1,11 @@
-"""The shop's sources: what an order and a payment are."""
+"""The shop's sources: what an order, its items, a payment and a click are."""
+
+from typing import TypedDict
 
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
-from assets.keys import ORDERS, PAYMENTS
+from assets.keys import CLICKS, ORDER_ITEMS, ORDERS, PAYMENTS
 
 ORDER = (
     StructType()
@@ -23,31 +25,68 @@ PAYMENT = (
 )
 
 
-def orders(*, out_of_orderness: str, idle_timeout: str, duplicate_horizon: str, future_skew: str) -> SourceContract:
+ORDER_ITEM = (
+    StructType()
+    .add("order_item_id", "string", nullable=False)
+    .add("order_id", "string", nullable=False)
+    .add("item_id", "string", nullable=False)
+    .add("category", "string")
+    .add("seller_id", "string")
+    .add("quantity", "integer")
+    .add("price", "decimal(12,2)")
+    .add("item_time", "timestamp")
+)
+CLICK = (
+    StructType()
+    .add("click_id", "string", nullable=False)
+    .add("customer_id", "string")
+    .add("item_id", "string", nullable=False)
+    .add("category", "string")
+    .add("seconds", "decimal(10,1)")
+    .add("click_time", "timestamp")
+)
+
+
+class Policy(TypedDict):
+    """What all sources of the shop have in common: see `SourceContract`."""
+
+    out_of_orderness: str
+    idle_timeout: str
+    duplicate_horizon: str
+    future_skew: str
+
+
+def orders(policy: Policy) -> SourceContract:
     """The orders: one row when an order is made."""
-    return SourceContract(
-        name=ORDERS,
-        schema=ORDER,
-        event_time="order_time",
-        watermark=BoundedOutOfOrderness(out_of_orderness),
-        unique_key=("order_id",),
-        duplicate_horizon=duplicate_horizon,
-        idle_timeout=idle_timeout,
-        future_skew=future_skew,
-        rules=(RowRule("amount_not_negative", "amount >= 0"), RowRule("customer_known", "customer_id IS NOT NULL", "warn")),
-    )
+    rules = RowRule("amount_not_negative", "amount >= 0"), RowRule("customer_known", "customer_id IS NOT NULL", "warn")
+    return _source(ORDERS, ORDER, "order_time", "order_id", policy, *rules)
 
 
-def payments(*, out_of_orderness: str, idle_timeout: str, duplicate_horizon: str, future_skew: str) -> SourceContract:
+def payments(policy: Policy) -> SourceContract:
     """The payments: one row when a payment is made; an order may have several."""
+    return _source(PAYMENTS, PAYMENT, "payment_time", "payment_id", policy, RowRule("amount_not_negative", "amount >= 0"))
+
+
+def order_items(policy: Policy) -> SourceContract:
+    """The items of orders: one row for each item of an order, written beside it."""
+    rules = RowRule("price_not_negative", "price >= 0"), RowRule("quantity_positive", "quantity > 0")
+    return _source(ORDER_ITEMS, ORDER_ITEM, "item_time", "order_item_id", policy, *rules)
+
+
+def clicks(policy: Policy) -> SourceContract:
+    """The clicks on items, and how long they were looked at."""
+    return _source(CLICKS, CLICK, "click_time", "click_id", policy, RowRule("seconds_not_negative", "seconds >= 0"))
+
+
+def _source(name: str, schema: StructType, event_time: str, unique_key: str, policy: Policy, *rules: RowRule) -> SourceContract:
     return SourceContract(
-        name=PAYMENTS,
-        schema=PAYMENT,
-        event_time="payment_time",
-        watermark=BoundedOutOfOrderness(out_of_orderness),
-        unique_key=("payment_id",),
-        duplicate_horizon=duplicate_horizon,
-        idle_timeout=idle_timeout,
-        future_skew=future_skew,
-        rules=(RowRule("amount_not_negative", "amount >= 0"),),
+        name=name,
+        schema=schema,
+        event_time=event_time,
+        watermark=BoundedOutOfOrderness(policy["out_of_orderness"]),
+        unique_key=(unique_key,),
+        duplicate_horizon=policy["duplicate_horizon"],
+        idle_timeout=policy["idle_timeout"],
+        future_skew=policy["future_skew"],
+        rules=rules,
     )

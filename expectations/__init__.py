@@ -1,8 +1,9 @@
 """Great Expectations suites of the shop's data, and the factory that makes them Dagster asset checks."""
 
 import dagster as dg
+from great_expectations import ExpectationSuite
 
-from assets.keys import ORDERS, PAYMENT_ORDER_WIDE, PAYMENTS, event_key
+from assets import keys
 from expectations import suites
 from expectations.checks import suite_checks
 from operators.columns import FINAL_AT
@@ -10,10 +11,29 @@ from operators.columns import FINAL_AT
 __all__ = ["all_checks", "suite_checks"]
 
 
-def all_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of the shop's datasets."""
+def all_checks(hot_items: int) -> list[dg.AssetChecksDefinition]:
+    """The checks of the shop's datasets.
+
+    Args:
+        hot_items: how many items a ranking keeps.
+    """
+    logs = {
+        keys.ORDERS: suites.orders(),
+        keys.PAYMENTS: suites.payments(),
+        keys.ORDER_ITEMS: suites.order_items(),
+        keys.CLICKS: suites.clicks(),
+    }
+    tables: dict[str, ExpectationSuite] = {
+        keys.PAYMENT_ORDER_WIDE: suites.payment_order_wide(),
+        keys.ORDER_WIDE: suites.order_wide(),
+        keys.PAYMENT_WIDE: suites.payment_wide(),
+        keys.ITEM_SALES: suites.item_sales(),
+        keys.ITEM_CLICKS: suites.item_clicks(),
+        keys.ITEM_CONVERSION: suites.item_conversion(),
+        keys.HOT_ITEMS: suites.hot_items(keys.HOT_ITEMS, hot_items),
+        keys.CATEGORY_HOT_ITEMS: suites.hot_items(keys.CATEGORY_HOT_ITEMS, hot_items, "category"),
+    }
     return [
-        suite_checks(event_key(ORDERS), f"events/{ORDERS}", suites.orders()),
-        suite_checks(event_key(PAYMENTS), f"events/{PAYMENTS}", suites.payments()),
-        suite_checks(dg.AssetKey(PAYMENT_ORDER_WIDE), PAYMENT_ORDER_WIDE, suites.payment_order_wide(), day_column=FINAL_AT),
+        *[suite_checks(keys.event_key(name), f"events/{name}", suite) for name, suite in logs.items()],
+        *[suite_checks(dg.AssetKey(name), name, suite, day_column=FINAL_AT) for name, suite in tables.items()],
     ]

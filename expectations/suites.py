@@ -14,8 +14,9 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
 
 from assets.contracts import EVENT_TIME_RAW
-from operators.columns import FINAL_AT, RESULT_TIME
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.top_k import RANK
 
 STATUSES = ("created", "approved", "invoiced", "processing", "shipped", "delivered", "canceled", "unavailable")
 METHODS = ("card", "credit_card", "debit_card", "boleto", "voucher", "transfer", "not_defined")
@@ -51,19 +52,17 @@ def payment_order_wide() -> gx.ExpectationSuite:
         name="payment_order_wide",
         expectations=[
             _not_null("order_id", "Both sides hold the key, so a result does."),
-            _not_null(RESULT_TIME, "Readers of the table take it as the event time."),
-            _not_null(FINAL_AT, "Without it the row belongs to no day."),
-            _ordered("final_after_result", FINAL_AT, RESULT_TIME, "A result is final only once its own time has passed.", or_equal=False),
+            *_results(),
             _ordered("payment_not_before_order", "payment_event_time", "order_event_time", "A payment follows its order."),
             ExpectColumnValuesToNotBeNull(
                 column="payment_seq",
                 row_condition=Column("order_seq").is_null(),
                 **_told("row_has_a_side", "A row with neither order nor payment was made of nothing."),
             ),
-            ExpectCompoundColumnsToBeUnique(
-                column_list=["order_seq", "order_arrival", "payment_seq", "payment_arrival"],
-                ignore_row_if="never",
-                **_told("pair_unique", "An order and a payment meet once; an unmatched row comes out once."),
+            _unique(
+                "pair_unique",
+                *("order_seq", "order_arrival", "payment_seq", "payment_arrival"),
+                why="An order and a payment meet once; an unmatched row comes out once.",
             ),
             _known("status", STATUSES),
             _known("method", METHODS),
@@ -72,6 +71,120 @@ def payment_order_wide() -> gx.ExpectationSuite:
             _ordered("payment_not_above_order", "order_amount", "payment_amount", "Nobody pays more than the order's amount.", WARNING),
         ],
     )
+
+
+def order_items() -> gx.ExpectationSuite:
+    """The log of orders' items."""
+    own = [
+        _not_null("order_item_id", "The item's own id tells it from the order's other items."),
+        _not_null("order_id", "An item is of an order."),
+        _not_null("item_id", "What was sold cannot be counted otherwise."),
+        _not_null("category", "Rankings by category lack it.", WARNING),
+        _not_negative("price"),
+        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_told("quantity_positive", "Nobody orders less than one.")),
+    ]
+    return gx.ExpectationSuite(name="order_items", expectations=[*own, *_log()])
+
+
+def clicks() -> gx.ExpectationSuite:
+    """The log of clicks."""
+    own = [
+        _not_null("click_id", "The click's own id tells it from others."),
+        _not_null("item_id", "A click on nothing counts for nothing."),
+        _not_negative("seconds", "Nobody looks for less than no time."),
+    ]
+    return gx.ExpectationSuite(name="clicks", expectations=[*own, *_log()])
+
+
+def order_wide() -> gx.ExpectationSuite:
+    """Each order beside each of its items; one side may be missing, never both."""
+    own = [
+        _not_null("order_id", "Both sides hold the key, so a result does."),
+        ExpectColumnValuesToNotBeNull(
+            column="item_seq",
+            row_condition=Column("order_seq").is_null(),
+            **_told("row_has_a_side", "A row with neither order nor item was made of nothing."),
+        ),
+        _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="An order and an item of it meet once."),
+        _not_negative("price"),
+    ]
+    return gx.ExpectationSuite(name="order_wide", expectations=[*own, *_results()])
+
+
+def payment_wide() -> gx.ExpectationSuite:
+    """Each payment beside its order and that order's items."""
+    own = [
+        _not_null("payment_id", "Every row is of a payment."),
+        _unique(
+            "pair_unique",
+            *("payment_id", "order_seq", "order_arrival", "item_seq", "item_arrival"),
+            why="A payment meets each row of the orders once.",
+        ),
+        _ordered("payment_not_before_order", "payment_event_time", "wide_event_time", "A payment follows its order and its items."),
+        _not_negative("payment_amount"),
+    ]
+    return gx.ExpectationSuite(name="payment_wide", expectations=[*own, *_results()])
+
+
+def item_sales() -> gx.ExpectationSuite:
+    """What was sold of each item in each window."""
+    own = [
+        _at_least("orders", 1, "A window that nothing was sold in has no row."),
+        _at_least("units", 1, "An order is of one unit or more."),
+        _not_negative("revenue"),
+    ]
+    return gx.ExpectationSuite(name="item_sales", expectations=[*own, *_by_window("item_id", "category")])
+
+
+def item_clicks() -> gx.ExpectationSuite:
+    """How often each item was clicked in each window."""
+    own = [
+        _at_least("clicks", 1, "A window without a click has no row."),
+        _not_negative("seconds", "Nobody looks for less than no time."),
+    ]
+    return gx.ExpectationSuite(name="item_clicks", expectations=[*own, *_by_window("item_id", "category")])
+
+
+def item_conversion() -> gx.ExpectationSuite:
+    """Clicks beside sales."""
+    own = [
+        _not_null("item_id", "Both sides hold the key, so a result does."),
+        _unique("one_row_a_window", "item_id", "category", WINDOW_START, WINDOW_END, why="An item's clicks and sales meet once a window."),
+    ]
+    return gx.ExpectationSuite(name="item_conversion", expectations=[*own, *_results(or_equal=True)])
+
+
+def hot_items(name: str, k: int, *group: str) -> gx.ExpectationSuite:
+    """A ranking of each window, or of each window and group."""
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_told("rank_in_range", f"A ranking keeps {k}."))
+    place = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="Ties are broken: no two items share a rank.")
+    return gx.ExpectationSuite(name=name, expectations=[ranks, place, *_by_window("item_id", "category")])
+
+
+def _by_window(*key: str) -> list[Expectation]:
+    """What the results of windows keep: one row a key and window."""
+    return [
+        _unique("one_row_a_window", *key, WINDOW_START, WINDOW_END, why="A correction replaces a result; a second copy would count twice."),
+        _ordered("window_not_empty", WINDOW_END, WINDOW_START, "A window is longer than no time.", or_equal=False),
+        *_results(or_equal=True),
+    ]
+
+
+def _results(*, or_equal: bool = False) -> list[Expectation]:
+    """What every derived table keeps."""
+    return [
+        _not_null(RESULT_TIME, "Readers of the table take it as the event time."),
+        _not_null(FINAL_AT, "Without it the row belongs to no day."),
+        _ordered("final_after_result", FINAL_AT, RESULT_TIME, "A result is final only once its own time has passed.", or_equal=or_equal),
+    ]
+
+
+def _unique(check: str, *columns: str, why: str) -> Expectation:
+    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if="never", **_told(check, why))
+
+
+def _at_least(column: str, least: int, why: str) -> Expectation:
+    return ExpectColumnValuesToBeBetween(column=column, min_value=least, **_told(f"{column}_at_least_{least}", why))
 
 
 def _log() -> list[Expectation]:
@@ -98,8 +211,8 @@ def _known(column: str, values: tuple[str, ...]) -> Expectation:
     return ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **told)
 
 
-def _not_negative(column: str) -> Expectation:
-    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_told(f"{column}_not_negative", "Money flows one way here."))
+def _not_negative(column: str, why: str = "Money flows one way here.") -> Expectation:
+    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_told(f"{column}_not_negative", why))
 
 
 def _ordered(check: str, high: str, low: str, why: str, severity: str = CRITICAL, *, or_equal: bool = True) -> Expectation:

@@ -5,6 +5,7 @@ from operators.cogroup import CoGroup
 from operators.contract import Accountable, Append, Closed, Entries, Folding, Judging, Operator, Touched, Upsert
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
+from operators.evictors import CountEvictor, TimeEvictor
 from operators.interval_join import IntervalJoin
 from operators.sessions import Session
 from operators.timing import ClosedRange, Interval
@@ -20,6 +21,7 @@ __all__ = [
     "ClosedRange",
     "CoGroup",
     "ColumnError",
+    "CountEvictor",
     "Cumulative",
     "Deduplicate",
     "DurationError",
@@ -33,6 +35,7 @@ __all__ = [
     "Session",
     "Sliding",
     "StreamingError",
+    "TimeEvictor",
     "TopK",
     "Touched",
     "Tumbling",

@@ -29,6 +29,11 @@ NEW = temporary("new")
 """In the frames that verdicts are given on: whether a row is of the entry that is judged."""
 
 
+WHICH = "which"
+"""The index of the input that a row is of."""
+SETTLED = temporary("settled")
+
+
 def plain(frame: DataFrame) -> DataFrame:
     """A frame's own columns."""
     return frame.drop(WATERMARK, SESSION, NEW)
@@ -159,6 +164,22 @@ class Judging(Operator, Protocol):
         Returns:
             `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a row that is late, or the session that an older row
             stays in. Rows that nothing was found out about are left out.
+        """
+        ...
+
+
+@runtime_checkable
+class Settling(Operator, Protocol):
+    """An operator that tells when nothing more can become of a row, so that its rows can be counted."""
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When the last result that may hold a row is final.
+
+        Args:
+            frames: each input's rows that are not late, with `event_time`, and `WATERMARK` or `SESSION` where the operator asks.
+
+        Returns:
+            A row for each: `which` (int, the input), `event_time`, and `SETTLED` (timestamp; null where no result ever holds the row).
         """
         ...
 

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Append, Closed, Entries, Upsert, places, plain
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import bounds, closed_with, last_moment, missed, placed
+from operators.placing import bounds, closed_with, last_final, last_moment, missed, placed
 from operators.timing import Duration, length_ms
 from operators.windows import WINDOW, Aligned
 
@@ -115,6 +115,12 @@ class Deduplicate:
             return self._chosen(rows, self.key)
         each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
         return self._chosen(each, (*self.key, WINDOW)).select(*plain(rows).columns, *bounds(), *last_moment(self.window))
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """With a window, when a row's last one is final (see `Settling`); else never."""
+        [rows] = frames
+        final = last_final(self.window, F.col(self.time)) if self.window else F.lit(None).cast("timestamp")
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the touched keys, from those before the step and the new entries' rows."""

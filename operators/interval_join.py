@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from operators import streaming
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
-from operators.contract import EVENT_TIME, Append, Closed
+from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, Closed
 from operators.errors import OperatorError
 from operators.sides import Sides
 from operators.timing import Duration, Interval, millis, timestamp
@@ -108,6 +108,14 @@ class IntervalJoin:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time < watermark`, strictly, as Flink's DataStream join has it."""
         return F.coalesce(event_time < watermark, F.lit(False))
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When a row is final should nothing match it, for each side (see `Settling`); no pair of it is final later."""
+        sides = [
+            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.expires(which, F.col(time)).alias(SETTLED))
+            for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
+        ]
+        return sides[0].unionByName(sides[1])
 
     def pads(self, which: int) -> bool:
         """Whether unmatched rows of the left (0) or right (1) side are kept."""

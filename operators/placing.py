@@ -7,9 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, NEW, SEQ, SESSION, WATERMARK, Append, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WATERMARK, WHICH, Append, Closed
 from operators.errors import OperatorError
-from operators.sessions import TIME, WHICH, Session, in_sessions, verdicts
+from operators.sessions import TIME, Session, in_sessions, verdicts
 from operators.timing import Duration, length_ms, millis, timestamp
 from operators.windows import END, START, WINDOW, Aligned, in_panes, in_windows, pane_of
 
@@ -44,6 +44,11 @@ def missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: i
         return F.coalesce(millis(event_time) + window.gap_ms + F.lit(lateness) <= millis(watermark), F.lit(False))
     last = window.last_end(pane_of(window, millis(event_time))) - 1 + F.lit(lateness)
     return F.coalesce(last <= millis(watermark), F.lit(False))
+
+
+def last_final(window: Aligned, time: Column) -> Column:
+    """When the last window that holds a time is final: its last millisecond; null in a gap."""
+    return timestamp(window.last_end(pane_of(window, millis(time))) - 1)
 
 
 def closed_with(window: AnyWindow, lateness: int, inputs: int = 1) -> Closed:
@@ -99,13 +104,24 @@ class InWindows:
         """Judge the rows of an entry that lie behind the watermark, with sessions: first merged, then judged (see `Judging`)."""
         if not isinstance(self.window, Session):
             raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} judges each row by itself: ask `late`")
-        parts: list[DataFrame] = []
-        for which, frame in enumerate(frames):
-            group, time = self.groups(frame, which)
-            known = [F.col(c) if c in frame.columns else F.lit(None).cast("bigint").alias(c) for c in (SEQ, ARRIVAL)]
-            parts.append(frame.select(*group, F.col(time).alias(TIME), F.lit(which).alias(WHICH), *known, SESSION, NEW))
-        both = reduce(DataFrame.unionByName, parts)
-        return verdicts(both, self.window, self.lateness, watermark)
+        known = [[F.col(c) if c in frame.columns else F.lit(None).cast("bigint").alias(c) for c in (SEQ, ARRIVAL)] for frame in frames]
+        sides = [self._side_by_group(frame, which, *known[which], NEW) for which, frame in enumerate(frames)]
+        return verdicts(reduce(DataFrame.unionByName, sides), self.window, self.lateness, watermark)
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When a row's last window is final; null in a gap between windows (see `Settling`)."""
+        sides = [self._side_by_group(frame, which, EVENT_TIME) for which, frame in enumerate(frames)]
+        if isinstance(self.window, Session):
+            group = [c for c in sides[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME)]
+            each = together(sides, self.window, self.lateness, group)
+            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(SETTLED))
+        both = reduce(DataFrame.unionByName, [side.select(WHICH, EVENT_TIME, TIME) for side in sides])
+        return both.select(WHICH, EVENT_TIME, last_final(self.window, F.col(TIME)).alias(SETTLED))
+
+    def _side_by_group(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
+        """What tells a row's windows: its group and its time, and the session it stays in."""
+        group, time = self.groups(frame, which)
+        return frame.select(*group, F.col(time).alias(TIME), F.lit(which).alias(WHICH), *[c for c in judged(frame) if c == SESSION], *more)
 
 
 def bounds() -> tuple[Column, Column]:

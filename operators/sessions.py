@@ -8,12 +8,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import parameter, temporary
-from operators.contract import ARRIVAL, NEW, SEQ, SESSION
+from operators.contract import ARRIVAL, NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
 from operators.timing import Duration, millis
 from operators.windows import END, WINDOW, whole, window_of
 
-TIME, WHICH = temporary("event_time"), "which"
+TIME = temporary("event_time")
 _TIME, _BEFORE, _FIRST, _FROM = (temporary(name) for name in ("time", "before", "first", "from"))
 _WAS, _DEAD, _MOVED = (temporary(name) for name in ("was", "dead", "moved"))
 
@@ -120,6 +120,7 @@ def verdicts(rows: DataFrame, session: Session, lateness: int, watermark: int) -
     same = [F.col(f"r.{c}").eqNullSafe(F.col(f"b.{c}")) for c in group]
     near = rows.where(F.col(SESSION).isNull()).alias("r").join(behind.alias("b"), _all(same), "left_semi").drop(SESSION)
     closed = end + lateness <= parameter(watermark, end)
+    near = near.localCheckpoint()  # a few keys' rows, read three times below
     old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_DEAD, closed).withColumnRenamed(WINDOW, _WAS)
     new = near.where(NEW)
     taken = in_sessions(old.where(~F.col(_DEAD)).drop(_DEAD, _WAS).unionByName(new), session, group, TIME).where(NEW)

@@ -8,10 +8,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Append, Closed, plain
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError
 from operators.ordering import Ordering
-from operators.placing import bounds, closed_with, missed, placed
+from operators.placing import bounds, closed_with, last_final, missed, placed
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
 
@@ -119,6 +119,12 @@ class TopK:
         last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
         ranked = each.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
         return ranked.where(F.col(RANK) <= self.k)
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When a row's last window is final (see `Settling`): with no `window`, its own."""
+        [rows] = frames
+        final = last_final(self.window, F.col(self.time)) if self.window else F.col(EVENT_TIME)
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
 
     def _placed(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row in its windows; the window it came with under another name."""

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
 from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
+from operators.evictors import Evictor
 from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed
 from operators.sessions import Session
 from operators.timing import Duration
@@ -40,6 +41,7 @@ class WindowedAggregate(InWindows):
         aggregates: the result's columns, as SQL: `{"clicks": "count(*)", "spent": "sum(price * quantity)"}`.
         time: the event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        evictor: which rows of a window count; None for all of them.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -53,6 +55,7 @@ class WindowedAggregate(InWindows):
     aggregates: Mapping[str, str]
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
+    evictor: Evictor | None = None
 
     def __post_init__(self) -> None:
         _ = self.lateness
@@ -87,7 +90,8 @@ class WindowedAggregate(InWindows):
         """
         [rows] = frames
         self._check(rows)
-        found = self._by_row(rows) if isinstance(self.window, Session) or not self._merges else self._by_pane(rows, self.window)
+        whole = self.evictor or not self._merges
+        found = self._by_row(rows) if isinstance(self.window, Session) or whole else self._by_pane(rows, self.window)
         return found.select(*self.key, *bounds(), *self.aggregates, *last_moment(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
@@ -118,6 +122,7 @@ class WindowedAggregate(InWindows):
 
     def _by_row(self, rows: DataFrame) -> DataFrame:
         each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        each = self.evictor.keep(each, (*self.key, WINDOW), self.time) if self.evictor else each
         return each.groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
 
 

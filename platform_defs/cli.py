@@ -172,7 +172,7 @@ def late(
     """Show the rows of a source that came too late for an asset: the view `late/<asset>`."""
     engine = _engine()
     _known("asset", asset, engine.assets)
-    _known("source", source, engine.assets[asset].inputs)
+    _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
     if not engine.ledger.head:
         report.out.print("Nothing has landed yet.")
         return

@@ -20,16 +20,11 @@ def build(values: Settings) -> dg.Definitions:
     """Everything Dagster shows, with the settings filled in."""
     sources, derived = shop(values)
     days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
-    wide = event_time_asset(
-        derived[0],
-        sources=[s.name for s in sources],
-        days=days,
-        completeness=values.completeness,
-        description=f"Each payment beside its order, at most {values.payment_within} after it; kept: {values.join_how} join.",
-    )
+    names = [s.name for s in sources]
+    tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in derived]
     return dg.Definitions(
-        assets=[event_logs(sources), wide],
-        asset_checks=all_checks(),
+        assets=[event_logs(sources), *tables],
+        asset_checks=all_checks(values.hot_items),
         jobs=[ingest_job, advance_job, maintenance_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly, nightly_maintenance],

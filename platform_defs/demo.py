@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs import report
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
@@ -16,7 +15,7 @@ from platform_defs.jobs import over
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
-from platform_defs.simulator import Shop, drop, simulate
+from platform_defs.simulator import SOURCES, Shop, drop, simulate
 
 MARK = "_made_by_the_demo"
 _DAGSTER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
@@ -100,19 +99,19 @@ def _shop(values: Settings, orders: int, parts: int, seed: int, planned: dict[st
 
     day = simulate(Shop(seed=seed, orders=orders, parts=parts, within_ms=duration_ms(values.payment_within, "payment_within")))
     truth = asdict(day.truth)
-    planned.update({source: dict(truth[source]) for source in ("orders", "payments")})
+    planned.update({source: dict(truth[source]) for source in SOURCES})
     return lambda part: drop(day, Path(values.landing_root), part, parts)
 
 
 def _olist(data: Path, values: Settings, parts: int, arrival: Arrival) -> Callable[[int], object]:
     """Olist's files, prepared aside and landed part by part."""
-    from examples.olist.prepare import prepare
+    from examples.olist.prepare import PREPARED, prepare
 
     prepared, landing = Path(values.lake) / "_prepared", Path(values.landing_root)
     prepare(data, prepared, parts, arrival)
 
     def land(part: int) -> None:
-        for source in ("orders", "payments"):
+        for source in PREPARED:
             (landing / source).mkdir(parents=True, exist_ok=True)
             name = f"part-{part:05d}.csv"
             (prepared / source / name).rename(landing / source / name)
@@ -126,7 +125,7 @@ def _let_in(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIns
 
 
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance) -> None:
-    days = engine.open_days(PAYMENT_ORDER_WIDE)
+    days = engine.due_days()
     if days:
         definitions.resolve_job_def("advance").execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days))
 

@@ -2,18 +2,17 @@
 
 import dagster as dg
 
-from assets.keys import ORDERS, PAYMENT_ORDER_WIDE, PAYMENTS, event_key
+from assets.contracts import WIDE, WINDOWS
+from assets.events import EVENTS
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
-ingest_job = dg.define_asset_job(
-    "ingest", selection=dg.AssetSelection.assets(event_key(ORDERS), event_key(PAYMENTS)), description="Let in what has landed."
-)
+ingest_job = dg.define_asset_job("ingest", selection=dg.AssetSelection.groups(EVENTS), description="Let in what has landed.")
 
 
 advance_job = dg.define_asset_job(
     "advance",
-    selection=dg.AssetSelection.assets(PAYMENT_ORDER_WIDE),
+    selection=dg.AssetSelection.groups(WIDE, WINDOWS),
     description="Close what the watermark allows, up to the end of the last day asked for.",
 )
 

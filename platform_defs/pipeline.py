@@ -1,17 +1,29 @@
 """The shop's pipeline: its sources and derived assets, with the settings filled in."""
 
+from assets import plans, schemas
 from assets.contracts import DerivedAsset, SourceContract
-from assets.plans import payment_order_wide
-from assets.schemas import orders, payments
+from operators.windows import Sliding
 from platform_defs.settings import Settings
 
 
 def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
-    """The sources and the derived assets."""
-    policy = {
+    """The sources and the derived assets, each after those that it is made of."""
+    policy: schemas.Policy = {
         "out_of_orderness": values.out_of_orderness,
         "idle_timeout": values.idle_timeout,
         "duplicate_horizon": values.duplicate_horizon,
         "future_skew": values.future_skew,
     }
-    return [orders(**policy), payments(**policy)], [payment_order_wide(within=values.payment_within, how=values.join_how)]
+    window = Sliding(size=values.sales_window, slide=values.sales_slide)
+    sources = [schemas.orders(policy), schemas.payments(policy), schemas.order_items(policy), schemas.clicks(policy)]
+    derived = [
+        plans.payment_order_wide(within=values.payment_within, how=values.join_how),
+        plans.order_wide(),
+        plans.payment_wide(),
+        plans.item_sales(window, values.allowed_lateness),
+        plans.item_clicks(window, values.allowed_lateness),
+        plans.item_conversion(window),
+        plans.hot_items(values.hot_items),
+        plans.category_hot_items(values.hot_items),
+    ]
+    return sources, derived

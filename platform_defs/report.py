@@ -8,8 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from assets.ports import TERMS
 from platform_defs.engine import DayAccount, Engine
-from platform_defs.engine.accounting import TERMS
 from platform_defs.engine.advance import Step
 from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
@@ -77,9 +77,9 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     }
     if reached.step == 0 and engine.ledger.head == 0:
         return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
-    accounts = engine.account(name)
-    uncounted = engine.uncounted(name)
-    return told | {"pairs": engine.pairs(name), **_by_side(accounts), "law": _law(accounts, uncounted)}
+    accounts, pairs = engine.account(name), engine.pairs(name)
+    counted = {"results": engine.table(name).count() if reached.step else 0} if pairs is None else {"pairs": pairs}
+    return told | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
@@ -162,9 +162,9 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     terms = [t for t in TERMS if t in asset]
     sides = sorted(asset["accepted"])
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in sides])
+    made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
     out.print(
-        f"  {asset['pairs']:,} pairs; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, "
-        f"days complete to {asset['complete_to']}",
+        f"  {made}; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}",
         highlight=False,
         soft_wrap=True,
     )

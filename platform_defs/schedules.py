@@ -2,7 +2,6 @@
 
 import dagster as dg
 
-from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.engine import Engine
 from platform_defs.jobs import maintenance_job, over
 
@@ -12,8 +11,8 @@ from platform_defs.jobs import maintenance_job, over
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
-    days = engine.open_days(PAYMENT_ORDER_WIDE)
-    return dg.RunRequest(tags=over(*days)) if days else dg.SkipReason("the table stands at its watermark")
+    days = engine.due_days()
+    return dg.RunRequest(tags=over(*days)) if days else dg.SkipReason("every table stands at its watermark")
 
 
 nightly_maintenance = dg.ScheduleDefinition(

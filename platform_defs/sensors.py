@@ -2,7 +2,6 @@
 
 import dagster as dg
 
-from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
 from platform_defs.resources.files import File, Known, landed
@@ -19,15 +18,13 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{max(f.offset for f in fresh)}")
 
 
-@dg.sensor(
-    job_name="advance", minimum_interval_seconds=30, description="Advances the payment-order wide table when the ledger has moved on."
-)
+@dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Advances the derived tables when the ledger has moved on.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
     """The cursor is the ledger's `seq`."""
     head = engine.ledger.head
     if head <= int(context.cursor or 0):
         return dg.SkipReason(f"the ledger still stands at entry {head}")
-    days = engine.open_days(PAYMENT_ORDER_WIDE)
+    days = engine.due_days()
     requests = [dg.RunRequest(run_key=f"advance:{head}", tags=over(*days))] if days else []
     return dg.SensorResult(run_requests=requests, cursor=str(head))
 

@@ -1,8 +1,9 @@
-"""Turn Olist's CSV files into the shop's orders and payments, and give payments the time they lack.
+"""Turn Olist's CSV files into the shop's orders, their items and payments, and give items and payments the time they lack.
 
-A payment takes its order's `order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown,
-and such a payment ends in quarantine as one without a time. Values are passed through as they are written; the shop's
-`amount` of an order stays empty, for Olist has none.
+An item takes its order's `order_purchase_timestamp` as `item_time`, and its product's category. A payment takes its order's
+`order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown, and such a payment ends in
+quarantine as one without a time. Values are passed through as they are written; the shop's `amount` of an order stays empty, for
+Olist has none.
 """
 
 import csv
@@ -16,9 +17,15 @@ from platform_defs.simulator import land
 ORDERS = "olist_orders_dataset.csv"
 PAYMENTS = "olist_order_payments_dataset.csv"
 ORDER_TIME = "order_purchase_timestamp"
-TIMES = {"orders": "order_time", "payments": "payment_time"}
+ITEMS = "olist_order_items_dataset.csv"
+PRODUCTS = "olist_products_dataset.csv"
+TIMES = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time"}
+PREPARED = tuple(TIMES)
+"""The sources that are prepared."""
 ORDER_COLUMNS = ("order_id", "customer_id", "order_status", ORDER_TIME, "order_approved_at")
 PAYMENT_COLUMNS = ("order_id", "payment_sequential", "payment_type", "payment_value")
+ITEM_COLUMNS = ("order_id", "order_item_id", "product_id", "seller_id", "price")
+PRODUCT_COLUMNS = ("product_id", "product_category_name")
 
 Row = dict[str, str]
 
@@ -30,13 +37,15 @@ class Prepared(TypedDict):
     orders_without_time: int
     payments: int
     payments_without_time: int
+    order_items: int
+    order_items_without_time: int
 
 
 def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time", "as_is"] = "by_time") -> Prepared:
-    """Land the orders and payments of a folder of Olist files, as `orders/part-*.csv` and `payments/part-*.csv`, each with a header.
+    """Land the orders, payments and items of a folder of Olist files, as `orders/part-*.csv` and so on, each with a header.
 
     Args:
-        data: folder that holds the two Olist files.
+        data: folder that holds the four Olist files.
         landing: root of the input files.
         parts: files a source; each holds about the same number of rows.
         arrival: `by_time` sorts each source by its time, rows without one first, so that no row is late in any number of parts;
@@ -52,7 +61,12 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
     if parts < 1 or arrival not in ("by_time", "as_is"):
         raise ValueError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")
     orders = _read(data / ORDERS, ORDER_COLUMNS)
-    shop = {"orders": [_order(o) for o in orders], "payments": _payments(_read(data / PAYMENTS, PAYMENT_COLUMNS), orders)}
+    items, products = _read(data / ITEMS, ITEM_COLUMNS), _read(data / PRODUCTS, PRODUCT_COLUMNS)
+    shop = {
+        "orders": [_order(o) for o in orders],
+        "payments": _payments(_read(data / PAYMENTS, PAYMENT_COLUMNS), orders),
+        "order_items": _items(items, orders, products),
+    }
     for source, rows in shop.items():
         time = TIMES[source]
         ordered = sorted(rows, key=lambda row, time=time: row[time]) if arrival == "by_time" else rows
@@ -62,6 +76,8 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         orders_without_time=sum(not row["order_time"] for row in shop["orders"]),
         payments=len(shop["payments"]),
         payments_without_time=sum(not row["payment_time"] for row in shop["payments"]),
+        order_items=len(shop["order_items"]),
+        order_items_without_time=sum(not row["item_time"] for row in shop["order_items"]),
     )
 
 
@@ -101,6 +117,24 @@ def _payments(payments: list[Row], orders: list[Row]) -> list[Row]:
             "payment_time": approved.get(row["order_id"], ""),
         }
         for row in payments
+    ]
+
+
+def _items(items: list[Row], orders: list[Row], products: list[Row]) -> list[Row]:
+    bought = {order["order_id"]: order[ORDER_TIME] for order in orders}
+    categories = {product["product_id"]: product["product_category_name"] for product in products}
+    return [
+        {
+            "order_item_id": f"{row['order_id']}-{row['order_item_id']}",
+            "order_id": row["order_id"],
+            "item_id": row["product_id"],
+            "category": categories.get(row["product_id"], ""),
+            "seller_id": row["seller_id"],
+            "quantity": "1",
+            "price": row["price"],
+            "item_time": bought.get(row["order_id"], ""),
+        }
+        for row in items
     ]
 
 

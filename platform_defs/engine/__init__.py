@@ -1,6 +1,6 @@
 """The engine: event logs and a ledger in, tables out, every row accounted for."""
 
-from platform_defs.engine.accounting import DayAccount
+from platform_defs.engine.books import DayAccount
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import IngestError
 from platform_defs.engine.ledger_error import LedgerError

@@ -5,7 +5,6 @@ result table, the rest by anti-join. Beside that the results are recomputed from
 so that a row deleted, doubled or altered shows on the sides and days it belongs to, even where the sum still fits.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -16,103 +15,43 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.changelog import bag_difference
-from operators.columns import FINAL_AT
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable
 from operators.errors import OperatorError
-from operators.timing import DAY_MS, ClosedRange, instant
+from operators.timing import DAY_MS, instant
 from platform_defs.engine.advance import Advance
+from platform_defs.engine.books import Books, DayAccount, day_of, print_of, scope_of
+from platform_defs.engine.counting import CountBooks
 from platform_defs.engine.days import day_start
 from platform_defs.engine.ledger import SourceEntry
-from platform_defs.engine.progress import progress
-from platform_defs.engine.reading import EVER, LATE, Span
-
-
-@dataclass(frozen=True)
-class DayAccount:
-    """One side's rows of one day of their own event time.
-
-    Args:
-        side: the source.
-        day: the day, UTC.
-        accepted: rows in the log.
-        matched: rows in at least one emitted pair.
-        unmatched: rows that nothing matched and nothing can match any more.
-        pending: rows that may still be matched.
-        late: rows that came after the watermark had passed them.
-        missing: results of this side and day that the table lacks.
-        extra: results that it holds and should not.
-    """
-
-    side: str
-    day: date
-    accepted: int = 0
-    matched: int = 0
-    unmatched: int = 0
-    pending: int = 0
-    late: int = 0
-    missing: int = 0
-    extra: int = 0
-
-    @property
-    def holds(self) -> bool:
-        """Whether every row is accounted for, once."""
-        return self.accepted == self.matched + self.unmatched + self.pending + self.late and not self.missing and not self.extra
-
-    @property
-    def completeness(self) -> float:
-        """The share of matched rows among those whose fate is settled; 1 where there is none."""
-        settled = self.matched + self.unmatched
-        return self.matched / settled if settled else 1.0
+from platform_defs.engine.reading import LATE
 
 
 def account(advance: Advance, days: tuple[date, date] | None = None) -> list[DayAccount]:
-    """Account for the rows of an asset's sources.
+    """Account for the rows of an asset's inputs.
+
+    Results that name their rows are held to them, row by row. Of others (of windows, or of derived inputs) rows are counted by
+    when nothing more can become of them: matched stands for rows in windows that are closed, pending for those in open ones,
+    unmatched for those in none; and missing and extra results go by the day of their `final_at`, on each side.
 
     Args:
-        advance: the asset; its operator must be accountable, and its inputs sources.
+        advance: the asset.
         days: the first and last day of the rows' own event time; None for all.
 
     Returns:
-        One account a side and day that has rows or results.
+        One account a side and day that has rows or results; none while an input has no table yet.
 
     Raises:
-        OperatorError: the operator's results do not name the rows they were made of.
+        OperatorError: the operator does not tell what becomes of its rows.
     """
-    return _Books(advance, _scope(advance, days)).close()
+    reading, inputs = advance.reading, advance.asset.inputs
+    if any(name in reading.assets and reading.lake.delta(name) is None for name in inputs):
+        return []
+    return (RowBooks if names_rows(advance) else CountBooks)(advance, scope_of(advance, days)).close()
 
 
-@dataclass(frozen=True)
-class _Scope:
-    """Which rows an account is of.
-
-    Args:
-        span: the rows' own event times.
-        results: when the results that hold such rows are final.
-        recount: the results to compute again; None where none is closed.
-    """
-
-    span: Span
-    results: Span
-    recount: ClosedRange | None
-
-
-def _scope(advance: Advance, days: tuple[date, date] | None) -> _Scope:
-    """No result is final before its rows' times, or later than the reach beyond them."""
-    closed_to = progress(advance.reading.lake, advance.asset).closed_to
-    if days is None:
-        return _Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to))
-    first, last = day_start(days[0]), day_start(days[1]) + DAY_MS - 1
-    final = last + longest_wait(advance)
-    upto = min(final, closed_to or 0)
-    return _Scope(Span(first, last), Span(first, final), None if closed_to is None else ClosedRange(min(first - 1, upto), upto))
-
-
-def longest_wait(advance: Advance, which: int | None = None) -> int:
-    """The longest that the fate of an input's row (of any input's) may be open, in ms."""
-    reads = advance.asset.operator.reads
-    if not isinstance(reads, Closed):
-        return 0
-    return reads.delay + (max(reads.reach) if which is None else reads.reach[which])
+def names_rows(advance: Advance) -> bool:
+    """Whether an asset's results name the rows of sources that they were made of."""
+    return isinstance(advance.asset.operator, Accountable) and advance.reading.sources.keys() >= {*advance.asset.inputs}
 
 
 def accountable(advance: Advance) -> Accountable:
@@ -131,36 +70,26 @@ def traced(advance: Advance, which: int, results: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class _Books:
-    advance: Advance
-    scope: _Scope
+class RowBooks(Books):
+    """The account of an asset whose results name the rows of sources that they were made of."""
 
     @property
     def operator(self) -> Accountable:
+        """The asset's operator."""
         return accountable(self.advance)
 
-    def close(self) -> list[DayAccount]:
+    def terms(self) -> list[Row]:
+        """The terms by side and day, from what the log, the ledger and the result table say of each row."""
         sides = range(len(self.advance.asset.inputs))
-        told = reduce(DataFrame.unionByName, [part for i in sides for part in (self._let_in(i), self._results(i))])
-        counted = [*self._settled(told).collect(), *self._wrong()]
-        found: dict[tuple[int, date], Counter[str]] = {}
-        for row in counted:
-            found.setdefault((row["side"], row["day"]), Counter()).update({t: row[t] for t in TERMS})
-        names = self.advance.asset.inputs
-        accounts = [DayAccount(names[side], day, **terms) for (side, day), terms in found.items() if any(terms.values())]
-        return sorted(accounts, key=lambda a: (a.day, a.side))
+        return self._settled(reduce(DataFrame.unionByName, [part for i in sides for part in (self._let_in(i), self._results(i))])).collect()
 
     def _let_in(self, which: int) -> DataFrame:
         """A side's rows as the log and the ledger know them."""
-        reading, closed_to = self.advance.reading, self._closed_to
+        reading, closed_to = self.advance.reading, self.closed_to
         rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span)
         expires = self.operator.expires(which, F.col(EVENT_TIME))
         expired = F.lit(False) if closed_to is None else expires <= instant(closed_to, expires)
         return _told(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
-
-    @property
-    def _closed_to(self) -> int | None:
-        return None if self.scope.recount is None else progress(self.advance.reading.lake, self.advance.asset).closed_to
 
     def _results(self, which: int) -> DataFrame:
         """A side's rows as the result table knows them, once for each result."""
@@ -182,30 +111,8 @@ class _Books:
         }
         return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
 
-    def table(self, span: Span = EVER) -> DataFrame:
-        """The result table's rows that are final in a span; none where there is no table yet."""
-        reading, asset = self.advance.reading, self.advance.asset
-        if reading.lake.delta(asset.name) is not None:
-            return reading.table(asset.name, FINAL_AT, span)
-        return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
-
-    def _wrong(self) -> list[Row]:
-        """Results that the table lacks, and those it should not hold, on each side they belong to."""
-        closing = self.scope.recount
-        if closing is None:
-            return []
-        wanted = self.advance.closed(closing, self._handled)
-        held = self.table(Span(closing.after, closing.upto)).where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
-        days = _differing(held, wanted)
-        if not days:
-            return []
-        return self._by_side(*(frame.where(day_of(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))).collect()
-
-    @property
-    def _handled(self) -> int:
-        return progress(self.advance.reading.lake, self.advance.asset).seq
-
-    def _by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
+    def by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
+        """Missing and extra results by side and day of their rows."""
         wrong = bag_difference(self._prints(held), self._prints(wanted))
         times = self.operator.traced(EVENT_TIME)
         sides = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
@@ -216,12 +123,7 @@ class _Books:
 
     def _prints(self, results: DataFrame) -> DataFrame:
         """A hash of each result, with its sides' times."""
-        return results.select(*self.operator.traced(EVENT_TIME), _print(results))
-
-
-def day_of(time: Column) -> Column:
-    """The day of a time, in UTC, as `day`."""
-    return time.cast("date").alias("day")
+        return results.select(*self.operator.traced(EVENT_TIME), print_of(results))
 
 
 IS_PAIR = "is_pair"
@@ -235,31 +137,13 @@ def _told(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
     return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, said)
 
 
-def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
-    """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
-    told = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
-    return sorted(day for day in told[0].keys() | told[1].keys() if told[0].get(day) != told[1].get(day))
-
-
-def _print(frame: DataFrame) -> Column:
-    """A row's hash. Spark's passes over nulls, so that a value would hash alike in any of two columns; where they are counts too."""
-    return F.xxhash64(*frame.columns, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
-
-
-def _prints_by_day(frame: DataFrame) -> DataFrame:
-    """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
-    rows = frame.select(day_of(F.col(FINAL_AT)), _print(frame))
-    halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
-    return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))
-
-
 def _is_pair(operator: Accountable) -> Column:
     return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
 
 
 def pairs(advance: Advance) -> int:
     """How many results are made of a row of every input."""
-    books = _Books(advance, _scope(advance, None))
+    books = RowBooks(advance, scope_of(advance, None))
     return books.table().where(_is_pair(books.operator)).count()
 
 

@@ -83,7 +83,7 @@ class Advance:
         told = {"step": now.step + 1, "operator": describe(self.asset.operator), "read": inputs_read(self.reading, self.asset)}
         closed = touched(self.reading, self.asset, now, head)
         if closed is not None:
-            return self._correct(now, replace(now, seq=head, **told), closed)
+            return self.correct(now, replace(now, seq=head, **told), closed, self._key)
         after = self._target(now, head, until)
         if after is None:
             return None
@@ -130,26 +130,29 @@ class Advance:
     def _frame(self, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         return self.reading.input(self.asset, which, head, span, after)
 
-    def _correct(self, now: Progress, after: Progress, closed: ClosedRange) -> Step:
-        """Recompute a stretch of closed results, and put right what differs, in one commit with the progress."""
+    def correct(self, now: Progress, after: Progress, closed: ClosedRange, key: tuple[str, ...] = ()) -> Step:
+        """Recompute a stretch of closed results, and put right what differs, in one commit with the progress.
+
+        With a key, which no two rows of the table may share, a change is an update; without one rows are deleted and inserted.
+        """
         wanted = self.closed(closed, after.seq)
         held = self.reading.table(self.asset.name, FINAL_AT, Span(None if closed.after is None else closed.after + 1, closed.upto))
-        changes = (difference(held, wanted, key=self._key) if self._key else bag_changes(held, wanted)).persist()
+        changes = (difference(held, wanted, key=key) if key else bag_changes(held, wanted)).persist()
         try:
             [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
             if not count:
                 return Step(now, after, self._append(wanted.limit(0), after))
             after = replace(after, corrected=told_with(now.corrected, after.step, first, last))
             point("advance.before_commit")
-            self._put_right(changes, after, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
+            self._put_right(changes, after, key, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
             point("advance.after_commit")
             return Step(now, after, count)
         finally:
             changes.unpersist()
 
-    def _put_right(self, changes: DataFrame, after: Progress, within: Column) -> None:
+    def _put_right(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
         gone = F.col(f"c.{CHANGE}") == DELETE
-        same = _same_rows("t", "c", self._key) if self._key else _same_rows("t", "c", changes.drop(CHANGE).columns) & gone
+        same = _same_rows("t", "c", key) if key else _same_rows("t", "c", changes.drop(CHANGE).columns) & gone
         due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
         self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
 

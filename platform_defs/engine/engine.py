@@ -11,10 +11,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import WATERMARK, Accountable, Closed
+from operators.contract import Closed, plain
 from operators.timing import DAY_MS
-from platform_defs.engine.accounting import DayAccount, account, pairs, uncounted_entries
+from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.books import DayAccount
 from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
@@ -125,11 +126,10 @@ class Engine:
         Raises:
             LawError: a step broke it.
         """
-        recipe = self.assets[asset]
-        accountable = isinstance(recipe.operator, Accountable) and set(recipe.inputs) <= self.sources.keys()
+        held_to_it = names_rows(self._advance(asset))
         with closing(self.steps(asset)) as steps:
             for step in steps:
-                broken = [a for a in self.account_step(asset, step) if not a.holds] if accountable else []
+                broken = [a for a in self.account_step(asset, step) if not a.holds] if held_to_it else []
                 if broken:
                     raise LawError.broken(asset, broken)
                 yield step
@@ -153,10 +153,11 @@ class Engine:
         with self._naming_lost_files():
             return account_step(self._advance(asset), step)
 
-    def pairs(self, asset: str) -> int:
-        """How many of an asset's results are made of a row of every input."""
+    def pairs(self, asset: str) -> int | None:
+        """How many of an asset's results are made of a row of every input; None where results do not name rows of sources."""
         with self._naming_lost_files():
-            return pairs(self._as_stored(asset))
+            advance = self._as_stored(asset)
+            return pairs(advance) if names_rows(advance) else None
 
     def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held; by the rows' days."""
@@ -167,7 +168,7 @@ class Engine:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""
         advance = self._as_stored(asset)
         judged = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), self.ledger.head)
-        return judged.where(LATE).drop(LATE, WATERMARK)
+        return plain(judged.where(LATE).drop(LATE))
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
@@ -178,14 +179,15 @@ class Engine:
         return stored_progress(self.lake, self.assets[asset])
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
+        """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
         The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date.
         """
-        closed_to, mark = self.progress(asset).closed_to, self._reach(asset)
+        reached, mark = self.progress(asset), self._reach(asset)
+        closed_to = reached.closed_to
         behind = 0 if mark is None else mark - (self._start(asset) if closed_to is None else closed_to)
         complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
-        return {"closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
+        return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
 
     def open_days(self, asset: str) -> tuple[date, date] | None:
         """The days that an advance would reach: from the first not complete to the one the watermark is in."""
@@ -196,6 +198,11 @@ class Engine:
         if now is not None and mark <= now:
             return None
         return day_of(min(self._start(asset) if now is None else now + 1, mark)), day_of(mark)
+
+    def due_days(self) -> tuple[date, date] | None:
+        """The days that an advance of all assets would reach."""
+        due = [days for name in self.assets if (days := self.open_days(name)) is not None]
+        return (min(first for first, _ in due), max(last for _, last in due)) if due else None
 
     def _reach(self, asset: str) -> int | None:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]

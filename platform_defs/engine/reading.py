@@ -119,6 +119,12 @@ class Reading:
             )
         return self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
 
+    def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
+        """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
+        if asset.inputs[which] in self.assets:
+            return self._derived(self.assets[asset.inputs[which]], span).withColumn(LATE, F.lit(False))
+        return self.judged(asset, which, head, span)
+
     def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
         name = asset.inputs[which]

@@ -1,7 +1,7 @@
 """Rebuild: recompute closed days from the log, beside a live stream, and write only what differs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from delta.exceptions import DeltaConcurrentModificationException
@@ -15,6 +15,7 @@ from operators.contract import Append
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
+from platform_defs.engine.corrections import is_corrected
 from platform_defs.engine.days import day_start, text
 from platform_defs.engine.progress import progress
 from platform_defs.faults import point
@@ -47,9 +48,20 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     `closed_to` is read first, and neither the computation nor the write goes past it, so rows that a live stream
     adds meanwhile stay. A day that is equal is not written.
 
+    A table that is corrected as it goes is put right as by a correction: no writer may be at it meanwhile, its change feed tells of
+    what differed alone, and what is made of it follows.
+
     Raises:
         OperatorError: the asset upserts, or its results are never final.
+        LakeError: the asset is corrected as it goes, and has a writer.
     """
+    if not is_corrected(advance.reading, advance.asset):
+        return _rebuild(advance, first, last)
+    with advance.reading.lake.writer(advance.asset.name):
+        return _rebuild(advance, first, last)
+
+
+def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     asset, reading = advance.asset, advance.reading
     if not isinstance(asset.operator.emits, Append):
         raise OperatorError(f"{asset.name} upserts: its days are not closed, so there is none to rebuild")
@@ -64,7 +76,10 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         return Rebuilt(first, last)
     days = tuple(sorted(found))
     point("rebuild.before_write")
-    _write(advance, asset, closing, wanted, days)
+    if is_corrected(reading, asset):
+        advance.correct(now, replace(now, step=now.step + 1), closing)
+    else:
+        _write(advance, asset, closing, wanted, days)
     point("rebuild.after_write")
     return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
 

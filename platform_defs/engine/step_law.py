@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from operators.columns import FINAL_AT, parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import ClosedRange, instant
-from platform_defs.engine.accounting import IS_PAIR, DayAccount, accountable, day_of, longest_wait, traced
+from platform_defs.engine.accounting import IS_PAIR, accountable, traced
 from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.books import DayAccount, day_of, longest_wait
 from platform_defs.engine.reading import LATE, Span
 
 _COUNTED = ("accepted", "late", "matched", "unmatched")

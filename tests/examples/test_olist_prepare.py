@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.olist.prepare import ORDERS, PAYMENTS, prepare
+from examples.olist.prepare import ITEMS, ORDERS, PAYMENTS, PRODUCTS, prepare
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "olist"
 real = pytest.mark.skipif(not (DATA / ORDERS).is_file(), reason=f"the Olist sample is not at {DATA}")
@@ -24,12 +24,23 @@ b,1,credit_card,3,99.90
 a,1,boleto,1,5
 nowhere,1,boleto,1,6
 """
+ITEM_LINES = """order_id,order_item_id,product_id,seller_id,shipping_limit_date,price,freight_value
+b,1,p1,s1,2018-01-05 10:00:00,9.90,1.00
+b,2,p2,s2,2018-01-05 10:00:00,0.10,1.00
+nowhere,1,p1,s1,2018-01-05 10:00:00,9.90,1.00
+"""
+PRODUCT_LINES = """product_id,product_category_name
+p1,livros
+p3,
+"""
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     (tmp_path / ORDERS).write_text(ORDER_LINES, encoding="utf-8")
     (tmp_path / PAYMENTS).write_text(PAYMENT_LINES, encoding="utf-8")
+    (tmp_path / ITEMS).write_text(ITEM_LINES, encoding="utf-8")
+    (tmp_path / PRODUCTS).write_text(PRODUCT_LINES, encoding="utf-8")
     return tmp_path
 
 
@@ -41,13 +52,25 @@ def _rows(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
+def _items() -> list[dict[str, str]]:
+    with (DATA / ITEMS).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def _time(written: str) -> datetime:
     return datetime.strptime(written, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
 
 
 def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_first(small: Path) -> None:
     counts = prepare(small, small / "landing")
-    assert counts == {"orders": 3, "orders_without_time": 0, "payments": 5, "payments_without_time": 2}
+    assert counts == {
+        "orders": 3,
+        "orders_without_time": 0,
+        "payments": 5,
+        "payments_without_time": 2,
+        "order_items": 3,
+        "order_items_without_time": 1,
+    }
     assert (small / "landing" / "payments" / "part-00000.csv").read_text() == (
         "payment_id,order_id,method,amount,payment_time\n"
         "a-1,a,boleto,5,\n"
@@ -55,6 +78,16 @@ def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_
         "b-2,b,voucher,1.0,2018-01-02 11:00:00\n"
         "b-1,b,credit_card,99.90,2018-01-02 11:00:00\n"
         "c-1,c,boleto,007.50,2018-01-03 10:00:00\n"
+    )
+
+
+def test_items_take_the_time_of_their_order_and_their_products_category(small: Path) -> None:
+    prepare(small, small / "landing")
+    assert (small / "landing" / "order_items" / "part-00000.csv").read_text() == (
+        "order_item_id,order_id,item_id,category,seller_id,quantity,price,item_time\n"
+        "nowhere-1,nowhere,p1,livros,s1,1,9.90,\n"
+        "b-1,b,p1,livros,s1,1,9.90,2018-01-02 10:00:00\n"
+        "b-2,b,p2,,s2,1,0.10,2018-01-02 10:00:00\n"
     )
 
 
@@ -91,7 +124,7 @@ def test_preparing_again_changes_nothing_and_preparing_otherwise_is_refused(smal
 
 def test_a_missing_file_is_named(small: Path) -> None:
     (small / PAYMENTS).unlink()
-    with pytest.raises(ValueError, match=rf"{PAYMENTS} is missing; the folder holds \['{ORDERS}'\]"):
+    with pytest.raises(ValueError, match=rf"{PAYMENTS} is missing; the folder holds \['{ITEMS}', '{ORDERS}', '{PRODUCTS}'\]"):
         prepare(small, small / "landing")
 
 
@@ -118,7 +151,10 @@ def test_no_parts_are_refused(small: Path) -> None:
 
 @real
 def test_the_real_sample_gives_the_known_counts(tmp_path: Path) -> None:
-    assert prepare(DATA, tmp_path) == {"orders": 8135, "orders_without_time": 0, "payments": 8924, "payments_without_time": 161}
+    counts = prepare(DATA, tmp_path)
+    known = {"orders": 8135, "orders_without_time": 0, "payments": 8924, "payments_without_time": 161}
+    assert {name: counts[name] for name in known} == known
+    assert (counts["order_items"], counts["order_items_without_time"]) == (len(_items()), 0)
     orders, payments = _rows(tmp_path / "orders"), _rows(tmp_path / "payments")
     timed = [row for row in payments if row["payment_time"]]
     assert (len(orders), len(payments), len(timed)) == (8135, 8924, 8763)

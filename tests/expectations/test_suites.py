@@ -4,12 +4,15 @@ import pytest
 
 from expectations import all_checks, suites
 from expectations.validation import check_name
-from platform_defs import simulator
+from platform_defs.simulator import trade
 
 OLIST_STATUSES = {"delivered", "shipped", "canceled", "unavailable", "invoiced", "processing", "created", "approved"}
 OLIST_METHODS = {"credit_card", "boleto", "voucher", "debit_card", "not_defined"}
-SUITES = [suites.orders(), suites.payments(), suites.payment_order_wide()]
-WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order"}
+LOGS = [suites.orders(), suites.payments(), suites.order_items(), suites.clicks()]
+WIDE = [suites.payment_order_wide(), suites.order_wide(), suites.payment_wide()]
+WINDOWS = [suites.item_sales(), suites.item_clicks(), suites.item_conversion()]
+SUITES = [*LOGS, *WIDE, *WINDOWS, suites.hot_items("hot_items", 10), suites.hot_items("category_hot_items", 10, "category")]
+WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order", "category_not_null"}
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda s: s.name)
@@ -26,13 +29,14 @@ def test_what_the_platform_cannot_break_is_a_warning(suite):
 
 
 def test_the_known_values_are_those_of_the_simulator_and_of_olist():
-    assert set(suites.STATUSES) == OLIST_STATUSES | set(simulator.STATUSES)
-    assert set(suites.METHODS) == OLIST_METHODS | set(simulator.METHODS)
+    assert set(suites.STATUSES) == OLIST_STATUSES | set(trade.STATUSES)
+    assert set(suites.METHODS) == OLIST_METHODS | set(trade.METHODS)
 
 
 def test_each_expectation_is_an_asset_check():
-    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks()))
-    assert {k.asset_key.to_user_string() for k in keys} == {"events/orders", "events/payments", "payment_order_wide"}
+    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks(10)))
+    logs, tables = [f"events/{suite.name}" for suite in LOGS], [suite.name for suite in SUITES[len(LOGS) :]]
+    assert {k.asset_key.to_user_string() for k in keys} == {*logs, *tables}
     assert len(keys) == sum(len(suite.expectations) for suite in SUITES)
 
 

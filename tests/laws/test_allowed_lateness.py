@@ -14,7 +14,7 @@ from operators.contract import Operator
 from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
 from tests.support.windows_model import Seen, aggregated, open_windows
 
 LATENESS = "3 minutes"
@@ -160,23 +160,3 @@ def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: M
         assert rows_of(engine.table(name), *wanted.columns) == rows_of(wanted)
         assert engine.late(name, "l").count() == 0
         _is_folded_from_its_changes(engine, name)
-
-
-def test_an_entry_that_closes_nothing_still_corrects(make_engine: MakeEngine) -> None:
-    count = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
-    assets = [
-        DerivedAsset(name="counts", inputs=("l",), operator=count),
-        DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
-    ]
-    engine = make_engine([source("l")], assets)
-    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
-    assert [s.rows for s in engine.advance("counts")] == [1]
-    engine.advance("top")
-    replay(engine, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
-    [step] = engine.advance("counts")
-    assert (step.before.closed_to, step.rows) == (step.after.closed_to, 1)
-    assert step.after.corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
-    [step] = engine.advance("top")
-    assert (step.rows, step.after.read) == (2, {"counts": 2})
-    assert rows_of(engine.table("top"), "k", "n", "rank") == [("b", 2, 1)]
-    assert engine.advance("counts") == engine.advance("top") == []

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, difference, fold
-from operators.changelog import bag_difference, net
+from operators.changelog import bag_changes, bag_difference, net
 from tests.operators.frames import by_tag, frame, tagged
 
 KEYED = pa.schema({"case_id": pa.string(), "k": pa.string(), "v": pa.int32(), "w": pa.string()})
@@ -130,6 +130,23 @@ def test_net_keeps_each_keys_last_change_and_fold_what_is_still_there(spark: Spa
     folded = fold(rows, key=["k"], order="step")
     assert {tuple(r) for r in folded.collect()} == {(k, v) for k, v, change, _ in kept if change != "-D"}
     assert folded.columns == ["k", "v"]
+
+
+def test_bag_changes_lead_from_one_bag_to_the_other_and_leave_equal_rows_alone(spark: SparkSession):
+    schema = pa.schema({"case_id": pa.string(), "v": pa.int32()})
+    cases = {"same": (2, 2), "more": (1, 3), "new": (0, 2), "fewer": (3, 2), "gone": (2, 0)}
+    before, after = ([(c, None) for c, n in cases.items() for _ in range(n[which])] for which in (0, 1))
+    told = bag_changes(frame(spark, before, schema), frame(spark, after, schema))
+    found: dict[str, list[str]] = {}
+    for row in told.collect():
+        assert row["v"] is None
+        found.setdefault(row["case_id"], []).append(row["change"])
+    assert {case: sorted(changes) for case, changes in found.items()} == {
+        "more": ["+I", "+I"],
+        "new": ["+I", "+I"],
+        "fewer": ["+I", "+I", "-D"],
+        "gone": ["-D"],
+    }
 
 
 def test_a_bag_difference_counts_copies_and_takes_nulls_for_equal(spark: SparkSession):

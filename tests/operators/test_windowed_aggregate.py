@@ -10,7 +10,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, OperatorError, Sliding, StreamingError, Tumbling, WindowedAggregate
+from operators import (
+    ColumnError,
+    CountEvictor,
+    OperatorError,
+    Sliding,
+    StreamingError,
+    TimeEvictor,
+    Tumbling,
+    WindowedAggregate,
+    WindowError,
+)
 from operators.contract import WATERMARK
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS
@@ -141,3 +151,33 @@ def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'a' AS k", "timestamp AS event_time")
     with pytest.raises(StreamingError, match=r"WindowedAggregate on streaming frames: .* let the engine run it"):
         count(stream)
+
+
+EVICTED = Sliding(size=10, slide=5)
+IDS = {"values": "sort_array(collect_list(v))"}
+ROWS_TO_EVICT = [Seen("a", t, v) for t, v in ((0, 1), (4, 2), (4, 3), (9, 4), (12, 5))] + [Seen("b", 9, 6), Seen(None, 3, 7)]
+
+
+@pytest.mark.parametrize(
+    ("evictor", "wanted"),
+    [
+        (CountEvictor(2), {"a": [[3, 4], [4, 5], [5], [2, 3]], "b": [[6], [6]], None: [[7], [7]]}),
+        (TimeEvictor(6), {"a": [[2, 3, 4], [4, 5], [5], [1, 2, 3]], "b": [[6], [6]], None: [[7], [7]]}),
+        (TimeEvictor("5 ms"), {"a": [[4], [4, 5], [5], [1, 2, 3]], "b": [[6], [6]], None: [[7], [7]]}),
+    ],
+)
+def test_an_evictor_keeps_the_last_rows_of_each_window(
+    spark: SparkSession, evictor: CountEvictor | TimeEvictor, wanted: dict[str | None, list[list[int]]]
+) -> None:
+    frame = _frame(spark, ROWS_TO_EVICT, judged=False)
+    found: dict[str | None, list[list[int]]] = {}
+    for row in WindowedAggregate(by="k", window=EVICTED, aggregates=IDS, evictor=evictor)(frame).collect():
+        found.setdefault(row["k"], []).append(row["values"])
+    assert {k: sorted(told) for k, told in found.items()} == {k: sorted(told) for k, told in wanted.items()}
+
+
+def test_an_evictor_that_keeps_nothing_is_refused() -> None:
+    with pytest.raises(OperatorError, match="`rows` is 0; legal: a whole number of at least 1"):
+        CountEvictor(0)
+    with pytest.raises(WindowError, match="`within` is 0; legal: a duration of more than zero"):
+        TimeEvictor(0)

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
@@ -22,7 +23,41 @@ from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, START
 
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
+RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
+WINDOWS = ("conservation_law", "one_row_a_window", *RESULTS)
 CHECKS = {
+    "events/order_items": {
+        "order_item_id_not_null",
+        "order_id_not_null",
+        "item_id_not_null",
+        "category_not_null",
+        "price_not_negative",
+        "quantity_positive",
+        *LOG,
+    },
+    "events/clicks": {"click_id_not_null", "item_id_not_null", "seconds_not_negative", *LOG},
+    "order_wide": {
+        "conservation_law",
+        "join_completeness",
+        "order_id_not_null",
+        "row_has_a_side",
+        "pair_unique",
+        "price_not_negative",
+        *RESULTS,
+    },
+    "payment_wide": {
+        "conservation_law",
+        "payment_id_not_null",
+        "pair_unique",
+        "payment_not_before_order",
+        "payment_amount_not_negative",
+        *RESULTS,
+    },
+    "item_sales": {"orders_at_least_1", "units_at_least_1", "revenue_not_negative", "window_not_empty", *WINDOWS},
+    "item_clicks": {"clicks_at_least_1", "seconds_not_negative", "window_not_empty", *WINDOWS},
+    "item_conversion": {"item_id_not_null", *WINDOWS},
+    "hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
+    "category_hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
     "events/orders": {"order_id_not_null", "customer_id_not_null", "status_known", "amount_not_negative", *LOG},
     "events/payments": {"payment_id_not_null", "order_id_not_null", "amount_not_null", "method_known", "amount_not_negative", *LOG},
     "payment_order_wide": {
@@ -42,6 +77,10 @@ CHECKS = {
         "payment_not_above_order",
     },
 }
+
+
+EVENTS = {key for key in CHECKS if key.startswith("events/")}
+DERIVED = CHECKS.keys() - EVENTS
 
 
 @pytest.fixture
@@ -72,19 +111,24 @@ def test_asset_keys(repository):
 def test_dependencies(repository):
     graph = repository.asset_graph
     assert {k.to_user_string(): {p.to_user_string() for p in graph.get(k).parent_keys} for k in graph.get_all_asset_keys()} == {
-        "events/orders": set(),
-        "events/payments": set(),
+        **{key: set() for key in EVENTS},
         "payment_order_wide": {"events/orders", "events/payments"},
+        "order_wide": {"events/orders", "events/order_items"},
+        "payment_wide": {"events/payments", "order_wide"},
+        "item_sales": {"events/order_items"},
+        "item_clicks": {"events/clicks"},
+        "item_conversion": {"item_clicks", "item_sales"},
+        "hot_items": {"item_sales"},
+        "category_hot_items": {"item_sales"},
     }
 
 
 def test_groups_and_kinds(repository):
     graph = repository.asset_graph
-    assert {k.to_user_string(): (graph.get(k).group_name, graph.get(k).kinds) for k in graph.get_all_asset_keys()} == {
-        "events/orders": ("events", {"spark", "delta"}),
-        "events/payments": ("events", {"spark", "delta"}),
-        "payment_order_wide": ("wide", {"spark", "delta"}),
-    }
+    found = {k.to_user_string(): graph.get(k).group_name for k in graph.get_all_asset_keys()}
+    wide = dict.fromkeys(("payment_order_wide", "order_wide", "payment_wide"), "wide")
+    assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide}
+    assert all(graph.get(k).kinds == {"spark", "delta"} for k in graph.get_all_asset_keys())
 
 
 def test_every_asset_and_check_is_described(repository):
@@ -96,8 +140,8 @@ def test_every_asset_and_check_is_described(repository):
 def test_partitions_are_days_of_final_at(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).partitions_def for k in graph.get_all_asset_keys()}
-    days = found.pop("payment_order_wide")
-    assert set(found.values()) == {None}
+    assert {found.pop(key) for key in EVENTS} == {None}
+    [days] = set(found.values())
     assert isinstance(days, dg.DailyPartitionsDefinition)
     assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
 
@@ -111,8 +155,8 @@ def test_partitions_reach_as_far_as_a_result_may_become_final(values):
 
 
 def test_a_range_of_days_is_one_run(repository):
-    policy = repository.asset_graph.get(dg.AssetKey("payment_order_wide")).backfill_policy
-    assert policy == dg.BackfillPolicy.single_run()
+    policies = {repository.asset_graph.get(dg.AssetKey(key)).backfill_policy for key in DERIVED}
+    assert policies == {dg.BackfillPolicy.single_run()}
 
 
 def test_checks(repository):
@@ -125,7 +169,7 @@ def test_checks(repository):
 def test_the_law_alone_blocks_what_lies_downstream(repository):
     graph = repository.asset_graph
     assert {(k.asset_key.to_user_string(), k.name) for k in graph.asset_check_keys if graph.get(k).blocking} == {
-        ("payment_order_wide", "conservation_law")
+        (key, "conservation_law") for key in DERIVED
     }
 
 
@@ -133,7 +177,7 @@ def test_jobs(repository):
     found = {
         name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
     }
-    assert found == {"ingest": {"events/orders", "events/payments"}, "advance": {"payment_order_wide"}}
+    assert found == {"ingest": EVENTS, "advance": DERIVED}
     assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {*found, "maintenance"}
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
 
@@ -160,8 +204,9 @@ def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
     """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
     offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
     told = {"watermark": mark, "max_event_time": mark, "first_event_time": START, "last_event_time": mark, "rows_read": 1, "accepted": 1}
+    now = ledger.now()
     entry: Entry = tuple(
-        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=ledger.now(), source=source, offsets=offsets, **told)
+        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=now, source=source, offsets=offsets, **told)
         for source in ("orders", "payments")
     )
     ledger.commit([entry])
@@ -261,7 +306,7 @@ def _tonight(instance: dg.DagsterInstance, engine: Engine):
 
 def test_nightly_skips_where_nothing_is_open(instance, engine):
     tick = _tonight(instance, engine)
-    assert (tick.run_requests, tick.skip_message) == ([], "the table stands at its watermark")
+    assert (tick.run_requests, tick.skip_message) == ([], "every table stands at its watermark")
 
 
 def test_nightly_asks_for_the_open_days(instance, engine):
@@ -281,6 +326,18 @@ def test_a_ledger_read_from_another_process_is_the_same(values, engine):
 
 
 def test_pipeline_takes_its_bounds_from_the_settings(values):
-    sources, (wide,) = shop(values.model_copy(update={"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s"}))
+    told = {"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s", "sales_window": "2 hours", "hot_items": 3}
+    sources, derived = shop(values.model_copy(update=told))
+    operators = {asset.name: asset.operator for asset in derived}
     assert {s.watermark.bound_ms for s in sources} == {90_000}
-    assert (wide.operator.upper, wide.operator.how) == ("3 hours", "left")
+    assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
+    assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
+    assert operators["hot_items"].k == operators["category_hot_items"].k == 3
+
+
+def test_every_asset_comes_after_those_it_is_made_of(values):
+    sources, derived = shop(values)
+    known = {s.name for s in sources}
+    for asset in derived:
+        assert {*asset.inputs} <= known
+        known.add(asset.name)

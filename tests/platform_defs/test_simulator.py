@@ -10,8 +10,9 @@ import pytest
 
 from platform_defs.simulator import HOUR, MINUTE, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, drop, land, simulate
 
-TIMES: dict[Source, str] = {"orders": "order_time", "payments": "payment_time"}
-KEYS: dict[Source, str] = {"orders": "order_id", "payments": "payment_id"}
+TIMES: dict[Source, str] = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time", "clicks": "click_time"}
+KEYS: dict[Source, str] = {"orders": "order_id", "payments": "payment_id", "order_items": "order_item_id", "clicks": "click_id"}
+MEASURES = ("amount", "price", "seconds")
 OUT_OF_ORDERNESS = 10 * MINUTE
 Event = dict[str, str]
 
@@ -24,7 +25,7 @@ def _kind(line: str, time: str) -> Kind:
     """What ingest can see of a line by itself."""
     try:
         row = json.loads(line)
-        amount = float(row["amount"])
+        amount = next(float(row[name]) for name in MEASURES if name in row)
     except ValueError:
         return "malformed"
     if row[time] is None:

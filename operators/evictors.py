@@ -1,0 +1,66 @@
+"""Evictors: which rows of a window count, told once all of them are there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators.columns import temporary
+from operators.contract import places, plain
+from operators.errors import OperatorError
+from operators.timing import Duration, millis
+from operators.windows import whole
+
+_RANK, _NEWEST = temporary("rank"), temporary("newest")
+
+
+@dataclass(frozen=True)
+class CountEvictor:
+    """Keeps a window's last rows by event time; of equal times those that arrived last, where the frame tells.
+
+    Flink's goes by arrival alone, so that what it keeps depends on the order in which rows happened to come.
+
+    Args:
+        rows: how many to keep, at least 1.
+    """
+
+    rows: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, bool) or self.rows < 1:
+            raise OperatorError.bad_value("rows", self.rows, "a whole number of at least 1")
+
+    def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
+        """The rows of each group that count."""
+        order = [F.col(time).desc(), *[place.desc_nulls_last() for place in places(plain(rows).drop(*group))]]
+        ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(*group).orderBy(*order)))
+        return ranked.where(F.col(_RANK) <= self.rows).drop(_RANK)
+
+
+@dataclass(frozen=True)
+class TimeEvictor:
+    """Keeps the rows of a window that are less than `within` older than its newest: `time > newest - within`, as Flink's.
+
+    Args:
+        within: a duration of more than zero.
+    """
+
+    within: Duration
+
+    def __post_init__(self) -> None:
+        _ = self.within_ms
+
+    @cached_property
+    def within_ms(self) -> int:
+        """The duration in ms."""
+        return whole("within", self.within)
+
+    def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
+        """The rows of each group that count."""
+        aged = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
+        return aged.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
+
+
+Evictor = CountEvictor | TimeEvictor

@@ -1,0 +1,85 @@
+"""A day of the shop, simulated, and landed as files."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from platform_defs.simulator.goods import clicks, order_items
+from platform_defs.simulator.rows import Row, sent, spoil
+from platform_defs.simulator.shop import QUARANTINED, SOURCES, SPOILED, Kind, Shop, ShopDay, Source, Truth
+from platform_defs.simulator.trade import is_within, orders, payments
+
+
+def simulate(shop: Shop) -> ShopDay:
+    """Simulate a shop's day.
+
+    >>> len(simulate(Shop(orders=100, duplicate=0)).orders)
+    100
+    """
+    rng, seeded = Random(f"{shop.seed}/{shop.day}"), Random(f"{shop.seed}/{shop.day}/goods")
+    ordered = orders(shop, rng)
+    spoil(shop, rng, ordered)
+    usable = [row for row in ordered if row.kind not in QUARANTINED]
+    paid = payments(shop, rng, usable)
+    spoil(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
+    items, clicked = order_items(shop, seeded, usable), clicks(shop, seeded)
+    spoil(shop, seeded, items)
+    spoil(shop, seeded, clicked)
+    made = {
+        "orders": sent(shop, rng, ordered, "order_time"),
+        "payments": sent(shop, rng, paid, "payment_time"),
+        "order_items": sent(shop, seeded, items, "item_time"),
+        "clicks": sent(shop, seeded, clicked, "click_time"),
+    }
+    arrivals: dict[Source, list[int]] = {source: made[source][0] for source in SOURCES}
+    lines = {source: told for source, (_, told) in made.items()}
+    return ShopDay(shop=shop, **lines, arrivals=arrivals, truth=_truth(shop, ordered, paid, items, clicked))
+
+
+def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) -> dict[Source, int]:
+    """Land the part-th of `parts` stretches of a day: one file a source, which a watcher sees whole or not at all.
+
+    `first` numbers the first file, for a second day in the same folder. Returns the lines landed for each source; raises as `land`.
+    """
+    slices: dict[Source, list[str]] = {source: day.lines(source, part, parts) for source in SOURCES}
+    for source, lines in slices.items():
+        land(landing / source / f"part-{first + part:05d}.jsonl", "".join(f"{line}\n" for line in lines))
+    return {source: len(lines) for source, lines in slices.items()}
+
+
+def land(path: Path, text: str) -> None:
+    """Write a file under a hidden name, then rename it. A file with the same text is left as it is.
+
+    Raises:
+        FileExistsError: the file exists with another text; input that was landed is never overwritten.
+    """
+    content = text.encode()
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}.tmp")
+        hidden.write_bytes(content)
+        hidden.replace(path)
+    elif path.read_bytes() != content:
+        raise FileExistsError(f"{path} already holds other input; land into an empty folder, or under another number")
+
+
+def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row]) -> Truth:
+    usable, paid = [row for row in payments if row.kind not in QUARANTINED], {row.order for row in payments}
+    within = [row for row in usable if is_within(shop, row)]
+    return Truth(
+        orders=_by_kind(orders),
+        payments=_by_kind(payments),
+        order_items=_by_kind(items),
+        clicks=_by_kind(clicks),
+        unpaid_orders=sum(row.kind not in QUARANTINED and row not in paid for row in orders),
+        orphan_payments=sum(row.order is None for row in usable),
+        paid_within=len(within),
+        paid_within_on_time=sum(row.kind != "late" and row.order is not None and row.order.kind != "late" for row in within),
+        paid_beyond=sum(row.order is not None and not is_within(shop, row) for row in usable),
+    )
+
+
+def _by_kind(rows: list[Row]) -> dict[Kind, int]:
+    """Lines by kind: a duplicate is two lines, of which the first is clean."""
+    found = Counter(row.kind for row in rows)
+    return {"clean": found["clean"] + found["duplicate"], **{kind: found[kind] for kind in SPOILED}}

@@ -1,0 +1,55 @@
+"""What is sold and looked at: the items of orders, and clicks on items. A few items draw most of both."""
+
+from random import Random
+
+from platform_defs.simulator.rows import Row, money
+from platform_defs.simulator.shop import Shop
+
+CATEGORIES = ("books", "garden", "kitchen", "music", "sport", "toys")
+ITEMS, SELLERS = 60, 12
+BESIDE_MS = 4_000
+"""An item is written at most this long before or after its order."""
+
+
+def order_items(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
+    """One to four items of each order."""
+    rows: list[Row] = []
+    for order in orders:
+        for item in _drawn(rng, rng.choice((1, 1, 2, 2, 3, 4))):
+            fields = {
+                "order_item_id": f"i{shop.seed}-{shop.day.replace('-', '')}-{len(rows):06d}",
+                "order_id": order.fields["order_id"],
+                **_named(item),
+                "seller_id": f"seller-{item % SELLERS:02d}",
+                "quantity": str(rng.choice((1, 1, 1, 2, 3))),
+                "price": money(300 + 177 * item),
+            }
+            time = max(shop.start, order.time + rng.randrange(-BESIDE_MS, BESIDE_MS + 1))
+            rows.append(Row(time, fields, order=order, measure="price"))
+    return rows
+
+
+def clicks(shop: Shop, rng: Random) -> list[Row]:
+    """Clicks of customers, spread over the span: four for each order."""
+    rows: list[Row] = []
+    for i in range(shop.orders * shop.clicks_per_order):
+        fields = {
+            "click_id": f"c{shop.seed}-{shop.day.replace('-', '')}-{i:07d}",
+            "customer_id": f"{rng.randrange(shop.orders):05d}",
+            **_named(_drawn(rng, 1)[0]),
+            "seconds": f"{0.1 + rng.expovariate(1 / 40):.1f}",
+        }
+        rows.append(Row(shop.start + rng.randrange(shop.span), fields, measure="seconds"))
+    return sorted(rows, key=lambda row: row.time)
+
+
+def _drawn(rng: Random, number: int) -> list[int]:
+    """Items by their number, the low ones far more often, none twice."""
+    found: dict[int, None] = {}
+    while len(found) < number:
+        found[min(int(rng.paretovariate(0.8)) - 1, ITEMS - 1)] = None
+    return list(found)
+
+
+def _named(item: int) -> dict[str, str]:
+    return {"item_id": f"item-{item:03d}", "category": CATEGORIES[item % len(CATEGORIES)]}

@@ -1,0 +1,71 @@
+"""Rows, what spoils them, and the lines that are sent for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from json import JSONEncoder
+from random import Random
+
+from platform_defs.simulator.shop import EPOCH, HOUR, MINUTE, SPOILED, Kind, Shop
+
+_encode = JSONEncoder(ensure_ascii=False).encode
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A row before it is sent; `measure` names its field that must not be negative."""
+
+    time: int
+    fields: dict[str, str]
+    kind: Kind = "clean"
+    order: "Row | None" = None
+    measure: str = "amount"
+
+
+def iso(time: int) -> str:
+    """An instant as text, in UTC."""
+    return f"{(EPOCH + timedelta(milliseconds=time)).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def money(cents: int) -> str:
+    """Cents as an amount."""
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def count(rate: float, of: int) -> int:
+    """A share of so many rows: at least one, if it is above zero."""
+    return max(1, round(rate * of)) if rate else 0
+
+
+def pick(rng: Random, rows: Sequence[Row], rate: float, of: int) -> list[Row]:
+    """Some of the rows: a share of so many."""
+    return rng.sample(rows, min(count(rate, of), len(rows)))
+
+
+def spoil(shop: Shop, rng: Random, rows: list[Row]) -> None:
+    """Give some of the rows another kind than clean, each row at most one."""
+    newest = shop.start + shop.span - shop.lag - HOUR // 2 - shop.jitter_ms
+    for kind in SPOILED:
+        free = [row for row in rows if row.kind == "clean" and (kind != "late" or row.time <= newest)]
+        for row in pick(rng, free, getattr(shop, kind), len(rows)):
+            row.kind = kind
+
+
+def sent(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int], list[str]]:
+    """What is sent for the rows, in order of arrival: when each line arrives, and the lines."""
+    lines: list[tuple[int, str]] = []
+    for i, row in enumerate(rows):
+        at = row.time + rng.randrange(shop.jitter_ms + 1) + (shop.lag + rng.randrange(HOUR // 2) if row.kind == "late" else 0)
+        lines.append((at, _line(row, time, i)))
+        if row.kind == "duplicate":
+            lines.append((at + rng.randrange(MINUTE, 3 * HOUR), lines[-1][1]))
+    lines.sort(key=lambda pair: pair[0])
+    return [at for at, _ in lines], [line for _, line in lines]
+
+
+def _line(row: Row, time: str, i: int) -> str:
+    stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
+    written = {"null_time": None, "future": f"2099{stamp[4:]}"}.get(row.kind, stamp)
+    line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time: written})
+    broken = (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")
+    return broken[i % 3] if row.kind == "malformed" else line

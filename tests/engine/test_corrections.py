@@ -1,0 +1,107 @@
+"""Corrections: when a step makes them, what its progress tells, how readers and rebuilds follow; and the law of windows."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import OperatorError, Sliding, TopK, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.corrections import MOST_KEPT, told_with
+from platform_defs.engine.days import day_of
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals
+
+WINDOW = Tumbling(size="1 minute")
+COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+ASSETS = [
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
+    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
+]
+
+
+@pytest.fixture
+def corrected(make_engine: MakeEngine) -> Engine:
+    """Two assets, one of the other, whose first window is closed."""
+    engine = make_engine([source("l")], ASSETS)
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
+    assert [[s.rows for s in engine.advance(a.name)] for a in ASSETS] == [[1], [1]]
+    return engine
+
+
+def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(corrected: Engine) -> None:
+    replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
+    [step] = corrected.advance("counts")
+    assert (step.before.closed_to, step.rows) == (step.after.closed_to, 1)
+    assert step.after.corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
+    [step] = corrected.advance("top")
+    assert (step.rows, step.after.read) == (2, {"counts": 2})
+    assert rows_of(corrected.table("top"), "k", "n", "rank") == [("b", 2, 1)]
+    assert corrected.advance("counts") == corrected.advance("top") == []
+
+
+def test_a_row_beyond_the_lateness_corrects_nothing_and_is_late(corrected: Engine) -> None:
+    replay(corrected, [{"l": [Event("a", 1, 8 * MINUTE)]}, {"l": [Event("a", 1, 5)]}])
+    assert all(not s.after.corrected for s in corrected.advance("counts"))
+    assert rows_of(corrected.table("counts"), "k", "n") == [("a", 1), ("b", 1)]
+    assert rows_of(corrected.late("counts", "l"), "k") == [("a",)]
+
+
+def test_a_rebuild_of_a_corrected_table_is_a_correction_that_readers_follow(corrected: Engine) -> None:
+    day = day_of(START)
+    corrected.spark.sql(f"UPDATE delta.`{corrected.lake.path('counts')}` SET n = 9")
+    assert rows_of(corrected.table("counts"), "n") == [(9,)]
+    assert broken(corrected, "counts") == {("l", str(day))}
+    done = corrected.rebuild("counts", day, day)
+    assert (done.days, done.missing, done.extra) == ((day,), 1, 1)
+    assert corrected.rebuild("counts", day, day).days == ()
+    assert corrected.progress("counts").corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
+    assert [s.after.read for s in corrected.advance("top")] == [{"counts": 2}]
+    assert rows_of(corrected.table("top"), "n") == [(1,)]
+
+
+@pytest.mark.parametrize("what", ["deleted", "doubled", "altered"])
+def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: MakeEngine, what: str) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=COUNT)])
+    replay(engine, [{"l": [Event("a", 1, at) for at in (0, 5, DAY, 2 * DAY)]}])
+    engine.drain()
+    engine.advance("counts")
+    assert broken(engine, "counts") == set()
+    wrong = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
+    if what == "doubled":
+        engine.table("counts").where(wrong).write.format("delta").mode("append").save(engine.lake.path("counts"))
+    else:
+        table, where = f"delta.`{engine.lake.path('counts')}`", f"WHERE window_start = timestamp_millis({START + DAY})"
+        engine.spark.sql(f"DELETE FROM {table} {where}" if what == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")
+    assert broken(engine, "counts") == {("l", str(day_of(START + DAY)))}
+    done = engine.rebuild("counts", day_of(START), day_of(START + 2 * DAY))
+    assert done.days == (day_of(START + DAY),)
+    assert broken(engine, "counts") == set()
+
+
+def test_rows_are_in_closed_windows_in_open_ones_in_none_or_late(make_engine: MakeEngine) -> None:
+    gaps = WindowedAggregate(window=Sliding(size="1 minute", slide="2 minutes"), aggregates={"n": "count(*)"})
+    engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=gaps)])
+    replay(engine, [{"l": [Event("a", 1, at) for at in (0, 1, MINUTE, 4 * MINUTE)]}, {"l": [Event("a", 1, 3)]}])
+    engine.advance("counts")
+    wanted = {"accepted": 5, "matched": 2, "unmatched": 1, "pending": 1, "late": 1}
+    assert {term: n for (_, term), n in totals(engine, "counts").items()} == wanted
+    assert broken(engine, "counts") == set()
+
+
+def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=TopK(k=1, order_by="v"))])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.drain()
+    with pytest.raises(
+        OperatorError, match="top reads the results of a windowed operator, and 'l' is a source; give TopK a window of its own"
+    ):
+        engine.advance("top")
+
+
+def test_old_stretches_are_told_as_one() -> None:
+    kept = ()
+    for step in range(1, MOST_KEPT + 3):
+        kept = told_with(kept, step, 10 * step, 10 * step + 5)
+    assert len(kept) == MOST_KEPT
+    assert kept[:2] == ((3, 10, 35), (4, 40, 45))
+    assert kept[-1][0] == MOST_KEPT + 2

@@ -1,0 +1,59 @@
+"""Consecutive windows over Olist's real sample: the engine's rankings are DuckDB's, to the row."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from assets.contracts import DerivedAsset
+from assets.schemas import Policy, order_items
+from examples.olist.prepare import ITEMS, prepare
+from operators import TopK, Tumbling, WindowedAggregate
+from tests.conftest import MakeEngine
+
+OLIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "olist"
+POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
+DAY, WEEK = Tumbling(size="1 day"), Tumbling(size="7 days", offset="4 days")
+"""Weeks from Monday to Sunday: 1970-01-05 was a Monday."""
+SALES = {"sold": "count(*)", "revenue": "sum(price)"}
+ASSETS = [
+    DerivedAsset(name="categories", inputs=("order_items",), operator=WindowedAggregate(by="category", window=DAY, aggregates=SALES)),
+    DerivedAsset(name="best_categories", inputs=("categories",), operator=TopK(k=10, order_by=["sold DESC", "revenue DESC", "category"])),
+    DerivedAsset(name="sellers", inputs=("order_items",), operator=WindowedAggregate(by="seller_id", window=WEEK, aggregates=SALES)),
+    DerivedAsset(name="best_sellers", inputs=("sellers",), operator=TopK(k=3, order_by=["revenue DESC", "seller_id"])),
+]
+SOLD = """
+    SELECT i.seller_id, nullif(p.product_category_name, '') AS category, i.price::DECIMAL(12, 2) AS price,
+           o.order_purchase_timestamp::TIMESTAMP AS sold_at
+    FROM '{olist}/olist_order_items_dataset.csv' i JOIN '{olist}/olist_orders_dataset.csv' o USING (order_id)
+    LEFT JOIN '{olist}/olist_products_dataset.csv' p USING (product_id)
+"""
+BEST = """
+    WITH sold AS ({sold}),
+    sums AS (
+        SELECT epoch_ms(date_trunc('{window}', sold_at)) AS start, {by}, count(*) AS sold, sum(price) AS revenue FROM sold GROUP BY ALL
+    ),
+    ranked AS (SELECT *, row_number() OVER (PARTITION BY start ORDER BY {order}) AS rank FROM sums)
+    SELECT start, rank, {by}, sold, revenue FROM ranked WHERE rank <= {k} ORDER BY start, rank
+"""
+
+
+@pytest.mark.skipif(not (OLIST / ITEMS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
+def test_the_best_of_each_window_are_those_that_duckdb_finds(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([order_items(POLICY)], ASSETS)
+    prepare(OLIST, Path(engine.folders["order_items"]).parent, parts=2)
+    engine.let_in()
+    engine.drain()
+    for asset in ASSETS:
+        engine.advance(asset.name)
+    sold = SOLD.format(olist=OLIST)
+    wanted = {
+        "best_categories": ("day", "category", "sold DESC, revenue DESC, category NULLS FIRST", 10),
+        "best_sellers": ("week", "seller_id", "revenue DESC, seller_id", 3),
+    }
+    for table, (window, by, order, k) in wanted.items():
+        found = engine.table(table).selectExpr("unix_millis(window_start)", "rank", by, "sold", "revenue").collect()
+        told = duckdb.sql(BEST.format(sold=sold, window=window, by=by, order=order, k=k)).fetchall()
+        assert sorted(map(tuple, found)) == told
+        assert len(told) > 100
+    assert engine.late("categories", "order_items").isEmpty()
