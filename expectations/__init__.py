@@ -11,11 +11,12 @@ from operators.columns import FINAL_AT
 __all__ = ["all_checks", "suite_checks"]
 
 
-def all_checks(hot_items: int) -> list[dg.AssetChecksDefinition]:
+def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
     """The checks of the shop's datasets.
 
     Args:
         hot_items: how many items a ranking keeps.
+        category_hot_items: how many one of a category keeps.
     """
     logs = {
         keys.ORDERS: suites.orders(),
@@ -31,7 +32,7 @@ def all_checks(hot_items: int) -> list[dg.AssetChecksDefinition]:
         keys.ITEM_CLICKS: suites.item_clicks(),
         keys.ITEM_CONVERSION: suites.item_conversion(),
         keys.HOT_ITEMS: suites.hot_items(keys.HOT_ITEMS, hot_items),
-        keys.CATEGORY_HOT_ITEMS: suites.hot_items(keys.CATEGORY_HOT_ITEMS, hot_items, "category"),
+        keys.CATEGORY_HOT_ITEMS: suites.hot_items(keys.CATEGORY_HOT_ITEMS, category_hot_items, "category"),
     }
     return [
         *[suite_checks(keys.event_key(name), f"events/{name}", suite) for name, suite in logs.items()],

@@ -24,7 +24,7 @@ def build(values: Settings) -> dg.Definitions:
     tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in derived]
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
-        asset_checks=all_checks(values.hot_items),
+        asset_checks=all_checks(values.hot_items, values.category_hot_items),
         jobs=[ingest_job, advance_job, maintenance_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly, nightly_maintenance],

@@ -24,6 +24,6 @@ def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
         plans.item_clicks(window, values.allowed_lateness),
         plans.item_conversion(window),
         plans.hot_items(values.hot_items),
-        plans.category_hot_items(values.hot_items),
+        plans.category_hot_items(values.category_hot_items),
     ]
     return sources, derived

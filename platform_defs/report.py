@@ -185,13 +185,10 @@ def print_demo(told: dict[str, Any]) -> None:
     print_status(told["status"])
     if told["planned"]:
         kinds = sorted({k for counts in told["planned"].values() for k in counts})
-        _table(
-            "What the simulator put in",
-            ["source", *kinds],
-            [[s, *[counts.get(k, 0) for k in kinds]] for s, counts in told["planned"].items()],
-        )
+        rows = [[kind.replace("_", " "), *[counts.get(kind, 0) for counts in told["planned"].values()]] for kind in kinds]
+        _table("What the simulator put in", ["rows", *told["planned"]], rows)
     out.print("[bold]Tables[/]")
     for name, path in told["tables"].items():
-        out.print(f"  {name:<20} {path}", highlight=False, soft_wrap=True)
+        out.print(f"  {name:<22} {path}", highlight=False, soft_wrap=True)
     out.print()
     out.print(f"Open the UI with: [bold]{told['ui']}[/]", highlight=False, soft_wrap=True)

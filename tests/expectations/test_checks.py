@@ -55,7 +55,7 @@ class Case:
 
     @property
     def checks(self):
-        return next(d for d in all_checks(10) if next(iter(d.check_keys)).asset_key == self.key)
+        return next(d for d in all_checks(10, 3) if next(iter(d.check_keys)).asset_key == self.key)
 
     def rows(self):
         """Good rows, and the spoiled ones tagged with the check they break; each with an identity of its own."""

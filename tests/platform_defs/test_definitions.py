@@ -326,13 +326,13 @@ def test_a_ledger_read_from_another_process_is_the_same(values, engine):
 
 
 def test_pipeline_takes_its_bounds_from_the_settings(values):
-    told = {"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s", "sales_window": "2 hours", "hot_items": 3}
+    told = {"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s", "sales_window": "2 hours", "hot_items": 4, "category_hot_items": 2}
     sources, derived = shop(values.model_copy(update=told))
     operators = {asset.name: asset.operator for asset in derived}
     assert {s.watermark.bound_ms for s in sources} == {90_000}
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
     assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
-    assert operators["hot_items"].k == operators["category_hot_items"].k == 3
+    assert (operators["hot_items"].k, operators["category_hot_items"].k) == (4, 2)
 
 
 def test_every_asset_comes_after_those_it_is_made_of(values):

@@ -23,6 +23,7 @@ GIVEN = {
     "sales_slide": ("5 minutes", "5 minutes"),
     "allowed_lateness": ("0 ms", "0 ms"),
     "hot_items": ("3", 3),
+    "category_hot_items": ("1", 1),
     "out_of_orderness": ("90 s", "90 s"),
     "idle_timeout": ("2 hours", "2 hours"),
     "duplicate_horizon": ("1 day", "1 day"),
