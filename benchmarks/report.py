@@ -25,13 +25,16 @@ class ReportError(ValueError):
 
 
 def write(recorded: Path, docs: Path) -> list[Path]:
-    """Write every table and plot; returns the files."""
+    """Write the tables and plots of what was measured; returns the files. A section of which nothing was keeps what it tells."""
     from benchmarks import plots  # matplotlib is needed for the plots alone
 
     records, page = results.read(recorded), docs / "benchmarks.md"
     drawn = plots.draw(records, docs / "images")
     text = page.read_text()
+    measured = {record["kind"] for record in records}
     for section, tables in SECTIONS.items():
+        if not measured & KINDS[section]:
+            continue
         images = [f"![{alt}]({drawn[alt].relative_to(docs)})\n" for alt in PLOTS.get(section, ()) if alt in drawn]
         text = between(text, section, "\n".join([*images, tables(records)]), page)
     page.write_text(text)
@@ -296,4 +299,14 @@ SECTIONS: Mapping[str, Section] = {
     "age": age,
     "backlog": backlog,
 }
+KINDS: Mapping[str, set[str]] = {
+    "machine": {"join"},
+    "join": {"join"},
+    "targets": {"join"},
+    "costs": {"variants"},
+    "growth": {"rows", "keys", "bounds", "batch"},
+    "age": {"age"},
+    "backlog": {"backlog"},
+}
+"""The kinds of results that a section tells of."""
 PLOTS = {"join": ["Slopes"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

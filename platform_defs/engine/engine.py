@@ -185,19 +185,18 @@ class Engine:
         """
         reached, mark = self.progress(asset), self._reach(asset)
         closed_to = reached.closed_to
-        behind = 0 if mark is None else mark - (self._start(asset) if closed_to is None else closed_to)
+        start = self._start(asset) if closed_to is None else closed_to
+        behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
         return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
 
     def open_days(self, asset: str) -> tuple[date, date] | None:
-        """The days that an advance would reach: from the first not complete to the one the watermark is in."""
-        mark = self._reach(asset)
-        if mark is None:
+        """The days that an advance would reach: from the first not complete to the one the watermark is in; None where there is nothing."""
+        mark, now = self._reach(asset), self.progress(asset).closed_to
+        start = self._start(asset) if now is None else now + 1
+        if mark is None or start is None or (now is not None and mark <= now):
             return None
-        now = self.progress(asset).closed_to
-        if now is not None and mark <= now:
-            return None
-        return day_of(min(self._start(asset) if now is None else now + 1, mark)), day_of(mark)
+        return day_of(min(start, mark)), day_of(mark)
 
     def due_days(self) -> tuple[date, date] | None:
         """The days that an advance of all assets would reach."""
@@ -207,11 +206,14 @@ class Engine:
     def _reach(self, asset: str) -> int | None:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]
 
-    def _start(self, asset: str) -> int:
-        """The oldest event time among the asset's sources; 0 where there is none."""
-        inputs = self.assets[asset].inputs
-        seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in inputs and s.first_event_time is not None]
-        return min(seen, default=0)
+    def _start(self, asset: str) -> int | None:
+        """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
+        sources = self._sources(asset)
+        seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in sources and s.first_event_time is not None]
+        return min(seen, default=None)
+
+    def _sources(self, name: str) -> set[str]:
+        return {name} if name in self.sources else {source for of in self.assets[name].inputs for source in self._sources(of)}
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]

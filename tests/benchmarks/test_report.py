@@ -36,6 +36,7 @@ JOIN = [
     *both("flink", 10.0, 50.0),
     *both("spark_batch", 6.0, 14.0),
 ]
+PAGE = PROJECT / "docs" / "benchmarks.md"
 SAMPLE = [
     *JOIN,
     record("variants", "ten", 1_000_000, 40.0, PARTS),
@@ -132,6 +133,16 @@ def test_the_page_has_a_place_for_each_section(section):
     page = PROJECT / "docs" / "benchmarks.md"
     written = report.between(page.read_text(), section, "here it is", page)
     assert re.search(rf"<!-- measured:{section} -->\nhere it is\n<!-- /measured:{section} -->", written)
+
+
+def test_a_section_without_results_keeps_what_it_tells(tmp_path):
+    pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
+    (tmp_path / "benchmarks.md").write_text(report.between(PAGE.read_text(), "join", "of another day", PAGE))
+    results.append(tmp_path / "results.jsonl", next(r for r in SAMPLE if r["kind"] == "backlog"))
+    report.write(tmp_path / "results.jsonl", tmp_path)
+    written = (tmp_path / "benchmarks.md").read_text()
+    assert "<!-- measured:join -->\nof another day\n" in written
+    assert line(written, "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
 
 def test_a_page_without_a_place_is_refused(tmp_path):

@@ -9,7 +9,14 @@ from deltalake.exceptions import TableNotFoundError
 
 from tests.chaos.stream import ASSETS, CONTRACTS
 
-TABLES = ("ledger", *[t for c in CONTRACTS.values() for t in (c.log, c.quarantine)], "wide", ASSETS["takings"].changelog, "takings")
+TABLES = (
+    "ledger",
+    *[t for c in CONTRACTS.values() for t in (c.log, c.quarantine)],
+    "wide",
+    ASSETS["takings"].changelog,
+    "takings",
+    "visits",
+)
 Content = dict[str, Counter[tuple[Any, ...]]]
 
 

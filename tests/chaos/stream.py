@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
-from operators import IntervalJoin
+from operators import IntervalJoin, Session, WindowedAggregate
 from operators.contract import Entries, Upsert
 from platform_defs.engine.days import moment
-from platform_defs.simulator import HOUR, MINUTE, SOURCES, Shop, ShopDay, Source, land, simulate
+from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
 
+SOURCES: tuple[Source, ...] = ("orders", "payments")
 AFTER = 60 * HOUR  # what is simulated lies before the wall clock
 
 
@@ -71,7 +72,15 @@ WIDE = DerivedAsset(
     operator=IntervalJoin(on="order_id", lower=0, upper="24 hours", how="full", left_prefix="order_", right_prefix="payment_"),
 )
 TAKINGS = DerivedAsset(name="takings", inputs=("payments",), operator=Takings())
-ASSETS = {a.name: a for a in (WIDE, TAKINGS)}
+VISITS = DerivedAsset(
+    name="visits",
+    inputs=("payments",),
+    operator=WindowedAggregate(
+        by="method", window=Session(gap="20 minutes", longest="6 hours"), aggregates={"payments": "count(*)"}, allowed_lateness="1 hour"
+    ),
+)
+"""Sessions, whose late rows are judged entry by entry, and corrected."""
+ASSETS = {a.name: a for a in (WIDE, TAKINGS, VISITS)}
 
 
 def shop(seed: int, parts: int) -> ShopDay:

@@ -26,7 +26,7 @@ def _count(lateness: int | str) -> WindowedAggregate:
     return WindowedAggregate(by="k", window=SESSIONS, aggregates=names, allowed_lateness=lateness)
 
 
-def _batches(seed: int, batches: int = 7) -> list[Mapping[str, list[Event]]]:
+def _batches(seed: int, batches: int) -> list[Mapping[str, list[Event]]]:
     """Rows up to ten minutes behind the newest, where the watermark is one minute behind."""
     seeded, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
@@ -73,7 +73,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     for name in ("live", "again"):
         tables |= {name: (count, "l"), f"{name}_top": (top, name)}
     engine = make_engine([source("l"), source("r")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
-    _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(6))
+    _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(55, 4))
     keys = _model(engine, "live", lateness)
     wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, judged in keys.items() for span, part in judged.results()]
     told = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
@@ -86,16 +86,16 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     assert sorted(r.id for r in seen) == late
     assert late
     assert any(judged.apart for judged in keys.values())
+    assert any(end - start == SESSIONS.longest_ms for judged in keys.values() for (start, end), _ in judged.results())
     assert engine.advance("live") == engine.advance("live_top") == []
 
 
-@pytest.mark.parametrize("how", LATENESS)
-def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine, how: str) -> None:
-    window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS[how]}
+def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine) -> None:
+    window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS["lenient"]}
     operators: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=o) for n, o in operators.items() for again in ("", "_again")]
     engine = make_engine([source("l"), source("r")], assets)
-    _run(engine, [*operators], [f"{n}_again" for n in operators], _batches(5, 5))
+    _run(engine, [*operators], [f"{n}_again" for n in operators], _batches(5, 3))
     for name in operators:
         assert rows_of(engine.table(name)) == rows_of(engine.table(f"{name}_again"))
         assert not engine.table(name).isEmpty()

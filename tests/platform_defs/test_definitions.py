@@ -299,6 +299,16 @@ def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
     assert (tick.run_requests, tick.cursor) == ([], "1")
 
 
+def test_assets_that_nothing_came_for_are_not_due(engine):
+    _read(engine.ledger, mark=START + DAY)
+    now = engine.ledger.now()
+    silent = [SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY) for s in ("order_items", "clicks")]
+    engine.ledger.commit([tuple(silent)])
+    assert {name for name in engine.assets if engine.open_days(name)} == {"payment_order_wide", "order_wide"}
+    assert engine.due_days() == engine.open_days("payment_order_wide")
+    assert engine.described("item_clicks")["lag_ms"] == 0
+
+
 def _tonight(instance: dg.DagsterInstance, engine: Engine):
     with dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context:
         return nightly.evaluate_tick(context)
@@ -326,7 +336,14 @@ def test_a_ledger_read_from_another_process_is_the_same(values, engine):
 
 
 def test_pipeline_takes_its_bounds_from_the_settings(values):
-    told = {"payment_within": "3 hours", "join_how": "left", "out_of_orderness": "90 s", "sales_window": "2 hours", "hot_items": 4, "category_hot_items": 2}
+    told = {
+        "payment_within": "3 hours",
+        "join_how": "left",
+        "out_of_orderness": "90 s",
+        "sales_window": "2 hours",
+        "hot_items": 4,
+        "category_hot_items": 2,
+    }
     sources, derived = shop(values.model_copy(update=told))
     operators = {asset.name: asset.operator for asset in derived}
     assert {s.watermark.bound_ms for s in sources} == {90_000}
