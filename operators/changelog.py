@@ -93,12 +93,11 @@ def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:
     """
     check_present(after, before.columns, "after")
     check_free(before, CHANGE)
-    both = after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     held, wanted = F.count_if(F.col(_SIGN) < 0), F.count_if(F.col(_SIGN) > 0)
     more = F.when(wanted > held, F.array_repeat(F.lit(INSERT), (wanted - held).cast("int")))
     fewer = F.when(wanted < held, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), wanted.cast("int"))))
     changes = F.coalesce(more, fewer, F.array().cast("array<string>")).alias(CHANGE)
-    return both.groupBy(*before.columns).agg(changes).withColumn(CHANGE, F.explode(CHANGE))
+    return _signed(before, after).groupBy(*before.columns).agg(changes).withColumn(CHANGE, F.explode(CHANGE))
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
@@ -109,5 +108,9 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    both = after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
-    return both.groupBy(*before.columns).agg(F.sum(_SIGN).alias(copies)).where(F.col(copies) != 0)
+    return _signed(before, after).groupBy(*before.columns).agg(F.sum(_SIGN).alias(copies)).where(F.col(copies) != 0)
+
+
+def _signed(before: DataFrame, after: DataFrame) -> DataFrame:
+    """The rows of both tables: those held with the sign -1, those wanted with 1."""
+    return after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))

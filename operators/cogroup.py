@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,14 +21,14 @@ from operators.columns import (
 )
 from operators.contract import EVENT_TIME, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import AnyWindow, InWindows, bounds, judged, last_moment, together
+from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, side_group, together
 from operators.sessions import TIME
 from operators.timing import Duration
 from operators.windows import WINDOW
 
 LEFT, RIGHT = "left", "right"
 _SIDES = (LEFT, RIGHT)
-_APART, _ORDER, _ROW = temporary("apart"), temporary("order"), temporary("row")
+_ORDER, _ROW = temporary("order"), temporary("row")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +96,8 @@ class CoGroup(InWindows):
         """
         self._check(*map(plain, frames))
         sides = [self._side(frame, which) for which, frame in enumerate(frames)]
-        each = together(sides, self.window, self.lateness, (*self.key, _APART))
-        groups = each.groupBy(*self.key, WINDOW, _APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        each = together(sides, self.window, self.lateness, (*self.key, APART))
+        groups = each.groupBy(*self.key, WINDOW, APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
         if self.rows is None:
             return groups.select(*self.key, *_SIDES, *bounds(), *last_moment(self.window))
         each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
@@ -107,8 +107,7 @@ class CoGroup(InWindows):
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, the side of a null one, and the time."""
-        alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.key])
-        return [*map(F.col, self.key), F.when(alone, which).alias(_APART)], (self.left_time, self.right_time)[which]
+        return side_group(self.key, which), (self.left_time, self.right_time)[which]
 
     def _side(self, frame: DataFrame, which: int) -> DataFrame:
         """A side's rows as structs with what orders them."""

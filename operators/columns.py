@@ -1,6 +1,7 @@
 """Column checks shared by the operators, and the one source of temporary names."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -39,6 +40,16 @@ def parameter(value: int, beside: Column) -> Column:
         beside: a bigint column of the rows it is used with; the parameter is null where that is.
     """
     return F.get(F.array(F.lit(value).cast("bigint")), beside.bitwiseAND(0).cast("int"))
+
+
+def same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
+    """Whether the rows under two aliases are equal in columns, a null being equal to a null."""
+    return reduce(lambda a, b: a & b, [F.col(f"{one}.`{c}`").eqNullSafe(F.col(f"{other}.`{c}`")) for c in columns], F.lit(True))
+
+
+def of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
+    """A frame's rows with one of the keys, a null being equal to a null."""
+    return frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:

@@ -25,6 +25,7 @@ WATERMARK = temporary("watermark")
 
 SESSION = temporary("session")
 """In the frames of an operator of `recorded` verdicts: the session a row stays in, `start` and `end` in epoch ms; null for most."""
+SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
 """In the frames that verdicts are given on: whether a row is of the entry that is judged."""
 

@@ -6,7 +6,7 @@ from functools import cached_property, partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WATERMARK, WHICH, Append, Closed
 from operators.errors import OperatorError
 from operators.sessions import TIME, Session, in_sessions, verdicts
@@ -15,6 +15,7 @@ from operators.windows import END, START, WINDOW, Aligned, in_panes, in_windows,
 
 AnyWindow = Aligned | Session
 """Every kind of window."""
+APART = temporary("apart")
 
 
 def placed(rows: DataFrame, window: AnyWindow, *, time: str, lateness: int, group: Sequence[str]) -> DataFrame:
@@ -30,6 +31,12 @@ def together(sides: Sequence[DataFrame], window: AnyWindow, lateness: int, group
     return placed(both, window, time=TIME, lateness=lateness, group=group)
 
 
+def side_group(key: Sequence[str], which: int) -> list[Column]:
+    """The group that a row of one of two sides lies in: its key, and `APART` for a null one, which meets no other side's."""
+    alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in key])
+    return [*map(F.col, key), F.when(alone, which).alias(APART)]
+
+
 def judged(frame: DataFrame) -> list[str]:
     """The columns of a frame that tell how its rows were judged."""
     return [c for c in (WATERMARK, SESSION) if c in frame.columns]
@@ -42,13 +49,17 @@ def missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: i
     """
     if isinstance(window, Session):
         return F.coalesce(millis(event_time) + window.gap_ms + F.lit(lateness) <= millis(watermark), F.lit(False))
-    last = window.last_end(pane_of(window, millis(event_time))) - 1 + F.lit(lateness)
-    return F.coalesce(last <= millis(watermark), F.lit(False))
+    return F.coalesce(_last_moment_of(window, event_time) + F.lit(lateness) <= millis(watermark), F.lit(False))
 
 
 def last_final(window: Aligned, time: Column) -> Column:
     """When the last window that holds a time is final: its last millisecond; null in a gap."""
-    return timestamp(window.last_end(pane_of(window, millis(time))) - 1)
+    return timestamp(_last_moment_of(window, time))
+
+
+def _last_moment_of(window: Aligned, time: Column) -> Column:
+    """The last millisecond of the last window that holds a time, in epoch ms; null in a gap."""
+    return window.last_end(pane_of(window, millis(time))) - 1
 
 
 def closed_with(window: AnyWindow, lateness: int, inputs: int = 1) -> Closed:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import parameter, temporary
-from operators.contract import ARRIVAL, NEW, SEQ, SESSION, WHICH
+from operators.columns import of_keys, parameter, temporary
+from operators.contract import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
 from operators.errors import OperatorError
 from operators.timing import Duration, millis
 from operators.windows import END, WINDOW, whole, window_of
@@ -69,7 +69,7 @@ def in_sessions(rows: DataFrame, session: Session, group: Sequence[str], time: s
         group: the columns of a group; a null is an ordinary value.
         time: the event time, a timestamp column.
     """
-    there = rows if SESSION in rows.columns else rows.withColumn(SESSION, F.lit(None).cast("struct<start:bigint,end:bigint>"))
+    there = rows if SESSION in rows.columns else rows.withColumn(SESSION, F.lit(None).cast(SESSION_TYPE))
     free, gap, longest = F.col(SESSION).isNull(), F.lit(session.gap_ms), F.lit(session.longest_ms).cast("bigint")
     timed = there.where(F.col(time).isNotNull()).withColumn(_TIME, millis(F.col(time)))
     order = Window.partitionBy(*group, free).orderBy(_TIME)
@@ -117,10 +117,8 @@ def verdicts(rows: DataFrame, session: Session, lateness: int, watermark: int) -
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
     time, end = millis(F.col(TIME)), F.col(WINDOW)[END]
     behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
-    same = [F.col(f"r.{c}").eqNullSafe(F.col(f"b.{c}")) for c in group]
-    near = rows.where(F.col(SESSION).isNull()).alias("r").join(behind.alias("b"), _all(same), "left_semi").drop(SESSION)
+    near = of_keys(rows.where(F.col(SESSION).isNull()), behind, group).drop(SESSION).localCheckpoint()  # a few keys' rows, read three times
     closed = end + lateness <= parameter(watermark, end)
-    near = near.localCheckpoint()  # a few keys' rows, read three times below
     old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_DEAD, closed).withColumnRenamed(WINDOW, _WAS)
     new = near.where(NEW)
     taken = in_sessions(old.where(~F.col(_DEAD)).drop(_DEAD, _WAS).unionByName(new), session, group, TIME).where(NEW)
@@ -129,7 +127,3 @@ def verdicts(rows: DataFrame, session: Session, lateness: int, watermark: int) -
     moved = in_sessions(let_in, session, group, TIME).where(_DEAD).withColumn(_MOVED, moves).where(_MOVED)
     told = taken.where(closed).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(moved.schema[_WAS].dataType).alias(SESSION))
     return told.unionByName(moved.select(WHICH, SEQ, ARRIVAL, F.col(_WAS).alias(SESSION)))
-
-
-def _all(conditions: Sequence[Column]) -> Column:
-    return reduce(lambda a, b: a & b, conditions, F.lit(True))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame
@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
 from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import AnyWindow, InWindows, bounds, judged, last_moment, placed, together
+from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, placed, side_group, together
 from operators.sessions import TIME, Session
 from operators.sides import Sides
 from operators.timing import Duration
 from operators.windows import WINDOW
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
-_OTHER, _APART = temporary("right_window"), temporary("apart")
+_OTHER = temporary("right_window")
 _ROWS = temporary("left_row"), temporary("right_row")
 _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
@@ -103,9 +103,8 @@ class WindowJoin(InWindows):
         return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, the side of a null one, which meets no other, and the time."""
-        alone = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in self.sides.key])
-        return [*map(F.col, self.sides.key), F.when(alone, which).alias(_APART)], (self.left_time, self.right_time)[which]
+        """The key, the side of a null one, and the time."""
+        return side_group(self.sides.key, which), (self.left_time, self.right_time)[which]
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Each side's rows, once for each of their windows that took them."""
@@ -119,7 +118,7 @@ class WindowJoin(InWindows):
             group, time = self.groups(frame, which)
             row = F.struct(*plain(frame).columns).alias(_ROWS[which])
             sides.append(frame.select(*group, F.col(time).alias(TIME), *judged(frame), row))
-        each = together(sides, self.window, self.lateness, (*self.sides.key, _APART))
+        each = together(sides, self.window, self.lateness, (*self.sides.key, APART))
         return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW) for row in _ROWS]
 
     def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:

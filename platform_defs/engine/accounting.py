@@ -19,7 +19,7 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, instant
 from platform_defs.engine.advance import Advance
-from platform_defs.engine.books import Books, DayAccount, day_of, print_of, scope_of
+from platform_defs.engine.books import Books, DayAccount, day_of, lacks, print_of, scope_of
 from platform_defs.engine.counting import CountBooks
 from platform_defs.engine.days import day_start
 from platform_defs.engine.ledger import SourceEntry
@@ -117,8 +117,8 @@ class RowBooks(Books):
         times = self.operator.traced(EVENT_TIME)
         sides = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
         each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
-        lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
-        sums = [F.sum(lacks.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]
+        wrongs = lacks()
+        sums = [F.sum(wrongs.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]
         return each.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)
 
     def _prints(self, results: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference, net
-from operators.columns import FINAL_AT, RESULT_TIME
+from operators.columns import FINAL_AT, RESULT_TIME, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
@@ -111,7 +111,7 @@ class Advance:
         new = self._new(now, after)
         if isinstance(reads, Touched):
             keys = _distinct(new, reads.key)
-            return self.asset.rows(*[_of_keys(self._frame(i, after.seq), keys, reads.key) for i in range(len(new))])
+            return self.asset.rows(*[of_keys(self._frame(i, after.seq), keys, reads.key) for i in range(len(new))])
         return self.asset.rows(*new)
 
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
@@ -152,7 +152,7 @@ class Advance:
 
     def _put_right(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
         gone = F.col(f"c.{CHANGE}") == DELETE
-        same = _same_rows("t", "c", key) if key else _same_rows("t", "c", changes.drop(CHANGE).columns) & gone
+        same = same_rows("t", "c", key) if key else same_rows("t", "c", changes.drop(CHANGE).columns) & gone
         due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
         self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
 
@@ -185,14 +185,14 @@ class Advance:
             return self._folded(now, after)
         rows = self.results(now, after)
         keys = _distinct(self._new(now, after), operator.reads.key) if isinstance(operator.reads, Touched) else _distinct([rows], key)
-        return difference(_of_keys(self._current(rows), keys, keys.columns), rows, key=key)
+        return difference(of_keys(self._current(rows), keys, keys.columns), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
         operator = self.asset.operator
         if not isinstance(operator, Folding):
             raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
         new = self._new(now, after)
-        current = _of_keys(self._current(operator(*new)), _distinct(new, self._key), self._key)
+        current = of_keys(self._current(operator(*new)), _distinct(new, self._key), self._key)
         return difference(current, operator.fold(current, *new), key=self._key)
 
     @property
@@ -220,7 +220,7 @@ class Advance:
         if folded is None or folded.value == reached:
             return
         due = net(changelog.where((F.col(STEP) > folded.value) & (F.col(STEP) <= reached)), key=key, order=STEP)
-        same = _same_rows("t", "c", key)
+        same = same_rows("t", "c", key)
         point("advance.before_fold")
         lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={FOLDED: reached})
         point("advance.after_fold")
@@ -228,13 +228,3 @@ class Advance:
 
 def _distinct(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
     return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()
-
-
-def _of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
-    """A frame's rows with one of the keys, a null being equal to a null."""
-    return frame.alias("f").join(keys.alias("k"), _same_rows("f", "k", key), "left_semi")
-
-
-def _same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
-    """Whether rows under two aliases are equal in columns, a null being equal to a null."""
-    return reduce(lambda a, b: a & b, [F.col(f"{one}.`{c}`").eqNullSafe(F.col(f"{other}.`{c}`")) for c in columns])

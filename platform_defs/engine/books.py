@@ -143,6 +143,12 @@ def day_of(time: Column) -> Column:
     return time.cast("date").alias("day")
 
 
+def lacks() -> dict[str, Column]:
+    """The terms of a difference of bags: how many results are missing, and how many too many."""
+    copies = F.col("copies")
+    return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
+
+
 def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
     """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
     told = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]

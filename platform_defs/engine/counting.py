@@ -15,7 +15,7 @@ from operators.columns import FINAL_AT
 from operators.contract import EVENT_TIME, SETTLED, WHICH, Settling
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.books import Books, day_of, longest_wait, print_of
+from platform_defs.engine.books import Books, day_of, lacks, longest_wait, print_of
 from platform_defs.engine.reading import LATE, Span
 
 
@@ -54,6 +54,5 @@ class CountBooks(Books):
         """Missing and extra results by the day they are final, on every side."""
         copies = bag_difference(held.select(FINAL_AT, print_of(held)), wanted.select(FINAL_AT, print_of(wanted)))
         sides = F.explode(F.array(*[F.lit(i) for i in range(len(self.advance.asset.inputs))])).alias("side")
-        lacks = {"missing": F.greatest(F.col("copies"), F.lit(0)), "extra": F.greatest(-F.col("copies"), F.lit(0))}
         by_day = copies.select(sides, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
-        return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in lacks.items()])
+        return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in lacks().items()])

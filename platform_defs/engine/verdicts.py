@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, SESSION_TYPE, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
 from platform_defs.engine.reading import Reading, Span
@@ -45,7 +45,7 @@ def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: i
     name, entry = asset.inputs[which], reading.ledger.entries()[seq - 1]
     if name in reading.assets:
         rows = reading.input(asset, which, seq, Span(first))
-        return rows.withColumns({NEW: F.lit(False), SESSION: F.lit(None).cast("struct<start:bigint,end:bigint>")})
+        return rows.withColumns({NEW: F.lit(False), SESSION: F.lit(None).cast(SESSION_TYPE)})
     oldest = min((s.first_event_time for s in entry if s.source == name and s.first_event_time is not None), default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))
