@@ -23,7 +23,7 @@ from platform_defs.engine.tables import event_schema, log_schema
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
 POLICY = {"out_of_orderness": "10 minutes", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
-ORDERS, PAYMENTS = orders(**POLICY), payments(**POLICY)
+ORDERS, PAYMENTS = orders(POLICY), payments(POLICY)
 WIDE = payment_order_wide(within="24 hours", how="full")
 WIDE_KEY = dg.AssetKey("payment_order_wide")
 
