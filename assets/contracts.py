@@ -182,3 +182,8 @@ class DerivedAsset:
     def verdicts(self) -> str:
         """The recorded verdicts' place in the lake, for an operator that gives them entry by entry."""
         return f"verdicts/{self.name}"
+
+    @property
+    def early(self) -> str:
+        """The place in the lake of what open windows hold so far, for an operator with early results."""
+        return f"early/{self.name}"

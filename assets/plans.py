@@ -17,6 +17,7 @@ from assets.keys import (
 )
 from operators.interval_join import How, IntervalJoin
 from operators.top_k import TopK
+from operators.triggers import Trigger
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Sliding, Tumbling
@@ -50,10 +51,10 @@ def payment_wide() -> DerivedAsset:
     return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=told)
 
 
-def item_sales(window: Sliding, allowed_lateness: str) -> DerivedAsset:
-    """What was sold of each item in each window."""
+def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = None) -> DerivedAsset:
+    """What was sold of each item in each window; of open ones early, where a trigger says when."""
     sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
-    counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness)
+    counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness, early=early)
     told = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
     return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=told, group=WINDOWS)
 

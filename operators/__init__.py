@@ -2,7 +2,8 @@
 
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
-from operators.contract import Accountable, Append, Closed, Entries, Folding, Judging, Operator, Touched, Upsert
+from operators.consecutive import Consecutive
+from operators.contract import Accountable, Append, Closed, Early, Entries, Folding, Judging, Operator, Touched, Upsert
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
@@ -10,6 +11,7 @@ from operators.interval_join import IntervalJoin
 from operators.sessions import Session
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
+from operators.triggers import EveryInterval, EveryRows, EveryStep
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Sliding, Tumbling
@@ -21,11 +23,16 @@ __all__ = [
     "ClosedRange",
     "CoGroup",
     "ColumnError",
+    "Consecutive",
     "CountEvictor",
     "Cumulative",
     "Deduplicate",
     "DurationError",
+    "Early",
     "Entries",
+    "EveryInterval",
+    "EveryRows",
+    "EveryStep",
     "Folding",
     "Interval",
     "IntervalJoin",

@@ -10,13 +10,16 @@ ledger entry that brought the row) and `arrival` (its place in the entry); (`seq
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, VariantType
 
 from operators.columns import temporary
+
+if TYPE_CHECKING:
+    from operators.triggers import Trigger
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
@@ -30,6 +33,8 @@ NEW = temporary("new")
 """In the frames that verdicts are given on: whether a row is of the entry that is judged."""
 
 
+ASIDE = "aside"
+"""In the metadata of an operator's field: no result of its table depends on it, so it may change while the table stays."""
 WHICH = "which"
 """The index of the input that a row is of."""
 SETTLED = temporary("settled")
@@ -166,6 +171,20 @@ class Judging(Operator, Protocol):
             `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a row that is late, or the session that an older row
             stays in. Rows that nothing was found out about are left out.
         """
+        ...
+
+
+@runtime_checkable
+class Early(Operator, Protocol):
+    """An operator that may show what windows hold that are still open."""
+
+    @property
+    def early(self) -> "Trigger | None":
+        """When; None for never."""
+        ...
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The results of the rows that are there, with `ROWS_SEEN` (bigint): how many each was made of."""
         ...
 
 

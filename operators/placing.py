@@ -145,3 +145,9 @@ def last_moment(window: AnyWindow) -> tuple[Column, Column]:
     """`result_time`, the window's last millisecond, and `final_at`: the same, but for a session its end."""
     last, end = timestamp(F.col(WINDOW)[END] - 1), timestamp(F.col(WINDOW)[END])
     return last.alias(RESULT_TIME), (end if isinstance(window, Session) else last).alias(FINAL_AT)
+
+
+def times_of_end() -> dict[str, Column]:
+    """`result_time` and `final_at` by `window_end`: its last millisecond, whole windows being final then."""
+    last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
+    return {RESULT_TIME: last, FINAL_AT: last}

@@ -1,4 +1,4 @@
-"""Where Spark's own stream-stream join may be trusted, and how its bounds must be written.
+"""Where Spark's own streaming operators may be trusted: the stream-stream join and how its bounds must be written, and windows.
 
 Spark accepts joins whose answer is wrong: an outer join with a watermark on one side only loses matches and
 counts no dropped row. Those are refused here. What is let through gives the same rows as the static call, on
@@ -11,14 +11,18 @@ input that neither calls late. What Spark does otherwise:
   go, so that its unmatched rows never come out: set spark.sql.exchange.reuse to false, or start a query for each.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators.columns import WINDOW_END, WINDOW_START
 from operators.errors import StreamingError
+from operators.ordering import Ordering
 from operators.timing import Interval
+from operators.windows import Sliding, Tumbling
 
 _DELAY = "spark.watermarkDelayMs"
 _STATIC_WAY_OUT = "write the streams to tables and call the operator on those, or let the engine do it"
@@ -108,3 +112,71 @@ def within(left: Column, right: Column, interval: Interval) -> Column:
     lower = F.lit(timedelta(milliseconds=interval.lower) - slack)
     upper = F.lit(timedelta(milliseconds=interval.upper) + slack)
     return (right >= left + lower) & (right <= left + upper)
+
+
+def check_windows(rows: DataFrame, time: str, window: object, operator: str, **unlike: object) -> Sliding | Tumbling:
+    """The window, where Spark's own windows on a stream give the static call's results in append mode.
+
+    Args:
+        rows: a streaming frame.
+        time: its event time.
+        window: the window.
+        operator: the operator's name.
+        unlike: parameters that Spark has nothing like, by name; legal where they are false.
+
+    Raises:
+        StreamingError: it would be wrong, or refuse; the text says why, and the way out.
+    """
+    if not isinstance(window, Tumbling | Sliding) or (isinstance(window, Sliding) and window.step > window.longest):
+        kinds = "Spark's windows on a stream are tumbling, or sliding without gaps"
+        raise StreamingError.refused(operator, f"{kinds}, and `window` is {window!r}", _STATIC_WAY_OUT)
+    for name, value in unlike.items():
+        if value:
+            raise StreamingError.refused(operator, f"Spark's windows on a stream have no `{name}`, which is {value!r}", _STATIC_WAY_OUT)
+    if _DELAY not in rows.schema[time].metadata:
+        why = f"the frame has no watermark on {time!r}, so that no window would ever end"
+        raise StreamingError.refused(operator, why, f"call withWatermark({time!r}, ...) on it")
+    return window
+
+
+def window_struct(time: Column, window: Sliding | Tumbling) -> Column:
+    """Spark's own window column, which the watermark of the time goes with."""
+    slide = window.step if isinstance(window, Sliding) else window.longest
+    return F.window(time, _ms(window.longest), _ms(slide), _ms(window.origin % slide))
+
+
+def bounds(window: Column) -> tuple[Column, Column]:
+    """`window_start` and `window_end` of Spark's window. The end goes on as the event time of what is chained to it."""
+    return window["start"].alias(WINDOW_START), window["end"].alias(WINDOW_END, metadata={_DELAY: 0})
+
+
+def check_results(rows: DataFrame, operator: str) -> None:
+    """Pass if a stream's rows are what a windowed aggregate on a stream gives: Spark must know when a window has ended.
+
+    Raises:
+        StreamingError: they are not.
+    """
+    if _DELAY not in rows.schema[WINDOW_END].metadata:
+        why = f"{WINDOW_END!r} does not tell Spark when a window has ended"
+        raise StreamingError.refused(operator, why, "call it on what WindowedAggregate gives for a streaming frame, in append mode")
+
+
+def compared(one: Column, other: Column, order: Sequence[Ordering]) -> Column:
+    """-1, 0 or 1: how two structs stand to each other in an order; for Spark's `array_sort`, a stream being sorted by nothing else."""
+    told = F.lit(0)
+    for by in reversed(order):
+        a, b = one[by.column], other[by.column]
+        first, smaller = (-1 if by.nulls_first else 1), (1 if by.descending else -1)
+        told = (
+            F.when(a.isNull() & b.isNull(), told)
+            .when(a.isNull(), first)
+            .when(b.isNull(), -first)
+            .when(a < b, smaller)
+            .when(a > b, -smaller)
+            .otherwise(told)
+        )
+    return told
+
+
+def _ms(length: int) -> str:
+    return f"{length} milliseconds"

@@ -7,15 +7,17 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
+from operators import streaming
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError
 from operators.ordering import Ordering
-from operators.placing import bounds, closed_with, last_final, missed, placed
+from operators.placing import bounds, closed_with, last_final, missed, placed, times_of_end
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
 
 RANK = "rank"
+_FIRST, _PLACE = temporary("first"), temporary("place")
 _SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 
 
@@ -104,7 +106,8 @@ class TopK:
         """Rank a frame.
 
         Args:
-            frames: static rows, with `window_start` and `window_end` (timestamp) where no `window` is given.
+            frames: static rows, with `window_start` and `window_end` (timestamp) where no `window` is given; or what a
+                `WindowedAggregate` gives for a streaming frame, to be written in append mode.
 
         Returns:
             The columns of the frame, without `event_time` where the rows have a window already; then `window_start` and
@@ -115,10 +118,22 @@ class TopK:
         each = self._placed(rows, self.window) if self.window else rows.drop(EVENT_TIME)
         self._check(each)
         own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
-        within = Window.partitionBy(WINDOW_START, WINDOW_END, *names(self.by)).orderBy(*self._total(own))
-        last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
-        ranked = each.select(*own, F.row_number().over(within).alias(RANK), last.alias(RESULT_TIME), last.alias(FINAL_AT))
+        if each.isStreaming:
+            return self._streamed(each.select(*own))
+        within = Window.partitionBy(WINDOW_START, WINDOW_END, *names(self.by)).orderBy(*[o.by() for o in self._total(own)])
+        ranked = each.select(*own, F.row_number().over(within).alias(RANK)).withColumns(times_of_end())
         return ranked.where(F.col(RANK) <= self.k)
+
+    def _streamed(self, rows: DataFrame) -> DataFrame:
+        """A stream's windows, each collected when it ends, sorted and cut."""
+        streaming.check_results(rows, type(self).__name__)
+        group = (WINDOW_START, WINDOW_END, *names(self.by))
+        order = self._total(rows.columns)
+        held = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
+        first = F.slice(F.array_sort(held, lambda a, b: streaming.compared(a, b, order)), 1, self.k)
+        ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_PLACE, _FIRST))
+        unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
+        return ranked.select(*unpacked, (F.col(_PLACE) + 1).alias(RANK)).withColumns(times_of_end())
 
     def settles(self, *frames: DataFrame) -> DataFrame:
         """When a row's last window is final (see `Settling`): with no `window`, its own."""
@@ -131,17 +146,17 @@ class TopK:
         own = [F.col(c).alias(_SOURCE.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
         return placed(rows, window, time=self.time, lateness=self.lateness, group=()).select(*own, *bounds())
 
-    def _total(self, columns: Sequence[str]) -> list[Column]:
+    def _total(self, columns: Sequence[str]) -> list[Ordering]:
         settled = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
         ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]
-        return [o.by() for o in self.order] + [F.col(c).asc_nulls_first() for c in ties if c not in settled]
+        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in settled]]
 
     def _check_times(self, rows: DataFrame) -> None:
         for time in (self.time,) if self.window else (WINDOW_START, WINDOW_END):
             check_time(plain(rows), time, "time" if self.window else time)
-        if rows.isStreaming:
-            why = "Spark ranks no streaming frame by anything but time"
-            raise StreamingError.refused("TopK", why, "let the engine run it on closed windows, or rank in `foreachBatch`")
+        if rows.isStreaming and self.window:
+            why = "Spark would keep every row of a window to rank them"
+            raise StreamingError.refused("TopK", why, "aggregate by window first, and rank that without `window`; or let the engine run it")
 
     def _check(self, rows: DataFrame) -> None:
         check_present(rows, self.columns, "order_by")

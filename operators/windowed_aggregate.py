@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators import streaming
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import EVENT_TIME, plain
-from operators.errors import OperatorError, StreamingError
+from operators.contract import ASIDE, EVENT_TIME, plain
+from operators.errors import OperatorError
 from operators.evictors import Evictor
-from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed
+from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed, times_of_end
 from operators.sessions import Session
 from operators.timing import Duration
+from operators.triggers import IS_FINAL, ROWS_SEEN, EveryRows, Trigger
 from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes, in_windows
 
 _MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
@@ -30,7 +32,8 @@ class WindowedAggregate(InWindows):
     allowed lateness > watermark`, and is late when none did. A row that comes after its window's result corrects it. A null
     key is an ordinary key; a row with a null time lies in no window.
 
-    The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL.
+    The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL. Streaming
+    frames are aggregated by Spark's own state, and refused where that would be wrong.
     Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
     `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`; with any other each row is handed
     to each of its windows.
@@ -42,6 +45,8 @@ class WindowedAggregate(InWindows):
         time: the event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
         evictor: which rows of a window count; None for all of them.
+        early: when a window that is still open shows what it holds so far, in `early/<asset>`; None for never. The results
+            do not depend on it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -56,12 +61,18 @@ class WindowedAggregate(InWindows):
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
     evictor: Evictor | None = None
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
         _ = self.lateness
+        if self.evictor and isinstance(self.early, EveryRows):
+            raise OperatorError.bad_value(
+                "early", self.early, "EveryStep or EveryInterval beside an `evictor`, which holds rows back from the count"
+            )
         if not self.aggregates:
             raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
-        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
+        shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
+        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *shown])
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -82,7 +93,8 @@ class WindowedAggregate(InWindows):
         """Aggregate a frame.
 
         Args:
-            frames: the rows, static (then the result is the whole answer).
+            frames: the rows, static (then the result is the whole answer), or streaming with a watermark on the time: then it is
+                Spark's own aggregation, to be written in append mode.
 
         Returns:
             The key columns, `window_start` and `window_end` (timestamp, the end excluded), the aggregates by their own types,
@@ -90,9 +102,15 @@ class WindowedAggregate(InWindows):
         """
         [rows] = frames
         self._check(rows)
+        if rows.isStreaming:
+            return self._streamed(rows)
         whole = self.evictor or not self._merges
         found = self._by_row(rows) if isinstance(self.window, Session) or whole else self._by_pane(rows, self.window)
         return found.select(*self.key, *bounds(), *self.aggregates, *last_moment(self.window))
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """What a call returns, and `rows_seen` (bigint): of how many rows a result was made (see `Early`)."""
+        return replace(self, aggregates={**self.aggregates, ROWS_SEEN: "count(*)"}, early=None)(*frames)
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, and the time."""
@@ -101,9 +119,13 @@ class WindowedAggregate(InWindows):
     def _check(self, rows: DataFrame) -> None:
         check_present(plain(rows), self.key, "by")
         check_time(plain(rows), self.time, "time")
-        if rows.isStreaming:
-            why = "a window's rows are aggregated by Spark's own state, which drops late rows unseen"
-            raise StreamingError.refused("WindowedAggregate", why, "let the engine run it, or use Spark's `groupBy(window(...))`")
+
+    def _streamed(self, rows: DataFrame) -> DataFrame:
+        unlike = {"allowed_lateness": self.lateness, "evictor": self.evictor, "early": self.early}
+        window = streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unlike)
+        each = rows.withColumn(WINDOW, streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
+        found = each.agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        return found.select(*self.key, *streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
     def _merges(self) -> bool:

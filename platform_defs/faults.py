@@ -29,6 +29,8 @@ POINTS: dict[str, str] = {
     "advance.after_fold": "advance, upserting: folded, and the caller does not know",
     "verdicts.before_commit": "advance, sessions: before the verdicts on an entry's rows behind the watermark",
     "verdicts.after_commit": "advance, sessions: they are recorded, and no result is made of them",
+    "early.before_commit": "advance, early results: the steps are committed, what open windows hold is not shown yet",
+    "early.after_commit": "advance, early results: shown, and the caller does not know",
     "rebuild.before_write": "rebuild: the difference is known, before it is written",
     "rebuild.after_write": "rebuild: the days are written, and the caller does not know",
     "maintenance.before_compact": "maintenance: before a table's small files are compacted",

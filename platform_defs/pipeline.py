@@ -2,6 +2,7 @@
 
 from assets import plans, schemas
 from assets.contracts import DerivedAsset, SourceContract
+from operators.triggers import read_trigger
 from operators.windows import Sliding
 from platform_defs.settings import Settings
 
@@ -20,7 +21,7 @@ def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
         plans.payment_order_wide(within=values.payment_within, how=values.join_how),
         plans.order_wide(),
         plans.payment_wide(),
-        plans.item_sales(window, values.allowed_lateness),
+        plans.item_sales(window, values.allowed_lateness, read_trigger(values.early_results)),
         plans.item_clicks(window, values.allowed_lateness),
         plans.item_conversion(window),
         plans.hot_items(values.hot_items),

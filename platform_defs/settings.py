@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from operators.timing import length_ms
+from operators.triggers import read_trigger
 
 PROJECT = Path(__file__).resolve().parent.parent
 HOME = PROJECT / ".tidemark"
@@ -33,9 +34,15 @@ def _checked_day(value: str) -> str:
     return str(date.fromisoformat(value))
 
 
+def _checked_trigger(value: str) -> str:
+    read_trigger(value)
+    return value
+
+
 Duration = Annotated[str, AfterValidator(_checked_duration)]
 LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]
+Trigger = Annotated[str, AfterValidator(_checked_trigger)]
 
 
 class Settings(BaseSettings):
@@ -73,6 +80,9 @@ class Settings(BaseSettings):
     sales_window: Duration = Field(default="30 minutes", description="the windows of item sales, clicks and hot items")
     sales_slide: Duration = Field(default="10 minutes", description="how far one of these windows begins after the one before")
     allowed_lateness: Duration = Field(default="5 minutes", description="how long after a window's end a late row still corrects it")
+    early_results: Trigger = Field(
+        default="", description="when open windows of item sales show what they hold: 'every step', 'every 100 rows', 'every 10 minutes'"
+    )
     hot_items: int = Field(default=10, ge=1, description="items that a ranking of hot items keeps")
     category_hot_items: int = Field(default=3, ge=1, description="items that a ranking of a category's hot items keeps")
     out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may lag the newest one and not be late")

@@ -21,6 +21,7 @@ from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
+from platform_defs.engine.early import show
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
@@ -77,6 +78,7 @@ class Advance:
             judge(self.reading, self.asset, head)
             while (step := self._next(head, until)) is not None:
                 yield step
+            show(self.reading, self.asset, progress(self.reading.lake, self.asset), head)
 
     def _next(self, head: int, until: int | None) -> Step | None:
         now = progress(self.reading.lake, self.asset)

@@ -9,10 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
+from operators.columns import FINAL_AT
 from operators.contract import Closed, plain
-from operators.timing import DAY_MS
+from operators.timing import DAY_MS, instant
+from operators.triggers import IS_FINAL
 from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.books import DayAccount
@@ -174,6 +177,17 @@ class Engine:
         """A table of the lake."""
         return self.spark.read.format("delta").load(self.lake.path(name))
 
+    def so_far(self, asset: str) -> DataFrame:
+        """An asset's results with `is_final` (boolean): those that are final, and below them what open windows hold so far.
+
+        A result that was shown early and is final by now is there once, final.
+        """
+        final = self.table(asset).withColumn(IS_FINAL, F.lit(True))
+        closed_to = self.progress(asset).closed_to
+        early = self.lake.read(self.spark, self.assets[asset].early, final.schema)
+        open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
+        return final.unionByName(open_still)
+
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""
         return stored_progress(self.lake, self.assets[asset])
@@ -217,7 +231,9 @@ class Engine:
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]
-        return naming_lost_files(self.lake, [*sources, *[t for a in self.assets.values() for t in (a.name, a.changelog, a.verdicts)]])
+        return naming_lost_files(
+            self.lake, [*sources, *[t for a in self.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)]]
+        )
 
     def _advance(self, asset: str) -> Advance:
         return Advance(self.reading, self.assets[asset], self.max_step)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Upsert
 from platform_defs.engine.advance import FOLDED
+from platform_defs.engine.early import SHOWN
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
@@ -93,6 +94,7 @@ class Maintenance:
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
             yield _Kept(asset.verdicts, asset.name, (JUDGED,))
+            yield _Kept(asset.early, asset.name, (SHOWN,))
 
     def _table(self, kept: _Kept) -> Maintained:
         try:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from assets.contracts import DerivedAsset
-from operators.contract import Operator, Upsert
+from operators.contract import ASIDE, Operator, Upsert
 from platform_defs.resources.lake import Lake
 
 Corrected = tuple[int, int, int]
@@ -105,7 +105,9 @@ def _parts(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"type": _MAPPING, "items": list(value.items())}
     parameters = (
-        {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init} if dataclasses.is_dataclass(value) else {}
+        {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init and ASIDE not in f.metadata}
+        if dataclasses.is_dataclass(value)
+        else {}
     )
     return {"type": f"{kind.__module__}:{kind.__qualname__}", **parameters}
 

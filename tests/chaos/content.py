@@ -16,6 +16,7 @@ TABLES = (
     ASSETS["takings"].changelog,
     "takings",
     "visits",
+    ASSETS["visits"].early,
 )
 Content = dict[str, Counter[tuple[Any, ...]]]
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
-from operators import IntervalJoin, Session, WindowedAggregate
+from operators import EveryStep, IntervalJoin, Session, WindowedAggregate
 from operators.contract import Entries, Upsert
 from platform_defs.engine.days import moment
 from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
@@ -76,10 +76,14 @@ VISITS = DerivedAsset(
     name="visits",
     inputs=("payments",),
     operator=WindowedAggregate(
-        by="method", window=Session(gap="20 minutes", longest="6 hours"), aggregates={"payments": "count(*)"}, allowed_lateness="1 hour"
+        by="method",
+        window=Session(gap="20 minutes", longest="6 hours"),
+        aggregates={"payments": "count(*)"},
+        allowed_lateness="1 hour",
+        early=EveryStep(),
     ),
 )
-"""Sessions, whose late rows are judged entry by entry, and corrected."""
+"""Sessions, whose late rows are judged entry by entry, and corrected; open ones are shown early."""
 ASSETS = {a.name: a for a in (WIDE, TAKINGS, VISITS)}
 
 

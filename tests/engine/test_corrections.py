@@ -1,10 +1,13 @@
 """Corrections: when a step makes them, what its progress tells, how readers and rebuilds follow; and the law of windows."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import OperatorError, Sliding, TopK, Tumbling, WindowedAggregate
+from operators import Consecutive, EveryStep, OperatorError, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.corrections import MOST_KEPT, told_with
 from platform_defs.engine.days import day_of
@@ -37,6 +40,29 @@ def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(correcte
     assert (step.rows, step.after.read) == (2, {"counts": 2})
     assert rows_of(corrected.table("top"), "k", "n", "rank") == [("b", 2, 1)]
     assert corrected.advance("counts") == corrected.advance("top") == []
+
+
+def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make_engine: MakeEngine) -> None:
+    both = Consecutive(of=COUNT, then=TopK(k=1, order_by="n DESC"))
+    engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=both)])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
+    engine.advance("top")
+    replay(engine, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
+    assert [step.rows for step in engine.advance("top")] == [2]
+    assert rows_of(engine.table("top"), "k", "n", "rank") == [("b", 2, 1)]
+    assert broken(engine, "top") == set()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
+        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results"),
+    ],
+)
+def test_what_cannot_follow_another_is_refused(spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(OperatorError, match=why):
+        Consecutive(**{"of": COUNT, "then": TopK(k=1, order_by="n"), **spec})
 
 
 def test_a_row_beyond_the_lateness_corrects_nothing_and_is_late(corrected: Engine) -> None:

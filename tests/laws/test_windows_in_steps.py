@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import Cumulative, Sliding, TopK, Tumbling, WindowedAggregate
+from operators import Consecutive, Cumulative, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
@@ -24,13 +24,14 @@ WINDOWS: dict[str, Aligned] = {
 
 
 def _assets() -> list[DerivedAsset]:
-    """Each window, twice: advanced with each entry, and at the end; and the Top-K of it."""
+    """Each window, twice: advanced with each entry, and at the end; and the Top-K of it, by way of a table and without one."""
     made = []
     for name, window in WINDOWS.items():
         count = WindowedAggregate(by="k", window=window, aggregates=MERGED if name != "tumbling" else SUMS)
         made += [DerivedAsset(name=n, inputs=("l",), operator=count) for n in (name, f"{name}_again")]
         top = TopK(k=2, order_by=["total DESC", "k"])
         made += [DerivedAsset(name=f"{n}_top", inputs=(n,), operator=top) for n in (name, f"{name}_again")]
+        made.append(DerivedAsset(name=f"{name}_both", inputs=("l",), operator=Consecutive(of=count, then=top)))
     return made
 
 
@@ -58,7 +59,7 @@ def _told(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
 
 def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], _assets())
-    live = [n for name in WINDOWS for n in (name, f"{name}_top")]
+    live = [n for name in WINDOWS for n in (name, f"{name}_top", f"{name}_both")]
     for batch in _batches(1):
         replay(engine, [batch])
         for name in live:
@@ -74,6 +75,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
         assert _told(engine, name, *columns) == wanted
         assert _told(engine, f"{name}_again", *columns) == wanted
         assert _told(engine, f"{name}_top", "rank", "total") == _told(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
+        assert _told(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
         late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, Seen(r.k, r.t, r.v)) for r in rows)
         assert engine.late(name, "l").count() == late
         some_late |= late > 0

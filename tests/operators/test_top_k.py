@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, OperatorError, StreamingError, TopK
+from operators import ColumnError, OperatorError, TopK
 from operators.ordering import Ordering
 
 RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
@@ -129,6 +129,3 @@ def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
         TopK(k=1, order_by="n")(rows.drop("window_start"))
     with pytest.raises(ColumnError, match="the result would hold rank twice"):
         TopK(k=1, order_by="n")(rows.withColumnRenamed("note", "rank"))
-    stream = spark.readStream.format("rate").load().selectExpr("value AS n", "timestamp AS window_start", "timestamp AS window_end")
-    with pytest.raises(StreamingError, match="TopK on streaming frames: Spark ranks no streaming frame"):
-        TopK(k=1, order_by="n")(stream)

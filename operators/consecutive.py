@@ -1,0 +1,84 @@
+"""Consecutive windows as one operator: a second one over the results of the first, with no table between them."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+
+from operators.columns import FINAL_AT, RESULT_TIME
+from operators.contract import EVENT_TIME, Append, Closed, Judging, Operator, Settling
+from operators.errors import OperatorError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consecutive:
+    """What `then` makes of the results of `of`: for example the Top-K of each window of an aggregate.
+
+    The windows of the first are whole when they are closed, so a step hands their results on at once. Where they are of
+    use by themselves, make two assets, one of the other: both ways lead to the same rows. Late is what is late for the first;
+    a row within its allowed lateness corrects what the second made of it.
+
+    The semantics are those of Flink's consecutive windows, `windowAll` behind `keyBy().window()`.
+
+    Args:
+        of: an operator that reads closed ranges of its inputs.
+        then: an operator with one input, the results of a windowed operator over the same windows, such as `TopK` without a window.
+
+    Raises:
+        OperatorError: an operator is not usable here; the text says what is legal.
+
+    >>> from operators import TopK, Tumbling, WindowedAggregate
+    >>> count = WindowedAggregate(by="item_id", window=Tumbling(size="10 s"), aggregates={"clicks": "count(*)"})
+    >>> Consecutive(of=count, then=TopK(k=10, order_by="clicks DESC")).reads.reach
+    (10000,)
+    """
+
+    of: Operator
+    then: Operator
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of.reads, Closed) or getattr(self.of, "early", None):
+            raise OperatorError.bad_value("of", self.of, "an operator of closed ranges, without early results")
+        if not isinstance(self.then.reads, Closed) or not self.then.reads.results or not isinstance(self.then.emits, Append):
+            raise OperatorError.bad_value(
+                "then", self.then, "an operator over the windows that its rows have, such as TopK without `window`"
+            )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs: those of the first."""
+        return self.of.inputs
+
+    @property
+    def reads(self) -> Closed:
+        """What the first reads."""
+        if not isinstance(self.of.reads, Closed):
+            raise OperatorError.bad_value("of", self.of, "an operator of closed ranges")
+        return self.of.reads
+
+    @property
+    def emits(self) -> Append:
+        """What the second emits."""
+        if not isinstance(self.then.emits, Append):
+            raise OperatorError.bad_value("then", self.then, "an operator whose results are final")
+        return self.then.emits
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """What is late for the first."""
+        return self.of.late(event_time, watermark)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Run one after the other; returns what the second does, of the first one's results without `result_time` and `final_at`."""
+        results = self.of(*frames)
+        return self.then(results.drop(FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME))
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When a row's last window is final, as the first tells (see `Settling`)."""
+        if not isinstance(self.of, Settling):
+            raise OperatorError(f"{type(self.of).__name__} does not tell what becomes of its rows")
+        return self.of.settles(*frames)
+
+    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """The verdicts of the first (see `Judging`)."""
+        if not isinstance(self.of, Judging):
+            raise OperatorError(f"{type(self.of).__name__} gives no verdicts")
+        return self.of.verdicts(watermark, *frames)

@@ -1,0 +1,45 @@
+"""Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
+
+The table is of the present: each showing replaces it, in one commit that remembers the ledger entry and the watermark it was
+made at, so that a run that was killed shows it again. Nothing is made of it, and a result leaves it once it is final.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.columns import FINAL_AT
+from operators.contract import Append, Closed, Early
+from operators.timing import instant
+from operators.triggers import IS_FINAL
+from platform_defs.engine.progress import Progress
+from platform_defs.engine.reading import Reading, Span
+from platform_defs.faults import point
+
+SHOWN = "shown"
+
+
+def show(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> None:
+    """Show what the asset's open windows hold at a ledger entry, where its operator has early results."""
+    operator = asset.operator
+    if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
+        return
+    told = reading.lake.newest(asset.early, SHOWN)
+    at = {"seq": head, "closed_to": now.closed_to}
+    if not head or (told is not None and told.value == at):
+        return
+    fresh = _so_far(reading, asset, operator, now.closed_to, head)
+    shown = reading.lake.read(reading.spark, asset.early, fresh.schema)
+    before = None if told is None else told.value["closed_to"]
+    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=now.closed_to, before=before)
+    point("early.before_commit")
+    reading.lake.append(due, asset.early, {SHOWN: at}, replace_where=None if told is None else "true")
+    point("early.after_commit")
+
+
+def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+    reach = operator.reads.reach if isinstance(operator.reads, Closed) else ()
+    firsts = [None if closed_to is None else closed_to - r for r in reach]
+    rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
+    rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
+    return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

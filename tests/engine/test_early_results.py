@@ -1,0 +1,122 @@
+"""Early results: what open windows show, when, and that they leave once they are final."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import CountEvictor, EveryInterval, EveryRows, EveryStep, OperatorError, Session, Sliding, Tumbling, WindowedAggregate
+from operators.triggers import read_trigger
+from platform_defs import faults
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+
+TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
+
+
+def _asset(name: str, **spec: Any) -> DerivedAsset:
+    operator = WindowedAggregate(**{"by": "k", "window": Tumbling(size="5 minutes"), "aggregates": {"n": "count(*)"}, **spec})
+    return DerivedAsset(name=name, inputs=("l",), operator=operator)
+
+
+def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
+    """Key, the window's start in minutes, count, and whether it is final."""
+    told = engine.so_far(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
+    return rows_of(told, "k", "at", "n", "is_final")
+
+
+def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_asset(name, early=trigger) for name, trigger in TRIGGERS.items()])
+    batches = [
+        [Event("a", 1, 0), Event("b", 1, 1), Event("b", 1, 2)],
+        [Event("a", 1, 3), Event("b", 1, 4), Event("a", 1, 4 * MINUTE)],
+        [Event("b", 1, 5), Event("a", 1, 7 * MINUTE)],
+    ]
+    shown: dict[str, list[Any]] = {name: [] for name in TRIGGERS}
+    for batch in batches:
+        replay(engine, [{"l": batch}])
+        for name in TRIGGERS:
+            engine.advance(name)
+            shown[name].append(_shown(engine, name))
+    final = [("a", 0, 3, True), ("b", 0, 4, True)]
+    # the watermark is -1, 3 and 6 minutes: the first window closes with the third batch
+    assert shown["step"] == [
+        [("a", 0, 1, False), ("b", 0, 2, False)],
+        [("a", 0, 3, False), ("b", 0, 3, False)],
+        [*final[:1], ("a", 5, 1, False), *final[1:]],
+    ]
+    assert shown["rows"] == [[("b", 0, 2, False)], [("a", 0, 3, False), ("b", 0, 2, False)], final]
+    assert shown["interval"] == [shown["step"][0], shown["step"][1], final]
+    assert shown["never"] == [[], [], final]
+    assert engine.advance("step") == []
+    assert rows_of(engine.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
+
+
+def test_windows_that_overlap_and_sessions_show_what_they_hold_too(make_engine: MakeEngine) -> None:
+    windows = {"sliding": Sliding(size="4 minutes", slide="2 minutes"), "session": Session(gap="2 minutes", longest="1 hour")}
+    engine = make_engine([source("l")], [_asset(name, window=w, early=EveryStep()) for name, w in windows.items()])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 3 * MINUTE)]}, {"l": [Event("a", 1, MINUTE + 1)]}])
+    for name in windows:
+        engine.advance(name)
+    assert _shown(engine, "sliding") == [("a", -2, 1, True), ("a", 0, 3, False), ("a", 2, 1, False)]
+    assert _shown(engine, "session") == [("a", 0, 3, False)]
+
+
+def test_a_correction_leaves_open_windows_as_they_are_and_a_rerun_shows_nothing_twice(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=EveryStep(), allowed_lateness="10 minutes")])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 7 * MINUTE)]}])
+    engine.advance("counts")
+    replay(engine, [{"l": [Event("a", 1, 1)]}])
+    engine.advance("counts")
+    assert _shown(engine, "counts") == [("a", 0, 2, True), ("a", 5, 1, False)]
+
+
+@pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
+def test_a_run_that_was_killed_shows_it_again(make_engine: MakeEngine, at: str) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=EveryRows(1))])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+
+    def kill(name: str) -> None:
+        if name == at:
+            raise RuntimeError("killed")
+
+    faults.install(kill)
+    with pytest.raises(RuntimeError, match="killed"):
+        engine.advance("counts")
+    faults.install(None)
+    engine.advance("counts")
+    assert _shown(engine, "counts") == [("a", 0, 1, False)]
+
+
+def test_a_trigger_may_change_and_the_table_stays(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_asset("counts")])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.advance("counts")
+    again = make_engine([source("l")], [_asset("counts", early=EveryStep())])
+    again.advance("counts")
+    assert _shown(again, "counts") == [("a", 0, 1, False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "trigger"),
+    [("", None), ("every step", EveryStep()), ("every 1 row", EveryRows(1)), ("every 90 s", EveryInterval("90 s"))],
+)
+def test_a_trigger_is_read_from_words(text: str, trigger: Any) -> None:
+    assert read_trigger(text) == trigger
+
+
+@pytest.mark.parametrize(("text", "why"), [("step", r"'every step', 'every 100 rows'"), ("every so often", "`interval` is 'so often'")])
+def test_words_that_tell_no_trigger_are_refused(text: str, why: str) -> None:
+    with pytest.raises(OperatorError, match=why):
+        read_trigger(text)
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(OperatorError, match="EveryStep or EveryInterval beside an `evictor`"):
+        _asset("counts", early=EveryRows(3), evictor=CountEvictor(2))
+    with pytest.raises(OperatorError, match="`rows` is 0; legal: a whole number of at least 1"):
+        EveryRows(0)
+    with pytest.raises(OperatorError, match=r"`interval` is 0; legal: a duration of more than zero"):
+        EveryInterval(0)

@@ -1,0 +1,122 @@
+"""Windows on streams: the static call's rows where Spark's own are right, a refusal with a way out where they are not."""
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    CountEvictor,
+    Cumulative,
+    EveryStep,
+    OperatorError,
+    Session,
+    Sliding,
+    StreamingError,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+)
+from operators.windows import Aligned
+from tests.operators.frames import Row, table
+
+SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
+BATCHES, SPAN, DELAY, PUSH = 3, 200, 40, 100_000
+SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)"}
+WINDOWS: dict[str, Aligned] = {
+    "tumbling, shifted": Tumbling(size=50, offset=-13),
+    "sliding": Sliding(size=100, slide=30),
+}
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files, one a micro-batch: null keys, times finer than 1 ms, out of order by less than the watermark's delay."""
+    folder, choose = tmp_path_factory.mktemp("stream"), random.Random(3)
+
+    def row(batch: int, n: int) -> Row:
+        ms = 1_000 + batch * SPAN + choose.randrange(SPAN) - choose.randrange(DELAY)
+        return (
+            "x",
+            choose.choice([None, "a", "b", "c", "d", "e"]),
+            ms * 1_000 + choose.choice([0, 999]),
+            f"{batch}-{n}",
+            choose.choice([1, 2, 3]),
+        )
+
+    sent: list[list[Row]] = [[row(batch, n) for n in range(80)] for batch in range(BATCHES)]
+    for n, rows in enumerate([*sent, [("x", "push", PUSH * 1_000, "push", 0)]]):
+        path = folder / f"{n}.parquet"
+        pq.write_table(table(rows), path)
+        os.utime(path, (1_700_000_000 + n, 1_700_000_000 + n))
+    return folder
+
+
+def _streamed(spark: SparkSession, folder: Path) -> DataFrame:
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return rows.withWatermark("event_time", f"{DELAY} milliseconds")
+
+
+def _ran(rows: DataFrame, name: str, checkpoint: Path) -> Counter[tuple[Any, ...]]:
+    query = rows.writeStream.format("memory").queryName(name).outputMode("append").option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination()
+    return _bag(rows.sparkSession.table(name))
+
+
+def _bag(rows: DataFrame) -> Counter[tuple[Any, ...]]:
+    """The rows of windows that end before the one of the last row, which stays open for ever."""
+    return Counter(tuple(r) for r in rows.where(F.unix_millis("window_end") < PUSH - 1_000).collect())
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSession, stream: Path, tmp_path: Path, name: str) -> None:
+    count = WindowedAggregate(by="k", window=WINDOWS[name], aggregates=SUMS)
+    top = TopK(k=2, order_by=["total DESC", "least NULLS LAST"])
+    rows = spark.read.schema(SCHEMA).parquet(str(stream))
+    counted = count(rows)
+    ranked = top(counted.drop("final_at").withColumnRenamed("result_time", "event_time"))
+    streamed, table_name = _streamed(spark, stream), f"streamed_{len(name)}"
+    live = count(streamed)
+    found = top(live)
+    assert (live.columns, found.columns) == (counted.columns, ranked.columns)
+    assert _ran(live, table_name, tmp_path / "counts") == _bag(counted)
+    assert _ran(found, f"{table_name}_top", tmp_path / "top") == _bag(ranked)
+    assert len(_bag(ranked)) > 20
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"window": Session(gap=10)}, r"tumbling, or sliding without gaps, and `window` is Session\("),
+        ({"window": Cumulative(size=20, step=10)}, r"`window` is Cumulative\("),
+        ({"window": Sliding(size=10, slide=20)}, r"sliding without gaps"),
+        ({"allowed_lateness": 5}, "have no `allowed_lateness`, which is 5; write the streams to tables"),
+        ({"evictor": CountEvictor(2)}, "have no `evictor`"),
+        ({"early": EveryStep()}, "have no `early`"),
+    ],
+)
+def test_what_spark_has_not_is_refused_with_the_way_out(spark: SparkSession, stream: Path, spec: dict[str, Any], why: str) -> None:
+    count = WindowedAggregate(**{"window": Tumbling(size=10), "aggregates": {"n": "count(*)"}, **spec})
+    with pytest.raises(StreamingError, match=why):
+        count(_streamed(spark, stream))
+
+
+def test_a_stream_without_a_watermark_is_refused(spark: SparkSession, stream: Path) -> None:
+    rows = spark.readStream.schema(SCHEMA).parquet(str(stream))
+    count = WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"})
+    with pytest.raises(StreamingError, match=r"no watermark on 'event_time', so that no window would ever end; call withWatermark"):
+        count(rows)
+    windows = rows.select("k", F.col("event_time").alias("window_start"), F.col("event_time").alias("window_end"))
+    with pytest.raises(StreamingError, match="does not tell Spark when a window has ended; call it on what WindowedAggregate gives"):
+        TopK(k=1, order_by="k")(windows)
+
+
+def test_every_row_of_a_streams_window_is_not_kept_to_rank_it(spark: SparkSession, stream: Path) -> None:
+    with pytest.raises(OperatorError, match="Spark would keep every row of a window to rank them; aggregate by window first"):
+        TopK(k=1, order_by="v", window=Tumbling(size=10))(_streamed(spark, stream))
