@@ -13,7 +13,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast lint format oracle bench bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast lint format oracle bench bench-windows bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 
 bench: bench-setup ## the payment-order join beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
+
+bench-windows: bench-setup ## hot items beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+	@status=0; $(BIN)/python -m benchmarks hot-items $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
 bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
 	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import plan
-from benchmarks.contenders import JOIN
+from benchmarks.contenders import HOT_ITEMS, JOIN
 from benchmarks.contenders.flink import is_set_up
 from benchmarks.plan import Bench, Cell
 from platform_defs.settings import HOME, PROJECT
@@ -53,6 +53,28 @@ def join(
         wanted = [c.name for c in JOIN]
     cells = [*plan.join(sizes, slow_sizes, runs, wanted, flink)]
     cells += plan.variants(variant_rows, variant_runs) if variant_rows and not only else []
+    _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
+
+
+@app.command()
+def hot_items(
+    sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
+    runs: Runs = 3,
+    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in HOT_ITEMS)}.")] = ALL,
+    growth: Annotated[bool, typer.Option(help="How cost grows too: with rows, auctions and overlap.")] = True,
+    work: Work = WORK,
+    flink: Flink = FLINK,
+    cores: Cores = 2,
+    timeout: Timeout = 3_600,
+    again: Again = False,
+) -> None:
+    """The ten auctions of each sliding window with the most bids, all contenders in turn."""
+    cells = [*plan.hot_items(sizes, runs, only, flink)]
+    if growth and not only:
+        size = max(sizes)
+        cells += plan.hot_items_growth(
+            [size // 5, size, 2 * size, 4 * size], size, (size // 50, size // 500, 100), (10_000, 5_000, 1_000, 500)
+        )
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
 
 

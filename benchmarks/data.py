@@ -1,4 +1,4 @@
-"""The input: orders and payments as Parquet, made once, in whole and cut into equal micro-batches by arrival.
+"""The input: orders and payments, or bids, as Parquet, made once, in whole and cut into equal micro-batches by arrival.
 
 Row for row what the Flink peer's own generator makes with the same size: two files a table, row i of the arrival order in file
 i % 2, out of order by less than 3 s. `keys` and `step_ms` bend it for the growth curves: fewer keys, a longer time.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ START = 1_700_000_000_000
 JITTER_MS = 3_000
 LONGEST_DELAY_MS = 720_000
 TABLES = ("orders", "payments")
+TABLES_OF = {"payments": TABLES, "bids": ("bids",)}
+"""The tables of each kind of data."""
+HOT_SHARE, HOT_AUCTIONS = 0.5, 100
 
 Columns = dict[str, np.ndarray]
 
@@ -32,18 +36,20 @@ class Shape:
 
     Args:
         rows: rows of each table.
-        keys: how many orders there are to tell apart; 0 for one a row. Order i has the key i % keys.
+        keys: how many orders (or auctions) there are to tell apart; 0 for as many as come. Order i has the key i % keys.
         step_ms: event time from one order to the next.
+        data: `payments`, with their orders, or `bids`.
     """
 
     rows: int
     keys: int = 0
     step_ms: int = 1
+    data: Literal["payments", "bids"] = "payments"
 
     @property
     def name(self) -> str:
         """The folder's name."""
-        return f"{self.rows}-{self.keys or self.rows}-{self.step_ms}"
+        return f"{self.data}-{self.rows}-{self.keys or self.rows}-{self.step_ms}"
 
 
 def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Path:
@@ -56,10 +62,10 @@ def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Pat
         first: rows of each table in the first of them; 0 for as many as in the others.
 
     Returns:
-        The data's folder: `orders/`, `payments/`, and a folder for each way it was cut.
+        The data's folder: one folder a table, and one for each way it was cut.
     """
     place = folder / shape.name
-    if not (place / "payments").exists():
+    if not (place / TABLES_OF[shape.data][-1]).exists():
         _whole(place, lambda scratch: _make(shape, scratch))
     target = batches_folder(place, batches, first)
     if batches and not target.exists():
@@ -83,7 +89,8 @@ def _whole(place: Path, make: Callable[[Path], None]) -> None:
 
 
 def _make(shape: Shape, place: Path) -> None:
-    for table, (columns, arrival) in zip(TABLES, _tables(shape), strict=True):
+    made = [_bids(shape)] if shape.data == "bids" else _tables(shape)
+    for table, (columns, arrival) in zip(TABLES_OF[shape.data], made, strict=True):
         order = np.argsort(arrival, kind="stable")
         for part in range(2):
             _write({name: values[order[part::2]] for name, values in columns.items()}, place / table / f"part-{part}.parquet")
@@ -102,6 +109,26 @@ def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
     paid_at = time[paid] + delay
     columns = {"payment_id": row, "order_id": named, "amount": np.where(stray, 1, amount[paid]), "ts": paid_at}
     yield columns, paid_at + draw.integers(0, JITTER_MS, n)
+
+
+def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
+    """Ten bids a millisecond; half of them for the one hot auction of each hundred, the others for the newest hundred or so."""
+    n, draw = shape.rows, np.random.default_rng(7)
+    row = np.arange(n, dtype=np.int64)
+    newest = row * 3 // 46
+    hot = draw.random(n) < HOT_SHARE
+    others = np.maximum(0, newest - HOT_AUCTIONS) + draw.integers(0, 110, n)
+    auction = np.where(hot, newest // HOT_AUCTIONS * HOT_AUCTIONS, others)
+    auction = (auction % shape.keys if shape.keys else auction) + 1_000
+    price = np.round(np.power(10.0, draw.random(n) * 6) * 100).astype(np.int64)
+    bidder, time = draw.integers(1_000, 1_000 + n // 46 + 1_000, n), START + row // 10
+    channel = np.array(["Google", "Facebook", "Baidu", "Apple"])[draw.integers(0, 4, n)]
+    return {"auction": auction, "bidder": bidder, "price": price, "channel": channel, "ts": time}, time + draw.integers(0, JITTER_MS, n)
+
+
+def tables_of(place: Path) -> tuple[str, ...]:
+    """The tables that lie in a data folder."""
+    return next(tables for tables in TABLES_OF.values() if (place / tables[-1]).exists())
 
 
 def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
@@ -125,8 +152,8 @@ def ends(rows: int, batches: int, first: int = 0) -> list[int]:
 
 
 def cut(place: Path, target: Path, batches: int, first: int = 0) -> None:
-    """Cut both tables, by arrival, into files whose modification times tell their order."""
-    for table in TABLES:
+    """Cut the tables, by arrival, into files whose modification times tell their order."""
+    for table in tables_of(place):
         rows = by_arrival(place, table)
         places = ends(rows.num_rows, batches, first)
         (target / table).mkdir(parents=True)
@@ -137,9 +164,9 @@ def cut(place: Path, target: Path, batches: int, first: int = 0) -> None:
 
 
 def micro_batches(place: Path, batches: int, first: int = 0) -> list[list[tuple[str, Path]]]:
-    """The micro-batches: (table, file) of each table's."""
+    """The micro-batches: (table, file) of each of the tables."""
     folder = batches_folder(place, batches, first)
-    return [[(table, folder / table / f"{n:05d}.parquet") for table in TABLES] for n in range(batches)]
+    return [[(table, folder / table / f"{n:05d}.parquet") for table in tables_of(place)] for n in range(batches)]
 
 
 def true_pairs(place: Path, within_ms: int = WITHIN_MS) -> int:
@@ -166,3 +193,44 @@ def _count_pairs(place: Path, within_ms: int) -> int:
 def _columns(place: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
     read = pq.read_table(place / table, columns=["order_id", "ts"])
     return read["order_id"].to_numpy(), read["ts"].to_numpy()
+
+
+def true_hot_items(place: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
+    """How many ranks the windows have, and their checksum, counted by numpy; kept beside the data.
+
+    Args:
+        place: the data's folder.
+        window_ms: how long a window is.
+        slide_ms: how far one begins after the one before.
+        top: how many ranks a window has.
+        open_ms: leave the windows out that end later than this before the newest bid; None for none.
+    """
+    kept, name = place / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
+    known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
+    if name not in known:
+        known[name] = _count_hot_items(place, window_ms, slide_ms, top, open_ms)
+        kept.write_text(json.dumps(known))
+    return known[name]
+
+
+def _count_hot_items(place: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None) -> dict[str, int]:
+    """Bids counted by auction and pane, then for each window the sum of its panes."""
+    read = pq.read_table(place / "bids", columns=["auction", "ts"])
+    auction, time = read["auction"].to_numpy(), read["ts"].to_numpy()
+    pane, latest = time // slide_ms, time.max() + window_ms if open_ms is None else time.max() - open_ms
+    panes = window_ms // slide_ms
+    inside = {p: np.unique(auction[pane == p], return_counts=True) for p in np.unique(pane)}
+    found, total = 0, 0
+    for last in range(int(pane.min()), min(int(pane.max()) + panes, int(latest // slide_ms))):
+        parts = [inside[p] for p in range(last - panes + 1, last + 1) if p in inside]
+        keys, which = np.unique(np.concatenate([k for k, _ in parts]), return_inverse=True)
+        counts = np.bincount(which, weights=np.concatenate([n for _, n in parts])).astype(np.int64)
+        best = np.lexsort((keys, -counts))[:top]
+        ends, ranks = np.full(len(best), (last + 1) * slide_ms), np.arange(1, len(best) + 1)
+        found, total = found + len(best), total + checksum(ends, ranks, keys[best], counts[best])
+    return {"found": found, "checksum": total}
+
+
+def checksum(end_ms: np.ndarray, rank: np.ndarray, auction: np.ndarray, bids: np.ndarray) -> int:
+    """A number made of all ranks, whatever their order."""
+    return int(((rank * 1_009 + (end_ms - START) // 1_000) * (auction * 7 + bids)).sum())

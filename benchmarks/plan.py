@@ -1,16 +1,17 @@
 """What is run: cells (a contender, a size, a turn), each once, in turn, its answer checked before it counts."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import results
-from benchmarks.contenders import JOIN, VARIANTS, WITHIN_MS, Contender, Job
+from benchmarks.bids import SLIDE_MS, TOP, WINDOW_MS
+from benchmarks.contenders import HOT_ITEMS, JOIN, VARIANTS, WITHIN_MS, Contender, Job
 from benchmarks.contenders.flink import is_set_up
-from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_pairs
+from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_hot_items, true_pairs
 from benchmarks.measure import Measured, RunFailed, contender_command, run
 from platform_defs.settings import PROJECT
 
@@ -19,15 +20,14 @@ BACKLOG = Contender(name="backlog", title="Tidemark, a backlog in bounded steps"
 WARM_STEPS = 3
 
 
-class WrongPairs(AssertionError):
-    """A contender found another number of pairs than there are."""
+class WrongResults(AssertionError):
+    """A contender found other results than there are."""
 
     @classmethod
-    def found(cls, cell: "Cell", found: int, true: int) -> "WrongPairs":
-        """Say who, how many, and how many there are."""
-        return cls(
-            f"{cell.contender.name} at {cell.shape.rows:,} rows a table found {found:,} pairs; there are {true:,}. Its time is not kept"
-        )
+    def of(cls, cell: "Cell", found: Mapping[str, Any], true: Mapping[str, int]) -> "WrongResults":
+        """Say who, what, and what there is."""
+        told = {key: found[key] for key in true if key in found}
+        return cls(f"{cell.contender.name} at {cell.shape.rows:,} rows a table has {told}; true is {dict(true)}. Its time is not kept")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,13 @@ class Cell:
         """What names its log."""
         told = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
         return "-".join(map(str, told))
+
+    def truth(self, data: Path) -> dict[str, int]:
+        """What a contender must find: `found`, and `checksum` for those that keep the results."""
+        if self.shape.data == "payments":
+            return {"found": true_pairs(data, self.within_ms)}
+        told = {**self.contender.options, **self.options}
+        return true_hot_items(data, WINDOW_MS, told.get("slide_ms", SLIDE_MS), TOP, told.get("open_ms"))
 
     @property
     def told(self) -> dict[str, Any]:
@@ -96,7 +103,7 @@ class Bench:
         """Run what has no result yet; returns what failed.
 
         Raises:
-            WrongPairs: a contender's answer is not the true one.
+            WrongResults: a contender's answer is not the true one.
         """
         done = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
         due = [cell for cell in cells if cell.told not in done]
@@ -111,13 +118,13 @@ class Bench:
     def _record(self, cell: Cell) -> dict[str, Any]:
         about = {"kind": cell.kind, "cell": cell.told, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
         data = prepare(cell.shape, self.work / "data", cell.batches, cell.first)
-        true = true_pairs(data, cell.within_ms)
+        true = cell.truth(data)
         try:
             measured = asdict(self._measured(cell, data))
         except RunFailed as failure:
             return {**about, "failed": str(failure)}
-        if measured["told"]["pairs"] != true:
-            raise WrongPairs.found(cell, measured["told"]["pairs"], true)
+        if not {"found"} <= measured["told"].keys() or any(measured["told"].get(key, value) != value for key, value in true.items()):
+            raise WrongResults.of(cell, measured["told"], true)
         return {**about, **measured}
 
     def _measured(self, cell: Cell, data: Path) -> Measured:
@@ -125,7 +132,8 @@ class Bench:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         options = {**cell.contender.options, **cell.options}
-        job = Job(data, scratch, cell.shape.rows, cell.batches, cell.first, cell.within_ms, cell.heap, self.cores, self.flink, options)
+        cut = cell.shape.rows, cell.batches, cell.first, cell.within_ms
+        job = Job(data, scratch, *cut, cell.heap, self.cores, self.flink, cell.shape.data, options)
         try:
             return run(contender_command(cell.contender.module, job), log, timeout_s=self.timeout_s, cwd=PROJECT)
         finally:
@@ -137,7 +145,7 @@ def _line(cell: Cell, record: dict[str, Any]) -> str:
     if "failed" in record:
         return f"{what}: FAILED {record['failed']}"
     told = f"{record['told']['seconds']:.1f} s of {record['wall_s']:.1f} s, {record['cpu_s']:.0f} s CPU, {record['peak_mb']:,} MiB"
-    return f"{what}: {told}, {record['told']['pairs']:,} pairs, load {record['load']}, others' CPU {record['other_cpu_s']} s"
+    return f"{what}: {told}, {record['told']['found']:,} results, load {record['load']}, others' CPU {record['other_cpu_s']} s"
 
 
 def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
@@ -149,6 +157,26 @@ def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Itera
             for rows in slow_sizes if contender.slow else sizes:
                 if turn == 0 or not contender.slow:
                     yield Cell(kind="join", contender=contender, shape=Shape(rows), turn=turn)
+
+
+def hot_items(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
+    """The contenders that count hot items, in turn."""
+    chosen = [c for c in HOT_ITEMS if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
+    for turn in range(runs):
+        for contender in chosen:
+            for rows in sizes:
+                yield Cell(kind="hot_items", contender=contender, shape=Shape(rows, data="bids"), turn=turn)
+
+
+def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], slides_ms: Iterable[int]) -> Iterator[Cell]:
+    """A catch-up of ever more bids, on ever fewer auctions, and in windows that overlap ever more."""
+    step = HOT_ITEMS[0]
+    for rows in sizes:
+        yield Cell(kind="bids_rows", contender=step, shape=Shape(rows, data="bids"))
+    for keys in auctions:
+        yield Cell(kind="bids_keys", contender=step, shape=Shape(size, keys, data="bids"))
+    for slide_ms in slides_ms:
+        yield Cell(kind="bids_overlap", contender=step, shape=Shape(size, data="bids"), options={"slide_ms": slide_ms})
 
 
 def variants(rows: int, runs: int) -> Iterator[Cell]:

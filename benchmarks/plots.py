@@ -14,7 +14,7 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from benchmarks.contenders import JOIN
+from benchmarks.contenders import HOT_ITEMS, JOIN
 from benchmarks.report import SECONDS, curve, step_seconds
 from benchmarks.results import Record, chosen, medians, slope
 
@@ -46,8 +46,17 @@ def _figure(path: Path, width: float, height: float, axes: int) -> Iterator[list
 
 
 def _join(records: Sequence[Record], path: Path) -> Path:
+    """The slopes of the payment-order join."""
+    return _slopes([(c.title, slope(medians(records, "join", c.name, *SECONDS))) for c in JOIN], path)
+
+
+def _hot_items(records: Sequence[Record], path: Path) -> Path:
+    """The slopes of hot items."""
+    return _slopes([(c.title, slope(medians(records, "hot_items", c.name, *SECONDS), tables=1)) for c in HOT_ITEMS], path)
+
+
+def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
     """Slopes, the best on top, on a logarithmic scale: they span two orders of magnitude."""
-    found = [(c.title, slope(medians(records, "join", c.name, *SECONDS))) for c in JOIN]
     bars = sorted(((title, s) for title, s in found if s is not None and s > 0), key=lambda bar: -bar[1])
     with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
         colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
@@ -110,6 +119,7 @@ def _line(axes: Axes, x: Sequence[float], y: Sequence[float], what: str, seconds
 
 PLOTS = {
     "Slopes": ("join", ("join",), _join),
+    "Hot items": ("hot-items", ("hot_items",), _hot_items),
     "Growth": ("growth", ("rows", "keys", "bounds"), _growth),
     "Latency and throughput": ("batch", ("batch",), _batch),
     "Age": ("age", ("age",), _age),

@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from benchmarks import results
-from benchmarks.contenders import JOIN, VARIANTS
+from benchmarks.bids import WINDOW_MS
+from benchmarks.contenders import HOT_ITEMS, JOIN, VARIANTS, Contender
 from benchmarks.plan import WARM_STEPS, tail
 from benchmarks.results import Record, chosen, medians, slope
 
@@ -72,37 +74,47 @@ def _others(records: Sequence[Record]) -> float:
 
 def join(records: Sequence[Record]) -> str:
     """The payment-order join, a line a contender."""
-    lines = [_join_line(records, c.name, c.title) for c in JOIN if chosen(records, "join", contender=c.name)]
+    return _contenders([r for r in records if r["kind"] == "join"], "join", JOIN, tables=2)
+
+
+def hot_items(records: Sequence[Record]) -> str:
+    """Hot items, a line a contender."""
+    return _contenders([r for r in records if r["kind"] == "hot_items"], "hot_items", HOT_ITEMS, tables=1)
+
+
+def _contenders(records: Sequence[Record], kind: str, contenders: Sequence[Contender], tables: int) -> str:
+    lines = [_line(records, kind, c, tables) for c in contenders if chosen(records, kind, contender=c.name)]
     if not lines:
         return NOTHING
     head = ("", "rows a table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
-    own = [_ingest_note(records), _step_note(records)]
-    left_out = [] if chosen(records, "join", contender="flink") else ["", "Flink was left out: the peer was not set up."]
+    own = [_ingest_note(records, kind), _step_note(records, kind)]
+    left_out = [] if chosen(records, kind, contender="flink") else ["", "Flink was left out: the peer was not set up."]
     broken = [f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r]
     return "\n".join([table(head, lines), "", *own, *left_out, *(["", "Failed:", "", *broken] if broken else [])])
 
 
-def _join_line(records: Sequence[Record], name: str, title: str) -> list[str]:
-    seconds = medians(records, "join", name, *SECONDS)
-    runs = [len(chosen(records, "join", contender=name, rows=rows)) for rows in seconds]
-    cost = [medians(records, "join", name, figure) for figure in ("wall_s", "cpu_s", "peak_mb")]
+def _line(records: Sequence[Record], kind: str, contender: Contender, tables: int) -> list[str]:
+    name = contender.name
+    seconds = medians(records, kind, name, *SECONDS)
+    runs = [len(chosen(records, kind, contender=name, rows=rows)) for rows in seconds]
+    cost = [medians(records, kind, name, figure) for figure in ("wall_s", "cpu_s", "peak_mb")]
     return [
-        title,
+        contender.title,
         _each(_count(r) for r in seconds),
         _each(map(str, sorted(set(runs)))),
-        _number(slope(seconds)),
+        _number(slope(seconds, tables)),
         *map(_values, [seconds, *cost]),
     ]
 
 
-def _ingest_note(records: Sequence[Record]) -> str:
-    ingest = medians(records, "join", "catch_up", "told", "ingest_s")
+def _ingest_note(records: Sequence[Record], kind: str) -> str:
+    ingest = medians(records, kind, "catch_up", "told", "ingest_s")
     return f"Letting everything in as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
 
 
-def _step_note(records: Sequence[Record]) -> str:
+def _step_note(records: Sequence[Record], kind: str) -> str:
     """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
-    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, "join", contender="ten")}
+    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, kind, contender="ten")}
     told = {part: [median(lap.get(part, 0.0) for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
     parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in told.items())
     return f"One of the ten micro-batches, the first put aside: {parts}."
@@ -115,6 +127,30 @@ def targets(records: Sequence[Record]) -> str:
     empty = medians(records, "join", "ten", "told", "empty_s")
     lines.append(_target("an empty step", max(empty.values(), default=None), 1.5, " s"))
     return table(("target", "at most", "measured", ""), lines)
+
+
+def hot_items_targets(records: Sequence[Record]) -> str:
+    """The targets of hot items, and whether they are met."""
+    slopes = {c.name: slope(medians(records, "hot_items", c.name, *SECONDS), tables=1) for c in HOT_ITEMS}
+    return table(("target", "at most", "measured", ""), [_ratio(slopes, *target) for target in RATIOS[:2]])
+
+
+def hot_items_growth(records: Sequence[Record]) -> str:
+    """How the cost of hot items grows: three tables."""
+    parts = {
+        "Bids": ("bids_rows", "bids", lambda cell: _count(cell["rows"])),
+        "Auctions": ("bids_keys", "auctions, at most", lambda cell: _count(cell["keys"])),
+        "Overlap": ("bids_overlap", "windows a bid lies in", lambda cell: str(-(-WINDOW_MS // cell["options"]["slide_ms"]))),
+    }
+    return "\n\n".join(f"### {title}\n\n{_bids(records, *part)}" for title, part in parts.items())
+
+
+def _bids(records: Sequence[Record], kind: str, head: str, named: Callable[[Mapping[str, Any]], str]) -> str:
+    found = chosen(records, kind)
+    lines = [
+        [named(r["cell"]), _number(s := r["told"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])] for r in found
+    ]
+    return table((head, "step, s", "s/M rows", "peak, MiB"), lines)
 
 
 RATIOS = (
@@ -176,7 +212,7 @@ def _keys(records: Sequence[Record]) -> str:
             _count(r["cell"]["keys"]),
             _count(r["cell"]["rows"] // r["cell"]["keys"]),
             _number(r["told"]["seconds"]),
-            _count(r["told"]["pairs"]),
+            _count(r["told"]["found"]),
         ]
         for r in chosen(records, "keys")
     ]
@@ -187,7 +223,7 @@ def _bounds(records: Sequence[Record]) -> str:
     def line(record: Record) -> list[str]:
         steps = [sum(lap.values()) for lap in record["told"]["steps"][WARM_STEPS:]]
         minutes, told = record["cell"]["within_ms"] // 60_000, record["told"]
-        return [f"{minutes}", _number(told["seconds"]), _number(median(steps)), _count(told["pairs"])]
+        return [f"{minutes}", _number(told["seconds"]), _number(median(steps)), _count(told["found"])]
 
     lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
     return table(("upper bound, min", "job, s", "a micro-batch, s", "pairs"), lines)
@@ -298,6 +334,9 @@ SECTIONS: Mapping[str, Section] = {
     "growth": growth,
     "age": age,
     "backlog": backlog,
+    "hot_items": hot_items,
+    "hot_items_targets": hot_items_targets,
+    "hot_items_growth": hot_items_growth,
 }
 KINDS: Mapping[str, set[str]] = {
     "machine": {"join"},
@@ -307,6 +346,9 @@ KINDS: Mapping[str, set[str]] = {
     "growth": {"rows", "keys", "bounds", "batch"},
     "age": {"age"},
     "backlog": {"backlog"},
+    "hot_items": {"hot_items"},
+    "hot_items_targets": {"hot_items"},
+    "hot_items_growth": {"bids_rows", "bids_keys", "bids_overlap"},
 }
 """The kinds of results that a section tells of."""
-PLOTS = {"join": ["Slopes"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}
+PLOTS = {"join": ["Slopes"], "hot_items": ["Hot items"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

@@ -76,11 +76,12 @@ def medians(records: Iterable[Record], kind: str, contender: str, *path: str) ->
     return {rows: median(values) for rows, values in sorted(by_rows.items())}
 
 
-def slope(seconds: Mapping[int, float]) -> float | None:
-    """Seconds for each further million rows read, both tables together, from the smallest size to the largest.
+def slope(seconds: Mapping[int, float], tables: int = 2) -> float | None:
+    """Seconds for each further million rows read, all tables together, from the smallest size to the largest.
 
     Args:
         seconds: the seconds by rows of each table.
+        tables: how many tables are read.
 
     Returns:
         The slope; None where there is but one size.
@@ -88,4 +89,4 @@ def slope(seconds: Mapping[int, float]) -> float | None:
     if len(seconds) < 2:
         return None
     low, high = min(seconds), max(seconds)
-    return (seconds[high] - seconds[low]) / (2 * (high - low) / 1e6)
+    return (seconds[high] - seconds[low]) / (tables * (high - low) / 1e6)

@@ -1,4 +1,4 @@
-"""Tidemark's part of the benchmark: the sources, the join, the engine, and what is timed of them.
+"""Tidemark's part of the benchmark: the engine on a workload, and what is timed of it.
 
 Every call into the platform stands here, so that a change of the engine needs a change in this module alone.
 """
@@ -12,28 +12,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
+from benchmarks import workload
 from benchmarks.contenders import Job
-from benchmarks.data import TABLES, batches_folder
-from expectations import suites
+from benchmarks.data import batches_folder, tables_of
 from expectations.validation import validate
-from operators import IntervalJoin
-from operators.contract import SEQ
+from operators.contract import SEQ, Accountable
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import Step
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.sources import File
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
-
-ASSET = "payment_orders"
-SCHEMAS = {
-    "orders": "order_id bigint, customer_id bigint, amount bigint, ts bigint",
-    "payments": "payment_id bigint, order_id bigint, amount bigint, ts bigint",
-}
-KEYS = {"orders": "order_id", "payments": "payment_id"}
-RULES = (RowRule("amount_is_positive", "amount > 0"), RowRule("order_is_named", "order_id IS NOT NULL"))
-SUITES = {"orders": suites.orders, "payments": suites.payments}
 
 
 class WrongAnswer(AssertionError):
@@ -46,27 +35,12 @@ def spark_session(job: Job, **more: str) -> SparkSession:
 
 
 def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
-    """An engine on an empty lake in the job's folder; the option `without` leaves a part out."""
-    without = job.options.get("without")
-    sources = {name: _source(name, job, without) for name in TABLES}
-    join = IntervalJoin(on="order_id", lower=0, upper=f"{job.within_ms} ms", how="inner")
-    assets = {ASSET: DerivedAsset(name=ASSET, inputs=TABLES, operator=join)}
-    folders = {name: str(batches_folder(job.data, job.batches, job.first) / name) for name in TABLES}
-    return Engine(Lake(str(job.scratch / "lake")), sources, assets, lambda: spark, max_step=max_step, folders=folders, max_files=1)
-
-
-def _source(name: str, job: Job, without: str | None) -> SourceContract:
-    repeats = name == "orders" and job.options.get("repeated_keys")
-    keyed = without != "duplicates" and not repeats
-    return SourceContract(
-        name=name,
-        schema=SCHEMAS[name],
-        event_time="timestamp_millis(ts)",
-        watermark=BoundedOutOfOrderness("5 seconds"),
-        unique_key=(KEYS[name],) if keyed else (),
-        future_skew=None,
-        rules=() if without == "rules" else RULES,
-    )
+    """An engine for a job's workload, on an empty lake in the job's folder."""
+    what = workload.of(job)
+    sources, asset = {s.name: s for s in what.sources(job)}, what.asset(job)
+    folders = {name: str(batches_folder(job.data, job.batches, job.first) / name) for name in sources}
+    lake = Lake(str(job.scratch / "lake"))
+    return Engine(lake, sources, {asset.name: asset}, lambda: spark, max_step=max_step, folders=folders, max_files=1)
 
 
 def let_in(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
@@ -77,21 +51,32 @@ def let_in(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
 
 
 def whole_files(job: Job) -> list[tuple[str, Path]]:
-    """Both tables' files, not cut."""
-    return [(table, path) for table in TABLES for path in sorted((job.data / table).glob("*.parquet"))]
+    """The tables' files, not cut."""
+    return [(table, path) for table in tables_of(job.data) for path in sorted((job.data / table).glob("*.parquet"))]
 
 
 def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
-    """Hold the rows that steps have settled to the conservation law; returns how many they are.
+    """Hold the rows that steps have settled to the conservation law of a step; returns how many they are.
 
     Raises:
         WrongAnswer: it does not hold.
     """
-    accounts = [account for step in steps for account in engine.account_step(ASSET, step)]
+    accounts = [account for step in steps for account in engine.account_step(only(engine), step)]
     broken = [account for account in accounts if not account.holds]
     if broken:
         raise WrongAnswer(f"the conservation law does not hold: {broken}")
     return sum(account.accepted for account in accounts)
+
+
+def only(engine: Engine) -> str:
+    """The one derived table."""
+    [name] = engine.assets
+    return name
+
+
+def has_a_law(engine: Engine) -> bool:
+    """Whether each step can be held to the law: results of windows name no rows, so that theirs is one of whole days."""
+    return isinstance(engine.assets[only(engine)].operator, Accountable)
 
 
 def let_in_so_far(engine: Engine) -> int:
@@ -99,13 +84,13 @@ def let_in_so_far(engine: Engine) -> int:
     return sum(said.accepted for entry in engine.ledger.entries() for said in entry)
 
 
-def check_batch(engine: Engine) -> None:
+def check_batch(engine: Engine, job: Job) -> None:
     """Run the platform's suites on the rows of the newest entry, as far as they speak of columns that the logs have.
 
     Raises:
         WrongAnswer: an expectation is not met.
     """
-    for table, suite in SUITES.items():
+    for table, suite in workload.of(job).suites.items():
         frame = engine.table(engine.sources[table].log).where(F.col(SEQ) == engine.ledger.head)
         fitting = [e for e in suite().expectations if _columns(e.configuration.kwargs) <= set(frame.columns)]
         failed = [name for name, found in validate(frame, fitting).items() if not found.passed]
@@ -123,14 +108,14 @@ def pass_time(engine: Engine, ms: int = 1) -> None:
     engine.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 
-def pairs(engine: Engine) -> int:
-    """How many pairs the table holds."""
-    return engine.table(ASSET).count()
+def outcome(engine: Engine, job: Job) -> dict[str, Any]:
+    """What the derived table holds, in short."""
+    return workload.of(job).outcome(engine.table(only(engine)))
 
 
 def tables(engine: Engine) -> dict[str, str]:
     """The lake's tables, by a short name."""
-    return {"ledger": "ledger", ASSET: ASSET, **{name: source.log for name, source in engine.sources.items()}}
+    return {"ledger": "ledger", only(engine): only(engine), **{name: source.log for name, source in engine.sources.items()}}
 
 
 def files_by_table(engine: Engine) -> dict[str, int]:

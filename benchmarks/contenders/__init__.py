@@ -1,6 +1,7 @@
 """The contenders: each a module with `run(job) -> outcome`, each run as a process of its own.
 
-An outcome is a dict that holds at least `seconds` (the job alone, without start-up) and `pairs` (what the join found).
+An outcome is a dict that holds at least `seconds` (the job alone, without start-up) and `found` (how many results); `checksum`
+too, where the contender keeps them and their number tells little.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ class Job:
         heap: the JVM's heap, or the engine's memory limit.
         cores: how many cores to use.
         flink: the Flink peer's folder.
+        workload: what is computed: a module of `benchmarks` with its `WORKLOAD`.
         options: the contender's own.
     """
 
@@ -39,6 +41,7 @@ class Job:
     heap: str = "4g"
     cores: int = 2
     flink: Path | None = None
+    workload: str = "payments"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -98,6 +101,27 @@ JOIN = (
         slow=True,
     ),
 )
+
+HOT_ITEMS = (
+    Contender(name="catch_up", title="Tidemark, one catch-up step, into Delta", module="catch_up"),
+    Contender(name="ten", title="Tidemark, ten micro-batches ingested and advanced, into Delta", module="micro_batches"),
+    Contender(name="flink", title="Flink DataStream, heap state, no sink", module="flink", options={"state": "hashmap"}),
+    Contender(name="spark_batch", title="Spark, hand-written batch query, into Delta", module="bids_in_spark"),
+    Contender(name="duckdb", title="DuckDB, into Parquet", module="bids_in_duckdb"),
+    Contender(
+        name="spark_stream",
+        title="Spark's streaming windows, heap state, no sink",
+        module="bids_in_spark",
+        options={"state": "heap", "open_ms": 5_000},
+    ),
+    Contender(
+        name="spark_stream_rocksdb",
+        title="Spark's streaming windows, RocksDB, no sink",
+        module="bids_in_spark",
+        options={"state": "rocksdb", "open_ms": 5_000},
+    ),
+)
+"""Who counts hot items."""
 
 VARIANTS = (
     Contender(name="ten", title="everything on", module="micro_batches"),

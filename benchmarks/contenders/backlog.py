@@ -13,7 +13,7 @@ def run(job: Job) -> dict[str, Any]:
     ingest_s = shop.seconds_of(lambda: [shop.let_in(engine, files) for files in micro_batches(job.data, job.batches)])
     engine.drain()
     steps: list[Any] = []
-    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.ASSET)))
-    found = shop.pairs(engine)
+    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))
+    found = shop.outcome(engine, job)
     spark.stop()
-    return {"seconds": seconds, "pairs": found, "ingest_s": ingest_s, "steps": len(steps)}
+    return {"seconds": seconds, **found, "ingest_s": ingest_s, "steps": len(steps)}

@@ -12,9 +12,9 @@ def run(job: Job) -> dict[str, Any]:
     ingest_s = shop.seconds_of(lambda: shop.let_in(engine, shop.whole_files(job)))
     engine.drain()
     steps: list[Any] = []
-    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.ASSET)))
+    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))
     if len(steps) != 1:
         raise shop.WrongAnswer(f"a catch-up is one step; it took {len(steps)}")
-    found = shop.pairs(engine)
+    found = shop.outcome(engine, job)
     spark.stop()
-    return {"seconds": seconds, "pairs": found, "ingest_s": ingest_s}
+    return {"seconds": seconds, **found, "ingest_s": ingest_s}

@@ -1,4 +1,4 @@
-"""The Flink peer: its interval join over the same Parquet files, with the class path and flags of its own scripts."""
+"""The Flink peer: the same work over the same Parquet files, with the class path and flags of its own scripts."""
 
 import re
 import subprocess
@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Job
+from benchmarks.data import TABLES_OF
 from platform_defs.resources.java import find_java
 
 COMMAND = """
 . "$FLINK/bench_env.sh"
 exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.configurationFile="$HERE/java/log4j2.properties" \
-  -cp "$HERE/java/bclasses:$BCP" Bench interval_join "$DATA" "$SINK" "$STATE" "$ROWS" "$OUT" "$CORES"
+  -cp "$HERE/java/bclasses:$BCP" Bench "$WORKLOAD" "$DATA" "$SINK" "$STATE" "$ROWS" "$OUT" "$CORES"
 """
+
+
+WORKLOADS = {"payments": "interval_join", "bids": "hot_items"}
+"""The peer's names of the workloads."""
 
 
 def is_set_up(folder: Path | None) -> bool:
@@ -40,7 +45,8 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
         "STATE": state,
         "SINK": "files" if production else "blackhole",
         "CHECKPOINT": "-Dckpt=10s" if production else "",
-        "ROWS": str(2 * job.rows),
+        "WORKLOAD": WORKLOADS[job.workload],
+        "ROWS": str(len(TABLES_OF[job.workload]) * job.rows),
         "OUT": str((job.scratch / "out").absolute()),
         "CORES": str(job.cores),
     }
@@ -49,4 +55,4 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
 def outcome(printed: str) -> dict[str, Any]:
     """What the peer's one line says."""
     told = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
-    return {"seconds": float(told["seconds"]), "pairs": int(told["out"])}
+    return {"seconds": float(told["seconds"]), "found": int(told["out"])}

@@ -25,12 +25,12 @@ class Live:
     @property
     def lawful(self) -> bool:
         """Whether each step is held to the law."""
-        return self.job.options.get("without") != "law"
+        return self.job.options.get("without") != "law" and shop.has_a_law(self.engine)
 
     def advance(self) -> None:
         """Advance, and hold what was settled to the law."""
         with self.watch.time("advance"):
-            steps = self.engine.advance(shop.ASSET)
+            steps = self.engine.advance(shop.only(self.engine))
         if self.lawful:
             with self.watch.time("law"):
                 self.settled += shop.hold_to_law(self.engine, steps)
@@ -40,7 +40,7 @@ class Live:
         self.advance()
         if self.job.options.get("checks"):
             with self.watch.time("checks"):
-                shop.check_batch(self.engine)
+                shop.check_batch(self.engine, self.job)
 
     def straight(self, after: Callable[[], None]) -> None:
         """Hand each micro-batch to the engine."""
@@ -98,9 +98,9 @@ def run(job: Job) -> dict[str, Any]:
     quiet_s = live.empty_steps()
     end_s = shop.seconds_of(live.drain)
     told = _told(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live.empty_steps(), "files": files}
-    found = shop.pairs(live.engine)
+    found = shop.outcome(live.engine, job)
     spark.stop()
-    return told | {"pairs": found}
+    return told | found
 
 
 def _told(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:

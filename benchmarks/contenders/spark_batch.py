@@ -13,7 +13,7 @@ def run(job: Job) -> dict[str, Any]:
     spark = shop.spark_session(job)
     seconds, found = (_into_delta if job.options["sink"] == "delta" else _into_nothing)(spark, job)
     spark.stop()
-    return {"seconds": seconds, "pairs": found}
+    return {"seconds": seconds, "found": found}
 
 
 def _into_delta(spark: SparkSession, job: Job) -> tuple[float, int]:

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.contenders import Job, flink
-from benchmarks.data import Shape, prepare, true_pairs
+from benchmarks.data import Shape, prepare, true_hot_items, true_pairs
 
 PRINTED = """WARNING: a JVM may say something first
 flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 cpu_s=160.10 sink=blackhole backend=hashmap out=3749606
@@ -9,7 +9,7 @@ flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 c
 
 
 def test_the_peers_line_is_read():
-    assert flink.outcome(PRINTED) == {"seconds": 73.41, "pairs": 3_749_606}
+    assert flink.outcome(PRINTED) == {"seconds": 73.41, "found": 3_749_606}
 
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
@@ -28,4 +28,21 @@ def test_duckdb_finds_the_true_pairs(tmp_path, sink, within_ms):
 
     data = prepare(Shape(5_000), tmp_path / "data")
     job = Job(data, tmp_path, 5_000, within_ms=within_ms, options={"sink": sink})
-    assert duckdb_join.run(job)["pairs"] == true_pairs(data, within_ms)
+    assert duckdb_join.run(job)["found"] == true_pairs(data, within_ms)
+
+
+@pytest.mark.parametrize("slide_ms", [2_000, 5_000])
+def test_duckdb_finds_the_true_hot_items(tmp_path, slide_ms):
+    pytest.importorskip("duckdb", reason="it comes with the dependency group `bench`")
+    from benchmarks.contenders import bids_in_duckdb
+
+    data = prepare(Shape(50_000, data="bids"), tmp_path / "data")
+    told = bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="bids", options={"slide_ms": slide_ms}))
+    assert {key: told[key] for key in ("found", "checksum")} == true_hot_items(data, 10_000, slide_ms, 10)
+
+
+def test_flink_is_asked_for_the_jobs_own_work(tmp_path):
+    told = flink.environment(
+        Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload="bids", options={"state": "hashmap"}), java_home="/java"
+    )
+    assert (told["WORKLOAD"], told["ROWS"]) == ("hot_items", "1000")

@@ -1,4 +1,5 @@
 import hashlib
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -6,9 +7,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.data import TABLES, Shape, batches_folder, by_arrival, ends, micro_batches, prepare, true_pairs
+from benchmarks.data import (
+    START,
+    TABLES,
+    Shape,
+    batches_folder,
+    by_arrival,
+    checksum,
+    ends,
+    micro_batches,
+    prepare,
+    true_hot_items,
+    true_pairs,
+)
 
-OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715"}
+OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715", "bids": "3b11f868c37c32cd"}
 
 
 def rows_of(place, table):
@@ -20,11 +33,15 @@ def brute_force(place, within_ms):
     return sum(o["order_id"] == p["order_id"] and 0 <= p["ts"] - o["ts"] <= within_ms for o in orders for p in payments)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", OF_THE_PEER)
 def test_the_data_is_the_peers_to_the_byte(tmp_path, table):
-    place = prepare(Shape(10_000), tmp_path)
-    columns = [rows_of(place, table)[c].to_numpy().tobytes() for c in rows_of(place, table).column_names]
+    place = prepare(Shape(10_000, data="bids" if table == "bids" else "payments"), tmp_path)
+    columns = [_bytes(rows_of(place, table)[c]) for c in rows_of(place, table).column_names]
     assert hashlib.sha256(b"".join(columns)).hexdigest()[:16] == OF_THE_PEER[table]
+
+
+def _bytes(column):
+    return "".join(column.to_pylist()).encode() if column.type == pa.string() else column.to_numpy().tobytes()
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -63,3 +80,19 @@ def test_what_is_there_is_not_made_again(tmp_path):
     before = (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns
     prepare(Shape(100), tmp_path, batches=2, first=60)
     assert (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns == before
+
+
+@pytest.mark.parametrize("shape", [Shape(3_000, data="bids"), Shape(3_000, keys=7, data="bids")])
+@pytest.mark.parametrize("open_ms", [None, 50])
+def test_the_true_hot_items_are_those_of_a_nested_loop(tmp_path, shape, open_ms):
+    place = prepare(shape, tmp_path)
+    bids = rows_of(place, "bids").select(["auction", "ts"]).to_pylist()
+    newest, ranks = max(b["ts"] for b in bids), []
+    for end in range(START, newest + 101, 20):
+        counts = Counter(b["auction"] for b in bids if end - 100 <= b["ts"] < end)
+        best = sorted(counts.items(), key=lambda told: (-told[1], told[0]))[:3]
+        ranks += [(end, n, *told) for n, told in enumerate(best, 1) if open_ms is None or end <= newest - open_ms]
+    told = np.array(ranks)
+    wanted = {"found": len(ranks), "checksum": checksum(*(told[:, n] for n in range(4)))}
+    assert true_hot_items(place, window_ms=100, slide_ms=20, top=3, open_ms=open_ms) == wanted
+    assert len(ranks) > 30

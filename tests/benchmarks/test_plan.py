@@ -7,7 +7,7 @@ from benchmarks import plan, results
 from benchmarks.contenders import Job
 from benchmarks.data import Shape, prepare, true_pairs
 from benchmarks.measure import Measured, RunFailed
-from benchmarks.plan import Bench, Cell, WrongPairs
+from benchmarks.plan import Bench, Cell, WrongResults
 
 NOWHERE = Path("/no/flink")
 CELL = Cell(kind="join", contender=plan.CATCH_UP, shape=Shape(100))
@@ -27,7 +27,7 @@ def runs(monkeypatch, tmp_path):
         told["runs"] += 1
         if told["fails"]:
             raise RunFailed("out of memory")
-        return Measured(2.0, 1.0, 100, 0.0, 0.1, {"seconds": 1.0, "pairs": told["pairs"]})
+        return Measured(2.0, 1.0, 100, 0.0, 0.1, {"seconds": 1.0, "found": told["pairs"]})
 
     monkeypatch.setattr(plan, "run", run)
     return told
@@ -69,7 +69,9 @@ def test_a_failed_run_is_recorded_and_tried_again(bench, runs):
 
 def test_a_wrong_answer_is_refused_and_its_time_not_kept(bench, runs):
     runs["pairs"] += 1
-    with pytest.raises(WrongPairs, match=r"catch_up at 100 rows a table found 7\d pairs; there are 7\d\. Its time is not kept"):
+    with pytest.raises(
+        WrongResults, match=r"catch_up at 100 rows a table has {'found': 7\d}; true is {'found': 7\d}\. Its time is not kept"
+    ):
         bench.run([CELL])
     assert results.read(bench.results) == []
 
@@ -88,3 +90,11 @@ def test_small_micro_batches_follow_one_that_fills_the_reach():
     cell = next(plan.batch_sizes([1_000], base=50_000))
     assert cell.first == 50_000
     assert 2 * (cell.shape.rows - cell.first) == 1_000 * (cell.batches - 1)
+
+
+def test_windows_that_a_stream_leaves_open_are_not_asked_for(tmp_path):
+    cell = next(plan.hot_items([1_000], 1, ["duckdb"], NOWHERE))
+    data = prepare(cell.shape, tmp_path)
+    assert set(cell.truth(data)) == {"found", "checksum"}
+    stream = next(plan.hot_items([1_000], 1, ["spark_stream"], NOWHERE))
+    assert stream.truth(data)["found"] < cell.truth(data)["found"]

@@ -22,7 +22,7 @@ def record(kind, contender, rows, seconds, told=None, **cell):
     named = {"kind": kind, "contender": contender, "rows": rows, "keys": 0, "turn": 0, "batches": 10, "first": 0, "within_ms": 600_000}
     cost = {"wall_s": seconds + 20, "cpu_s": 2 * seconds, "peak_mb": 2_048, "other_cpu_s": 0.1, "load": 0.2}
     about = {"kind": kind, "cell": {**named, **cell}, "at": "2026-03-01T10:00:00Z", "machine": MACHINE}
-    return {**about, **cost, "told": {"seconds": seconds, "pairs": 75, **(told or {})}}
+    return {**about, **cost, "told": {"seconds": seconds, "found": 75, **(told or {})}}
 
 
 def both(contender, low, high, **told):

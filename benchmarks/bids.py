@@ -1,0 +1,57 @@
+"""Hot items: how many bids an auction had in each sliding window, and the ten auctions of each window with the most."""
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
+from benchmarks.contenders import Job
+from benchmarks.data import START
+from benchmarks.workload import BOUND, Workload
+from operators import Consecutive, Sliding, TopK, WindowedAggregate
+
+SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, ts bigint"
+WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
+
+
+def slide_ms(job: Job) -> int:
+    """How far one window begins after the one before."""
+    return int(job.options.get("slide_ms", SLIDE_MS))
+
+
+def sources(job: Job) -> list[SourceContract]:
+    """The bids; nothing names a bid, so none is a duplicate."""
+    rules = RowRule("price_is_positive", "price > 0"), RowRule("auction_is_named", "auction IS NOT NULL")
+    bids = SourceContract(
+        name="bids",
+        schema=SCHEMA,
+        event_time="timestamp_millis(ts)",
+        watermark=BoundedOutOfOrderness(BOUND),
+        future_skew=None,
+        rules=rules,
+    )
+    return [bids]
+
+
+def asset(job: Job) -> DerivedAsset:
+    """The ranking, made without a table of the counts."""
+    window = Sliding(size=WINDOW_MS, slide=slide_ms(job))
+    counts = WindowedAggregate(by="auction", window=window, aggregates={"bids": "count(*)"})
+    ranked = Consecutive(of=counts, then=TopK(k=TOP, order_by=["bids DESC", "auction"]))
+    return DerivedAsset(name="hot_items", inputs=("bids",), operator=ranked)
+
+
+def outcome(rows: DataFrame) -> dict[str, Any]:
+    """How many ranks there are, and a number made of all of them."""
+    end = F.unix_millis("window_end")
+    [(found, checksum)] = rows.agg(F.count("*"), checksum_of(end, F.col("rank"), F.col("auction"), F.col("bids"))).collect()
+    return {"found": found, "checksum": checksum}
+
+
+def checksum_of(end_ms: Column, rank: Column, auction: Column, bids: Column) -> Column:
+    """The checksum, as `benchmarks.data.true_hot_items` has it."""
+    return F.sum((rank * 1_009 + F.floor((end_ms - START) / 1_000)) * (auction * 7 + bids)).cast("bigint")
+
+
+WORKLOAD = Workload(sources=sources, asset=asset, outcome=outcome)

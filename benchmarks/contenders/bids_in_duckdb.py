@@ -1,0 +1,36 @@
+"""DuckDB: hot items over the same Parquet files, into Parquet. Each bid is counted in its 2 s pane, panes are summed into windows."""
+
+import time
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+
+from benchmarks import bids
+from benchmarks.contenders import Job
+from benchmarks.contenders.duckdb_join import connected
+from benchmarks.data import checksum
+
+
+def run(job: Job) -> dict[str, Any]:
+    target = job.scratch / "hot_items.parquet"
+    with connected(job) as connection:
+        began = time.perf_counter()
+        _write(connection, job, str(target))
+        seconds = round(time.perf_counter() - began, 3)
+    told = pq.read_table(target)
+    columns = [told[name].to_numpy() for name in ("window_end", "rank", "auction", "bids")]
+    return {"seconds": seconds, "found": told.num_rows, "checksum": checksum(*columns)}
+
+
+def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None:
+    slide, size = bids.slide_ms(job), bids.WINDOW_MS
+    connection.execute(f"""
+        COPY (
+          WITH panes AS (SELECT auction, ts - ts % {slide} AS pane, count(*) AS n
+                         FROM read_parquet('{job.data / "bids"}/*.parquet') GROUP BY ALL),
+               counted AS (SELECT auction, pane + {slide} + places.s * {slide} AS window_end, sum(n)::BIGINT AS bids
+                           FROM panes, (SELECT unnest(range({size // slide})) AS s) AS places GROUP BY ALL)
+          SELECT window_end, row_number() OVER (PARTITION BY window_end ORDER BY bids DESC, auction) AS rank, auction, bids
+          FROM counted QUALIFY rank <= {bids.TOP}
+        ) TO '{target}' (FORMAT parquet)""")

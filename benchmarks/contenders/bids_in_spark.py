@@ -1,0 +1,61 @@
+"""Hot items as a Spark user would write them: a batch query into Delta, or two chained aggregations of a stream, into nothing."""
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from benchmarks import bids, shop
+from benchmarks.contenders import Job
+from benchmarks.contenders.spark_stream import ROCKSDB
+from benchmarks.data import batches_folder
+
+
+def run(job: Job) -> dict[str, Any]:
+    state = job.options.get("state")
+    spark = shop.spark_session(job, **({"spark.sql.streaming.stateStore.providerClass": ROCKSDB} if state == "rocksdb" else {}))
+    found = _streamed(spark, job) if state else _batch(spark, job)
+    spark.stop()
+    return found
+
+
+def _counts(rows: DataFrame, job: Job) -> DataFrame:
+    window = F.window("at", f"{bids.WINDOW_MS} milliseconds", f"{bids.slide_ms(job)} milliseconds")
+    return rows.groupBy(window, "auction").agg(F.count("*").alias("bids"))
+
+
+def _batch(spark: SparkSession, job: Job) -> dict[str, Any]:
+    rows = spark.read.parquet(str(job.data / "bids")).withColumn("at", F.timestamp_millis("ts"))
+    best = Window.partitionBy("window").orderBy(F.col("bids").desc(), "auction")
+    ranked = _counts(rows, job).withColumn("rank", F.row_number().over(best)).where(F.col("rank") <= bids.TOP)
+    target = str(job.scratch / "hot_items")
+    told = ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
+    seconds = shop.seconds_of(lambda: told.write.format("delta").save(target))
+    return {"seconds": seconds, **bids.outcome(spark.read.format("delta").load(target))}
+
+
+def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:
+    reader = spark.readStream.schema(bids.SCHEMA).option("maxFilesPerTrigger", 1)
+    rows = reader.parquet(str(batches_folder(job.data, job.batches, job.first) / "bids")).withColumn("at", F.timestamp_millis("ts"))
+    counts = _counts(rows.withWatermark("at", "5 seconds"), job)
+    best = F.sort_array(F.collect_list(F.struct("bids", (-F.col("auction")).alias("key"))), asc=False)
+    top = counts.groupBy("window").agg(F.slice(best, 1, bids.TOP).alias("top")).select("window", F.posexplode("top").alias("n", "item"))
+    observed = top.observe("told", F.count(F.lit(1)).alias("found"), _checksum().alias("checksum"))
+    query = observed.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(job.scratch / "checkpoint"))
+    told: list[dict[str, Any]] = []
+
+    def all_of_it() -> None:
+        running = query.trigger(availableNow=True).start()
+        running.awaitTermination()
+        told.extend(progress["observedMetrics"].get("told") or {} for progress in running.recentProgress)
+
+    return {"seconds": shop.seconds_of(all_of_it), "found": _sum(told, "found"), "checksum": _sum(told, "checksum")}
+
+
+def _checksum() -> Column:
+    item = F.col("item")
+    return bids.checksum_of(F.unix_millis("window.end"), F.col("n") + 1, -item["key"], item["bids"])
+
+
+def _sum(told: list[dict[str, Any]], what: str) -> int:
+    return sum(int(metrics[what] or 0) for metrics in told if what in metrics)

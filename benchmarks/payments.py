@@ -1,0 +1,48 @@
+"""The payment-order join."""
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
+from benchmarks.contenders import Job
+from benchmarks.data import TABLES
+from benchmarks.workload import BOUND, Workload
+from expectations import suites
+from operators import IntervalJoin
+
+SCHEMAS = {
+    "orders": "order_id bigint, customer_id bigint, amount bigint, ts bigint",
+    "payments": "payment_id bigint, order_id bigint, amount bigint, ts bigint",
+}
+KEYS = {"orders": "order_id", "payments": "payment_id"}
+RULES = (RowRule("amount_is_positive", "amount > 0"), RowRule("order_is_named", "order_id IS NOT NULL"))
+
+
+def sources(job: Job) -> list[SourceContract]:
+    """Orders and payments; the option `without` leaves a part out, `repeated_keys` says that an order may come again."""
+    return [_source(name, job, job.options.get("without")) for name in TABLES]
+
+
+def _source(name: str, job: Job, without: str | None) -> SourceContract:
+    repeats = name == "orders" and job.options.get("repeated_keys")
+    keyed = without != "duplicates" and not repeats
+    return SourceContract(
+        name=name,
+        schema=SCHEMAS[name],
+        event_time="timestamp_millis(ts)",
+        watermark=BoundedOutOfOrderness(BOUND),
+        unique_key=(KEYS[name],) if keyed else (),
+        future_skew=None,
+        rules=() if without == "rules" else RULES,
+    )
+
+
+def asset(job: Job) -> DerivedAsset:
+    """Each payment beside its order."""
+    join = IntervalJoin(on="order_id", lower=0, upper=f"{job.within_ms} ms", how="inner")
+    return DerivedAsset(name="payment_orders", inputs=TABLES, operator=join)
+
+
+WORKLOAD = Workload(
+    sources=sources,
+    asset=asset,
+    outcome=lambda rows: {"found": rows.count()},
+    suites={"orders": suites.orders, "payments": suites.payments},
+)
