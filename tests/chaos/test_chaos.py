@@ -1,4 +1,4 @@
-"""The chaos run's own parts, and a short run of it: three kills of a real process group."""
+"""The chaos run's own parts, and a short run of it: two kills of a real process group."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.chaos.life import Life, LifeError
 from tests.chaos.plan import ORPHANS, Planner
 from tests.chaos.stream import Action, script, shop
 
-KILLS = 3
+KILLS = 2
 SCRIPT = [Action(what, 0, n) for n, what in enumerate(["let_in", "ghost", "drain", "advance", "verify"])]
 PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
@@ -28,7 +28,7 @@ PASSED = {
 
 
 @pytest.mark.spark
-def test_three_kills_of_the_process_group(tmp_path: Path) -> None:
+def test_two_kills_of_the_process_group(tmp_path: Path) -> None:
     told: list[str] = []
     first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, told.append)
     wanted = first.undisturbed()

@@ -152,7 +152,7 @@ def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: M
     }
     assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
     engine = make_engine([source("l"), source("r")], assets)
-    corrected = _run(engine, [*operators], [], _batches(7))
+    corrected = _run(engine, [*operators], [], _batches(7, 3))
     assert corrected > len(operators)
     logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     for name, operator in operators.items():

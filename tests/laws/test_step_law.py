@@ -20,27 +20,32 @@ STREAM = [
 ]
 
 
-def steps_of(engine: Engine) -> list[Step]:
-    """One step an entry, and a last one after the drain."""
-    steps: list[Step] = []
-    for batch in STREAM:
-        replay(engine, [batch])
-        steps += engine.advance("pairs")
-    engine.drain()
-    return [*steps, *engine.advance("pairs")]
+HOWS: tuple[How, ...] = ("inner", "full")
 
 
-@pytest.mark.parametrize("how", ["inner", "full"])
-def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(make_engine: MakeEngine, how: How) -> None:
-    engine = make_engine([source("l"), source("r")], [join(how=how)])
-    accounts = [a for step in steps_of(engine) for a in engine.account_step("pairs", step)]
+@pytest.fixture(scope="module")
+def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
+    """Both joins, one step an entry, and a last one after the drain."""
+    engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in HOWS])
+    steps: dict[str, list[Step]] = {how: [] for how in HOWS}
+    for batch in [*STREAM, None]:
+        replay(engine, [batch]) if batch else engine.drain()
+        for how, made in steps.items():
+            made.extend(engine.advance(how))
+    return engine, steps
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(ran: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
+    engine, steps = ran
+    accounts = [a for step in steps[how] for a in engine.account_step(how, step)]
     assert all(a.holds for a in accounts)
     found = {
         (side, term): sum(getattr(a, term) for a in accounts if a.side == side)
         for side in ("l", "r")
         for term in ("accepted", "matched", "unmatched", "pending", "late")
     }
-    assert found == totals(engine)
+    assert found == totals(engine, how)
     assert found["l", "late"] == 1
     assert found["r", "late"] == 1
 
@@ -56,14 +61,18 @@ def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(make_engine
     ids=["lost", "unmatched twice", "matched and unmatched", "made up"],
 )
 def test_a_result_that_is_not_as_it_should_be_breaks_its_step(
-    make_engine: MakeEngine, condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
+    ran: tuple[Engine, dict[str, list[Step]]], condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> None:
-    engine = make_engine([source("l"), source("r")], [join(how="full")])
-    steps = steps_of(engine)
-    kept = engine.table("pairs").localCheckpoint()
-    spoiled(kept, kept.where(condition).limit(1)).write.format("delta").mode("overwrite").save(engine.lake.path("pairs"))
-    broken = {a.side for step in steps for a in engine.account_step("pairs", step) if not a.holds}
+    engine, steps = ran
+    kept = engine.table("full").localCheckpoint()
+    _overwrite(engine, spoiled(kept, kept.where(condition).limit(1)))
+    broken = {a.side for step in steps["full"] for a in engine.account_step("full", step) if not a.holds}
+    _overwrite(engine, kept)
     assert "l" in broken
+
+
+def _overwrite(engine: Engine, rows: DataFrame) -> None:
+    rows.write.format("delta").mode("overwrite").save(engine.lake.path("full"))
 
 
 def test_a_stream_stops_at_the_step_that_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

