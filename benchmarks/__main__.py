@@ -1,13 +1,13 @@
 """`python -m benchmarks`: run the benchmarks, and write what was measured into docs/benchmarks.md."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from benchmarks import plan
-from benchmarks.contenders import HOT_ITEMS, JOIN
+from benchmarks.contenders import HOT_ITEMS, JOIN, Contender
 from benchmarks.contenders.flink import is_set_up
 from benchmarks.plan import Bench, Cell
 from platform_defs.settings import HOME, PROJECT
@@ -43,11 +43,7 @@ def join(
     again: Again = False,
 ) -> None:
     """The payment-order join, all contenders in turn; what has a result already is not run again."""
-    unknown = set(only) - {c.name for c in JOIN}
-    if unknown:
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is no contender; they are {', '.join(c.name for c in JOIN)}")
-    if not is_set_up(flink):
-        print(f"Flink is left out: there is no {flink}/java/bclasses. Run setup.sh in a copy of the peer's folder, and name it by --flink")
+    _check(only, JOIN, flink)
     wanted = [*only, *(["flink_rocksdb"] if flink_rocksdb else [])]
     if flink_rocksdb and not only:
         wanted = [c.name for c in JOIN]
@@ -69,6 +65,7 @@ def hot_items(
     again: Again = False,
 ) -> None:
     """The ten auctions of each sliding window with the most bids, all contenders in turn."""
+    _check(only, HOT_ITEMS, flink)
     cells = [*plan.hot_items(sizes, runs, only, flink)]
     if growth and not only:
         size = max(sizes)
@@ -137,6 +134,16 @@ def report(
 
     for path in write(work / "results.jsonl", docs):
         print(path)
+
+
+def _check(only: Iterable[str], contenders: Sequence[Contender], flink: Path) -> None:
+    """Refuse a name that is no contender's, and say when Flink is left out."""
+    names = [c.name for c in contenders]
+    unknown = sorted(set(only) - set(names))
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)} is no contender; they are {', '.join(names)}")
+    if not is_set_up(flink):
+        print(f"Flink is left out: there is no {flink}/java/bclasses. Run setup.sh in a copy of the peer's folder, and name it by --flink")
 
 
 def _run(bench: Bench, cells: Iterable[Cell]) -> None:

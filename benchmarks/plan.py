@@ -123,7 +123,8 @@ class Bench:
             measured = asdict(self._measured(cell, data))
         except RunFailed as failure:
             return {**about, "failed": str(failure)}
-        if not {"found"} <= measured["told"].keys() or any(measured["told"].get(key, value) != value for key, value in true.items()):
+        asked = ["found"] if cell.contender.module == "flink" else [*true]  # Flink has no sink here: it counts its results
+        if any(measured["told"].get(key) != true[key] for key in asked):
             raise WrongResults.of(cell, measured["told"], true)
         return {**about, **measured}
 

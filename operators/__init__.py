@@ -11,6 +11,7 @@ from operators.interval_join import IntervalJoin
 from operators.sessions import Session
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
+from operators.top_n import TopN
 from operators.triggers import EveryInterval, EveryRows, EveryStep
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
@@ -44,6 +45,7 @@ __all__ = [
     "StreamingError",
     "TimeEvictor",
     "TopK",
+    "TopN",
     "Touched",
     "Tumbling",
     "Upsert",

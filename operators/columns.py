@@ -48,8 +48,8 @@ def same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
 
 
 def of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
-    """A frame's rows with one of the keys, a null being equal to a null."""
-    return frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")
+    """A frame's rows with one of the keys, a null being equal to a null; all rows where a key has no column."""
+    return frame if not key else frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:

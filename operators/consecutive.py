@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import EVENT_TIME, Append, Closed, Judging, Operator, Settling
+from operators.contract import EVENT_TIME, Append, Closed, Operator, Settling
 from operators.errors import OperatorError
 
 
@@ -36,8 +36,9 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of.reads, Closed) or getattr(self.of, "early", None):
-            raise OperatorError.bad_value("of", self.of, "an operator of closed ranges, without early results")
+        if not isinstance(self.of.reads, Closed) or self.of.reads.delay or getattr(self.of, "early", None):
+            legal = "an operator of closed ranges, without early results, final at its results' own time (sessions want a table between)"
+            raise OperatorError.bad_value("of", self.of, legal)
         if not isinstance(self.then.reads, Closed) or not self.then.reads.results or not isinstance(self.then.emits, Append):
             raise OperatorError.bad_value(
                 "then", self.then, "an operator over the windows that its rows have, such as TopK without `window`"
@@ -76,9 +77,3 @@ class Consecutive:
         if not isinstance(self.of, Settling):
             raise OperatorError(f"{type(self.of).__name__} does not tell what becomes of its rows")
         return self.of.settles(*frames)
-
-    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
-        """The verdicts of the first (see `Judging`)."""
-        if not isinstance(self.of, Judging):
-            raise OperatorError(f"{type(self.of).__name__} gives no verdicts")
-        return self.of.verdicts(watermark, *frames)

@@ -78,7 +78,13 @@ class Closed:
 
 @dataclass(frozen=True)
 class Entries:
-    """Read the rows of new ledger entries only, and fold them into the operator's own table (see `Folding`)."""
+    """Read the rows of new ledger entries only, and fold them into the operator's own table (see `Folding`).
+
+    Args:
+        touches: the columns whose values tell which rows of the table a new row may change; None for the key it upserts by.
+    """
+
+    touches: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,13 @@ class Touched:
     """Read every row, old or new, of the keys that new ledger entries hold.
 
     Args:
-        key: the columns of the key, by the same names in every input.
+        key: the columns of the key, by the same names in every input; none for all rows.
+        through: columns by whose values a row may leave its key for another: every key that such a row ever had is touched, and of the
+            rows of touched keys every row with the same values is read.
     """
 
     key: tuple[str, ...]
+    through: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ class ColumnError(OperatorError):
         return cls(f"`{parameter}` names the column {column!r} of type {found}; {legal}")
 
     @classmethod
+    def not_whole(cls, parameter: str, column: str, found: str) -> Self:
+        """The column holds no whole numbers."""
+        return cls(f"`{parameter}` names the column {column!r} of type {found}; legal: a whole number (tinyint, smallint, int or bigint)")
+
+    @classmethod
     def key_types(cls, column: str, left: str, right: str) -> Self:
         """The two sides hold a key column with different types."""
         found = f"which is {left} on the left and {right} on the right"

@@ -167,14 +167,7 @@ def compared(one: Column, other: Column, order: Sequence[Ordering]) -> Column:
     for by in reversed(order):
         a, b = one[by.column], other[by.column]
         first, smaller = (-1 if by.nulls_first else 1), (1 if by.descending else -1)
-        told = (
-            F.when(a.isNull() & b.isNull(), told)
-            .when(a.isNull(), first)
-            .when(b.isNull(), -first)
-            .when(a < b, smaller)
-            .when(a > b, -smaller)
-            .otherwise(told)
-        )
+        told = F.when(a.eqNullSafe(b), told).when(a.isNull(), first).when(b.isNull(), -first).when(a < b, smaller).otherwise(-smaller)
     return told
 
 

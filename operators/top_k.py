@@ -128,7 +128,7 @@ class TopK:
         """A stream's windows, each collected when it ends, sorted and cut."""
         streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
-        order = self._total(rows.columns)
+        order = [o for o in self._total(rows.columns) if o.column not in group]
         held = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
         first = F.slice(F.array_sort(held, lambda a, b: streaming.compared(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_PLACE, _FIRST))

@@ -23,7 +23,7 @@ _ROWS = re.compile(r"(\d+) rows?")
 
 @dataclass(frozen=True)
 class EveryStep:
-    """Every open window, with each step."""
+    """Every open window, with each advance."""
 
     def due(self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None) -> DataFrame:
         """What is to be shown now (see `Trigger`)."""
@@ -32,7 +32,7 @@ class EveryStep:
 
 @dataclass(frozen=True)
 class EveryRows:
-    """A window, with the step in which its rows reach the next multiple of a number. Flink's fires within the step, once for each.
+    """A window, with the advance in which its rows reach the next multiple of a number. Flink's fires within it, once for each.
 
     Args:
         rows: the number, at least 1.
@@ -54,7 +54,7 @@ class EveryRows:
 
 @dataclass(frozen=True)
 class EveryInterval:
-    """Every open window, with the step in which the watermark passes the next multiple of an interval since 1970.
+    """Every open window, with the advance in which the watermark passes the next multiple of an interval since 1970.
 
     Flink's `ContinuousEventTimeTrigger`. With the ingest time as the event time the watermark is the clock, and it is
     Flink's `ContinuousProcessingTimeTrigger`.

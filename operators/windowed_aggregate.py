@@ -16,7 +16,7 @@ from operators.evictors import Evictor
 from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed, times_of_end
 from operators.sessions import Session
 from operators.timing import Duration
-from operators.triggers import IS_FINAL, ROWS_SEEN, EveryRows, Trigger
+from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryRows, Trigger
 from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes, in_windows
 
 _MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
@@ -69,6 +69,9 @@ class WindowedAggregate(InWindows):
             raise OperatorError.bad_value(
                 "early", self.early, "EveryStep or EveryInterval beside an `evictor`, which holds rows back from the count"
             )
+        if isinstance(self.window, Session) and isinstance(self.early, EveryRows | EveryInterval):
+            legal = "EveryStep over sessions: one that goes on is another window, of which nothing was shown yet"
+            raise OperatorError.bad_value("early", self.early, legal)
         if not self.aggregates:
             raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
         shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
@@ -135,9 +138,10 @@ class WindowedAggregate(InWindows):
         """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
         paned = in_panes(rows, window, self.time, self.lateness)
         panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
-        merged = in_windows(panes, window)
         if isinstance(window, Tumbling):
-            return merged
+            return in_windows(panes, window)
+        by_key = panes.repartition(*self.key) if self.key else panes  # a pane is moved once here, and not once for each of its windows
+        merged = in_windows(by_key, window)
         types = {f.name: f.dataType for f in panes.schema.fields}
         sums = [F.expr(f"{_merging(sql)}(`{name}`)").cast(types[name]).alias(name) for name, sql in self.aggregates.items()]
         return merged.groupBy(*self.key, WINDOW).agg(*sums)

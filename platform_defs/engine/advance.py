@@ -110,11 +110,28 @@ class Advance:
         reads = self.asset.operator.reads
         if isinstance(reads, Closed):
             return self.closed(ClosedRange(now.closed_to, after.closed_to or 0), after.seq)
-        new = self._new(now, after)
         if isinstance(reads, Touched):
-            keys = _distinct(new, reads.key)
-            return self.asset.rows(*[of_keys(self._frame(i, after.seq), keys, reads.key) for i in range(len(new))])
-        return self.asset.rows(*new)
+            return self._of_touched(reads, self._touched(reads, now, after), after)
+        return self.asset.rows(*self._new(now, after))
+
+    def _touched(self, reads: Touched, now: Progress, after: Progress) -> DataFrame:
+        """The keys that the step's rows touch: their own, and those that a row with the same `through` ever had."""
+        new = self._new(now, after)
+        if reads.through:
+            new = [of_keys(frame, _distinct(new, reads.through), reads.through) for frame in self._all(after)]
+            return _distinct(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
+        return _distinct(new, reads.key)
+
+    def _of_touched(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
+        frames = [of_keys(frame, keys, reads.key) for frame in self._all(after)]
+        if not reads.through:
+            return self.asset.rows(*frames)
+        others = _distinct(frames, reads.through)
+        return of_keys(self.asset.rows(*[of_keys(frame, others, reads.through) for frame in self._all(after)]), keys, reads.key)
+
+    def _all(self, after: Progress) -> list[DataFrame]:
+        """Each input's rows, those that the step handles and those before."""
+        return [self._frame(i, after.seq) for i in range(len(self.asset.inputs))]
 
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
         """Each input's rows of the entries that the step handles."""
@@ -185,8 +202,12 @@ class Advance:
         operator, key = self.asset.operator, self._key
         if isinstance(operator.reads, Entries):
             return self._folded(now, after)
-        rows = self.results(now, after)
-        keys = _distinct(self._new(now, after), operator.reads.key) if isinstance(operator.reads, Touched) else _distinct([rows], key)
+        if isinstance(operator.reads, Touched):
+            keys = self._touched(operator.reads, now, after)
+            rows = self._of_touched(operator.reads, keys, after)
+        else:
+            rows = self.results(now, after)
+            keys = _distinct([rows], key)
         return difference(of_keys(self._current(rows), keys, keys.columns), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
@@ -194,7 +215,9 @@ class Advance:
         if not isinstance(operator, Folding):
             raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
         new = self._new(now, after)
-        current = of_keys(self._current(operator(*new)), _distinct(new, self._key), self._key)
+        told = operator.reads.touches if isinstance(operator.reads, Entries) else None
+        touches = self._key if told is None else told
+        current = of_keys(self._current(operator(*new)), _distinct(new, touches), touches)
         return difference(current, operator.fold(current, *new), key=self._key)
 
     @property

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT
 from operators.contract import Append, Closed, Early
+from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
-from platform_defs.engine.progress import Progress
+from platform_defs.engine.progress import Progress, describe
 from platform_defs.engine.reading import Reading, Span
 from platform_defs.faults import point
 
@@ -25,21 +26,29 @@ def show(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> Non
     if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
         return
     told = reading.lake.newest(asset.early, SHOWN)
-    at = {"seq": head, "closed_to": now.closed_to}
-    if not head or (told is not None and told.value == at):
+    at = {"seq": head, "closed_to": now.closed_to, "operator": describe(operator)}
+    if not head or (told is not None and told.value == at) or not _is_fed(reading, asset):
         return
+    if told is not None and told.value["operator"] != at["operator"]:  # what another operator showed is nothing to go on from
+        told = None
     fresh = _so_far(reading, asset, operator, now.closed_to, head)
-    shown = reading.lake.read(reading.spark, asset.early, fresh.schema)
+    shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
     before = None if told is None else told.value["closed_to"]
     due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=now.closed_to, before=before)
     point("early.before_commit")
-    reading.lake.append(due, asset.early, {SHOWN: at}, replace_where=None if told is None else "true")
+    reading.lake.append(due, asset.early, {SHOWN: at}, anew=True)
     point("early.after_commit")
 
 
+def _is_fed(reading: Reading, asset: DerivedAsset) -> bool:
+    """Whether all derived inputs have a table."""
+    return all(reading.lake.delta(name) is not None for name in asset.inputs if name in reading.assets)
+
+
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    reach = operator.reads.reach if isinstance(operator.reads, Closed) else ()
-    firsts = [None if closed_to is None else closed_to - r for r in reach]
+    if not isinstance(operator.reads, Closed):
+        raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
+    firsts = [None if closed_to is None else closed_to - reach for reach in operator.reads.reach]
     rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

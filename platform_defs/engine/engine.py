@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.columns import FINAL_AT
-from operators.contract import Closed, plain
+from operators.contract import Closed, Early, plain
 from operators.timing import DAY_MS, instant
-from operators.triggers import IS_FINAL
+from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.books import DayAccount
@@ -24,7 +24,7 @@ from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
-from platform_defs.engine.progress import Progress, restore, stored_progress
+from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
 from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
@@ -180,11 +180,18 @@ class Engine:
     def so_far(self, asset: str) -> DataFrame:
         """An asset's results with `is_final` (boolean): those that are final, and below them what open windows hold so far.
 
-        A result that was shown early and is final by now is there once, final.
+        A result that was shown early and is final by now is there once, final; so it is beside a running advance.
         """
-        final = self.table(asset).withColumn(IS_FINAL, F.lit(True))
-        closed_to = self.progress(asset).closed_to
-        early = self.lake.read(self.spark, self.assets[asset].early, final.schema)
+        derived = self.assets[asset]
+        commit = self.lake.newest(asset, PROGRESS)
+        early = self.lake.read(self.spark, derived.early, self.lake.schema(derived.early)).drop(ROWS_SEEN)
+        if commit is None:
+            return early
+        closed_to = Progress.told(commit.value).closed_to
+        told = self.spark.read.format("delta").option("versionAsOf", commit.version).load(self.lake.path(asset))
+        final = told.withColumn(IS_FINAL, F.lit(True))
+        if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
+            return final
         open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
         return final.unionByName(open_still)
 

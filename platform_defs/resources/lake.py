@@ -118,6 +118,7 @@ class Lake:
         *,
         pruned_by: Sequence[str] = (),
         replace_where: str | None = None,
+        anew: bool = False,
         widen: bool = False,
         followed: bool = False,
     ) -> None:
@@ -131,6 +132,7 @@ class Lake:
             metadata: what the commit shall remember.
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
             replace_where: SQL for the rows to replace.
+            anew: whether the rows replace all that the table holds, and its columns.
             widen: whether the table gains the columns it has not got; its older rows are null there.
             followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
         """
@@ -142,7 +144,9 @@ class Lake:
         if pruned_by:
             kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))
-        if replace_where is None:
+        if anew:
+            writer.mode("overwrite").option("mergeSchema", "false").option("overwriteSchema", "true").save(self.path(table))
+        elif replace_where is None:
             writer.mode("append").save(self.path(table))
         else:
             writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))

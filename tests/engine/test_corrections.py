@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import Consecutive, EveryStep, OperatorError, Sliding, TopK, Tumbling, WindowedAggregate
+from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.corrections import MOST_KEPT, told_with
 from platform_defs.engine.days import day_of
@@ -57,7 +57,8 @@ def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make
     ("spec", "why"),
     [
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
-        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results"),
+        ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"sessions want a table between"),
+        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, final at its"),
     ],
 )
 def test_what_cannot_follow_another_is_refused(spec: dict[str, Any], why: str) -> None:

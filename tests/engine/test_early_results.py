@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Punctuated
 from operators import CountEvictor, EveryInterval, EveryRows, EveryStep, OperatorError, Session, Sliding, Tumbling, WindowedAggregate
 from operators.triggers import read_trigger
 from platform_defs import faults
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.shopkeeping import MINUTE, START, Event, join, land, replay, rows_of, source
 
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
 
@@ -32,7 +32,8 @@ def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine
     batches = [
         [Event("a", 1, 0), Event("b", 1, 1), Event("b", 1, 2)],
         [Event("a", 1, 3), Event("b", 1, 4), Event("a", 1, 4 * MINUTE)],
-        [Event("b", 1, 5), Event("a", 1, 7 * MINUTE)],
+        [Event("b", 1, 5), Event("b", 1, 4 * MINUTE)],
+        [Event("a", 1, 7 * MINUTE)],
     ]
     shown: dict[str, list[Any]] = {name: [] for name in TRIGGERS}
     for batch in batches:
@@ -40,17 +41,25 @@ def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine
         for name in TRIGGERS:
             engine.advance(name)
             shown[name].append(_shown(engine, name))
-    final = [("a", 0, 3, True), ("b", 0, 4, True)]
-    # the watermark is -1, 3 and 6 minutes: the first window closes with the third batch
+    final = [("a", 0, 3, True), ("b", 0, 5, True)]
+    # the watermark is -1, 3, 3 and 6 minutes: the first window closes with the last batch
     assert shown["step"] == [
         [("a", 0, 1, False), ("b", 0, 2, False)],
         [("a", 0, 3, False), ("b", 0, 3, False)],
+        [("a", 0, 3, False), ("b", 0, 5, False)],
         [*final[:1], ("a", 5, 1, False), *final[1:]],
     ]
-    assert shown["rows"] == [[("b", 0, 2, False)], [("a", 0, 3, False), ("b", 0, 2, False)], final]
-    assert shown["interval"] == [shown["step"][0], shown["step"][1], final]
-    assert shown["never"] == [[], [], final]
+    assert shown["rows"] == [
+        [("b", 0, 2, False)],
+        [("a", 0, 3, False), ("b", 0, 2, False)],
+        [("a", 0, 3, False), ("b", 0, 5, False)],
+        final,
+    ]
+    assert shown["interval"] == [shown["step"][0], shown["step"][1], shown["step"][1], final]
+    assert shown["never"] == [[], [], [], final]
+    version = engine.lake.version("early/step")
     assert engine.advance("step") == []
+    assert engine.lake.version("early/step") == version
     assert rows_of(engine.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
 
 
@@ -64,13 +73,28 @@ def test_windows_that_overlap_and_sessions_show_what_they_hold_too(make_engine: 
     assert _shown(engine, "session") == [("a", 0, 3, False)]
 
 
-def test_a_correction_leaves_open_windows_as_they_are_and_a_rerun_shows_nothing_twice(make_engine: MakeEngine) -> None:
+def test_a_correction_leaves_open_windows_as_they_are(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts", early=EveryStep(), allowed_lateness="10 minutes")])
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 7 * MINUTE)]}])
     engine.advance("counts")
     replay(engine, [{"l": [Event("a", 1, 1)]}])
     engine.advance("counts")
     assert _shown(engine, "counts") == [("a", 0, 2, True), ("a", 5, 1, False)]
+
+
+def test_windows_are_shown_before_the_first_is_closed_and_not_before_there_is_input(make_engine: MakeEngine) -> None:
+    silent = source("l", watermark=Punctuated("CAST(NULL AS TIMESTAMP)"))
+    pairs = join(inputs=("l", "r"))
+    of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("", early=EveryStep()).operator)
+    engine = make_engine([silent, source("r")], [_asset("counts", early=EveryStep()), pairs, of_pairs])
+    land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
+    engine.let_in()
+    assert [engine.advance(name) for name in ("counts", "pairs", "of_pairs")] == [[], [], []]
+    assert _shown(engine, "counts") == [("a", 0, 1, False)]
+    calm = make_engine([silent], [_asset("counts")])
+    replay(calm, [{"l": [Event("a", 1, 6 * MINUTE)]}])
+    calm.advance("counts")
+    assert _shown(calm, "counts") == [("a", 0, 1, True)]
 
 
 @pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
@@ -116,6 +140,8 @@ def test_words_that_tell_no_trigger_are_refused(text: str, why: str) -> None:
 def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(OperatorError, match="EveryStep or EveryInterval beside an `evictor`"):
         _asset("counts", early=EveryRows(3), evictor=CountEvictor(2))
+    with pytest.raises(OperatorError, match="EveryStep over sessions: one that goes on is another window"):
+        _asset("counts", early=EveryInterval("1 minute"), window=Session(gap="1 minute"))
     with pytest.raises(OperatorError, match="`rows` is 0; legal: a whole number of at least 1"):
         EveryRows(0)
     with pytest.raises(OperatorError, match=r"`interval` is 0; legal: a duration of more than zero"):

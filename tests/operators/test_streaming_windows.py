@@ -47,7 +47,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
             choose.choice([None, "a", "b", "c", "d", "e"]),
             ms * 1_000 + choose.choice([0, 999]),
             f"{batch}-{n}",
-            choose.choice([1, 2, 3]),
+            choose.choice([None, 1, 2, 3]),
         )
 
     sent: list[list[Row]] = [[row(batch, n) for n in range(80)] for batch in range(BATCHES)]
@@ -77,7 +77,7 @@ def _bag(rows: DataFrame) -> Counter[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSession, stream: Path, tmp_path: Path, name: str) -> None:
     count = WindowedAggregate(by="k", window=WINDOWS[name], aggregates=SUMS)
-    top = TopK(k=2, order_by=["total DESC", "least NULLS LAST"])
+    top = TopK(k=2, order_by=["total DESC", "least NULLS LAST", "window_end"])
     rows = spark.read.schema(SCHEMA).parquet(str(stream))
     counted = count(rows)
     ranked = top(counted.drop("final_at").withColumnRenamed("result_time", "event_time"))

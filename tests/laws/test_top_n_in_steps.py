@@ -1,0 +1,76 @@
+"""Top-N advanced entry by entry: the table is the operator over the log so far, and its changelog folds to it."""
+
+import json
+import random
+from collections.abc import Mapping
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from assets.contracts import DerivedAsset
+from operators import TopN, fold
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source
+
+TOPS = {
+    "of_all": TopN(order_by="v", rank_end=3, function="rank"),
+    "a_range": TopN(by="k", order_by="v DESC", rank_end=3, rank_start=2, with_rank=False),
+    "newest": TopN(by=("k", "v"), order_by="ts DESC", unique_key=("k", "v"), rank_end=1, improving=True),
+    "as_told": TopN(by="k", order_by="ts", rank_end="v", function="dense_rank"),
+    "moving": TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2),
+}
+"""`moving`: a row has the number `v`, and leaves its partition when one with the same number comes in another."""
+
+
+APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
+
+
+def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
+    seeded = random.Random(seed)
+    return [
+        {"l": [Event(seeded.choice(["a", "b", None]), seeded.randrange(6), (9 * batch + n) * MINUTE) for n in range(6)]}
+        for batch in range(parts)
+    ]
+
+
+def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in TOPS.items()])
+    for batch in _batches(4, 2):
+        replay(engine, [batch])
+        log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
+        for name, top in TOPS.items():
+            engine.advance(name)
+            assert rows_of(engine.table(name)) == rows_of(top(log))
+    for name, top in TOPS.items():
+        assert engine.progress(name).step == 2
+        changelog = engine.table(f"changelog/{name}")
+        assert rows_of(fold(changelog, key=top.emits.key, order="step")) == rows_of(engine.table(name))
+        assert engine.advance(name) == []
+    assert {r.change for r in engine.table("changelog/moving").select("change").collect()} >= {"+I", "-U", "+U"}
+
+
+def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engine: MakeEngine) -> None:
+    top = TopN(by="k", order_by="v", unique_key="v", change="change", rank_end=5, with_rank=False)
+    engine = make_engine(
+        [source("l", schema=StructType([*ROW.fields, StructField("change", StringType())]))],
+        [DerivedAsset(name="top", inputs=("l",), operator=top)],
+    )
+    for part, told in enumerate(([("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")], [("b", 1, "+U"), (None, 2, "-D")])):
+        changes = [{"k": k, "v": v, "ts": iso(START + part), "change": change} for k, v, change in told]
+        land(engine, "l", f"{part}.jsonl", map(json.dumps, changes))
+        engine.let_in()
+        engine.advance("top")
+    assert rows_of(engine.table("top"), "k", "v") == [("a", 3), ("b", 1)]
+    changelog = rows_of(engine.table("changelog/top"), "step", "change", "k", "v")
+    assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
+
+
+def test_a_killed_step_is_repeated_and_doubles_no_change(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "calm")])
+    for point, batch in zip(["advance.before_changelog", "advance.after_changelog", "advance.before_fold"], _batches(5, 3), strict=True):
+        replay(engine, [batch])
+        run_and_die(lambda: engine.advance("live"), point)
+        engine.advance("live")
+        engine.advance("calm")
+    assert rows_of(engine.table("live")) == rows_of(engine.table("calm"))
+    assert rows_of(engine.table("changelog/live")) == rows_of(engine.table("changelog/calm"))

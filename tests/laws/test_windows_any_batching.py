@@ -1,0 +1,75 @@
+"""Windows whatever the batches and the order of arrival, within the watermark's bound, and wherever a step is killed: one answer."""
+
+import random
+from collections.abc import Mapping
+
+from assets.contracts import DerivedAsset
+from operators import CoGroup, Consecutive, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators.contract import Operator
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+
+SLIDING, TUMBLING = Sliding(size="4 minutes", slide="2 minutes"), Tumbling(size="3 minutes", offset="1 minute")
+COUNT = WindowedAggregate(by="k", window=SLIDING, aggregates={"n": "count(*)", "total": "sum(v)"})
+OPERATORS: dict[str, Operator] = {
+    "counts": COUNT,
+    "ranks": Consecutive(of=COUNT, then=TopK(k=2, order_by=["total DESC", "k"])),
+    "best": TopK(k=2, order_by=["v DESC", "ts"], window=TUMBLING),
+    "firsts": Deduplicate(by="k", window=SLIDING),
+    "pairs": WindowJoin(on="k", how="full", window=TUMBLING),
+    "groups": CoGroup(on="k", window=TUMBLING),
+    "sessions": WindowedAggregate(by="k", window=Session(gap="1 minute", longest="10 minutes"), aggregates={"n": "count(*)"}),
+}
+PLACES = ("seq", "arrival", "event_time_raw")
+
+
+def _rows(seed: int) -> dict[str, list[Event]]:
+    """Rows of both sides, each at a time of its own, in the order of their times."""
+    seeded = random.Random(seed)
+    times = sorted(seeded.sample(range(12 * MINUTE), 60))
+    rows = [Event(seeded.choice(["a", "b", None]), seeded.randrange(5), at) for at in times]
+    return {"l": rows[::2], "r": rows[1::2]}
+
+
+def _batches(rows: Mapping[str, list[Event]], parts: int, seed: int) -> list[Mapping[str, list[Event]]]:
+    """The rows in an order of arrival of their own, less than a minute out of order, cut into batches."""
+    seeded = random.Random(seed)
+    arrived = {side: sorted(events, key=lambda e: e.at + seeded.randrange(MINUTE - 1)) for side, events in rows.items()}
+    return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrived.items()} for part in range(parts)]
+
+
+def _answers(engine: Engine) -> dict[str, list[object]]:
+    """Every table without what tells how its rows came."""
+    found: dict[str, list[object]] = {}
+    for name in engine.assets:
+        table = engine.table(name)
+        if "left" in table.columns:
+            sides = [f"sort_array(transform({side}, r -> struct(r.event_time, r.v))) AS {side}" for side in ("left", "right")]
+            found[name] = [*rows_of(table.selectExpr("k", "window_start", "window_end", *sides))]
+        else:
+            found[name] = [*rows_of(table.drop(*PLACES, *(f"{side}_{c}" for side in ("left", "right") for c in PLACES)))]
+    return found
+
+
+def test_batchings_orders_and_kills_lead_to_one_answer(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
+    assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in OPERATORS.items()]
+    rows = _rows(8)
+    at_once, in_parts = (make([source("l"), source("r")], assets) for make in (make_module_engine, make_engine))
+    replay(at_once, _batches(rows, 1, 1))
+    kills = ["advance.before_commit", "advance.after_commit", None]
+    for batch, kill in zip(_batches(rows, 3, 2), kills, strict=True):
+        replay(in_parts, [batch])
+        for name in OPERATORS:
+            if kill:
+                run_and_die(lambda name=name: in_parts.advance(name), kill)
+            in_parts.advance(name)
+    for engine in (at_once, in_parts):
+        engine.drain()
+        for name in OPERATORS:
+            engine.advance(name)
+    wanted, found = _answers(at_once), _answers(in_parts)
+    assert found == wanted
+    assert all(wanted.values())
+    assert all(in_parts.late(name, side).isEmpty() for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)])

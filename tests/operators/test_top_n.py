@@ -1,0 +1,261 @@
+"""Top-N: over ten thousand generated cases the leaderboard is the naive model's, batch by batch, and the changelog its difference."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from operators import ColumnError, OperatorError, TopN, difference
+from operators.ordering import Ordering
+from tests.support.top_n_model import Board, Row, size_of_difference
+
+CASES, BATCHES = 420, 3
+SCHEMA = pa.schema(
+    {
+        "case_id": pa.int32(),
+        "k": pa.string(),
+        "id": pa.int32(),
+        "v": pa.int32(),
+        "w": pa.string(),
+        "n": pa.int32(),
+        "seq": pa.int64(),
+        "arrival": pa.int64(),
+        "change": pa.string(),
+    }
+)
+Rows = list[Row]
+
+
+def _row(choose: random.Random, **own: Any) -> Row:
+    made = {"k": choose.choice(["a", "b", None]), "id": choose.randrange(6), "v": choose.choice([None, 1, 2, 2, 3]), "change": "+I"}
+    return {**made, "w": choose.choice(["x", "y", None]), "n": choose.choice([1, 2, 3, 0, -1, None]), **own}
+
+
+def _appended(choose: random.Random) -> list[Rows]:
+    return [[_row(choose) for _ in range(choose.randrange(5))] for _ in range(BATCHES)]
+
+
+def _counted(choose: random.Random) -> list[Rows]:
+    """A key's value only ever rises."""
+    known: dict[tuple[str | None, int], int] = {}
+    batches: list[Rows] = []
+    for _ in range(BATCHES):
+        rows = [_row(choose) for _ in range(choose.randrange(5))]
+        for row in rows:
+            row["v"] = known[row["k"], row["id"]] = known.get((row["k"], row["id"]), 0) + choose.randrange(1, 3)
+        batches.append([{**row, "w": "x"} for row in rows])
+    return batches
+
+
+def _changed(choose: random.Random, keyed: bool) -> list[Rows]:
+    """Inserts, updates that may change the partition, deletes, and what was deleted put in again."""
+    there: Rows = []
+    batches: list[Rows] = []
+    for _ in range(BATCHES):
+        rows: Rows = []
+        for _ in range(choose.randrange(5)):
+            free = {*range(6)} - {r["id"] for r in there}
+            if not there or (choose.random() < 0.5 and free):
+                new = _row(choose, **({"id": choose.choice(sorted(free))} if keyed else {}))
+                there.append(new)
+                rows.append({**new, "change": "+I"})
+                continue
+            old = there.pop(choose.randrange(len(there)))
+            if choose.random() < 0.4:
+                rows.append({**old, "change": "-D"})
+                continue
+            new = _row(choose, id=old["id"])
+            there.append(new)
+            rows += [{**old, "change": "-U"}, {**new, "change": "+U"}]
+        batches.append(rows)
+    return batches
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An operator, and the input that it is for."""
+
+    id: str
+    make: Callable[[random.Random], list[Rows]]
+    top: dict[str, Any]
+    order_by: tuple[str, ...] = ("v DESC",)
+    by: tuple[str, ...] = ("k",)
+    key: tuple[str, ...] = ()
+    told: bool = False
+    strategy: str = "retract"
+
+    def operator(self) -> TopN:
+        """The operator over many cases in one frame."""
+        key = ("case_id", *self.key) if self.key else ()
+        told = {"change": "change"} if self.told else {}
+        return TopN(by=("case_id", *self.by), order_by=self.order_by, unique_key=key, **told, **self.top)
+
+    def board(self) -> Board:
+        """The naive model of one case."""
+        order = [(o.column, o.descending, o.nulls_first) for o in (Ordering.read(text, "") for text in self.order_by)]
+        top = {"rank_start": 1, "function": "row_number", **self.top}
+        return Board(order, top["rank_end"], top["rank_start"], top["function"], self.by, self.key, self.told)
+
+
+def _keyed(choose: random.Random) -> list[Rows]:
+    return _changed(choose, keyed=True)
+
+
+def _bag(choose: random.Random) -> list[Rows]:
+    return _changed(choose, keyed=False)
+
+
+SPECS = [
+    Spec("append", _appended, {"rank_end": 2}, strategy="append"),
+    Spec("append, no rank", _appended, {"rank_end": 2, "with_rank": False}, strategy="append"),
+    Spec("append, first of all", _appended, {"rank_end": 1}, ("v ASC", "w DESC"), by=(), strategy="append"),
+    Spec("append, nulls last", _appended, {"rank_end": 3}, ("v ASC NULLS LAST",), strategy="append"),
+    Spec("append, nulls first", _appended, {"rank_end": 3, "with_rank": False}, ("v DESC NULLS FIRST", "w"), strategy="append"),
+    Spec("append, rank", _appended, {"rank_end": 2, "function": "rank"}, strategy="append"),
+    Spec("append, dense rank", _appended, {"rank_end": 2, "function": "dense_rank", "with_rank": False}, strategy="append"),
+    Spec("append, range", _appended, {"rank_end": 3, "rank_start": 2}),
+    Spec("append, range, no rank", _appended, {"rank_end": 3, "rank_start": 2, "with_rank": False}),
+    Spec("append, end of the first row", _appended, {"rank_end": "n"}),
+    Spec("append, end of the first row, no rank", _appended, {"rank_end": "n", "with_rank": False, "rank_start": 2}),
+    Spec("rising", _counted, {"rank_end": 2, "improving": True}, key=("k", "id"), strategy="update"),
+    Spec("rising, no rank", _counted, {"rank_end": 2, "improving": True, "with_rank": False}, key=("k", "id"), strategy="update"),
+    Spec("rising, dense rank", _counted, {"rank_end": 2, "improving": True, "function": "dense_rank"}, key=("k", "id")),
+    Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
+    Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
+    Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),
+    Spec("changes by key", _keyed, {"rank_end": 2}, key=("id",), told=True),
+    Spec("changes by key, no rank", _keyed, {"rank_end": 2, "with_rank": False}, key=("id",), told=True),
+    Spec("changes by key, range", _keyed, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), told=True),
+    Spec("changes", _bag, {"rank_end": 2}, told=True),
+    Spec("changes, no rank", _bag, {"rank_end": 2, "with_rank": False}, told=True),
+    Spec("changes, range, no rank", _bag, {"rank_end": 3, "rank_start": 2, "with_rank": False}, told=True),
+    Spec("changes, rank", _bag, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), told=True),
+    Spec("changes, dense rank, all", _bag, {"rank_end": 2, "function": "dense_rank"}, by=(), told=True),
+]
+
+
+def _cases(spec: Spec) -> list[list[Rows]]:
+    """Batch by batch, the rows of every case: their arrival is told over all of them."""
+    arrivals, batches = count(), [[] for _ in range(BATCHES)]
+    for case_id in range(CASES):
+        for seq, rows in enumerate(spec.make(random.Random(f"{spec.id} {case_id}")), 1):
+            batches[seq - 1].append([{**row, "case_id": case_id, "seq": seq, "arrival": next(arrivals)} for row in rows])
+    return batches
+
+
+def _frame(spark: SparkSession, rows: Rows, told: bool) -> DataFrame:
+    made = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
+    return made if told else made.drop("change")
+
+
+def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]) -> dict[Any, Any]:
+    """A keyed table; each key once."""
+    at = [columns.index(c) for c in key]
+    found = {tuple(row[n] for n in at): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+def test_the_leaderboard_is_the_models_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
+    cases, boards = _cases(spec), [spec.board() for _ in range(CASES)]
+    operator = spec.operator()
+    assert operator.strategy_used == spec.strategy
+    key = operator.emits.key
+    whole: Rows = []
+    before: dict[Any, Any] = {}
+    held = operator(_frame(spark, [], spec.told))
+    for batch in cases:
+        new = [row for rows in batch for row in rows]
+        for row in new:
+            boards[row["case_id"]].come(row)
+        whole += new
+        columns, schema = held.columns, held.schema
+        answers = {"whole": operator(_frame(spark, whole, spec.told))}
+        if operator.strategy_used != "retract":
+            answers["folded"] = operator.fold(held, _frame(spark, new, spec.told))
+        told = [(*[row[c] for c in columns if c != "rank"], rank) for board in boards for row, rank in board.ranks()]
+        wanted = _table([_in_order(row, columns) for row in told], columns, key)
+        for answer in answers.values():
+            changes = difference(held, answer.select(*columns), key=key)
+            both = answer.selectExpr("NULL AS change", *columns).unionByName(changes.select("change", *columns)).collect()
+            assert _table([tuple(r)[1:] for r in both if r.change is None], columns, key) == wanted
+            assert Counter(r.change for r in both if r.change) == size_of_difference(before, wanted)
+        before = wanted
+        held = spark.createDataFrame([*wanted.values()], schema)
+    assert len(before) > CASES // 2
+
+
+def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
+    """The values in the columns' order; the rank, which comes last, is left out where it is not shown."""
+    return row if "rank" in columns else row[:-1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "used", "why"),
+    [
+        ({}, "append", []),
+        ({"rank_start": 2}, "retract", ["not append: a range needs the rows before it too"]),
+        ({"rank_end": "n"}, "retract", ["not append: a partition's rank end is its first row's"]),
+        ({"unique_key": ("k", "id"), "improving": True}, "update", ["not append: rows are replaced or taken back"]),
+        ({"unique_key": "id", "improving": True}, "retract", ["not update: a row may leave its partition; put the columns of `by`"]),
+        ({"unique_key": ("k", "id")}, "retract", ["not update: a row may fall behind one that is not kept; promise `improving`"]),
+        (
+            {"unique_key": ("k", "id"), "improving": True, "function": "dense_rank"},
+            "retract",
+            ["not update: a row that leaves a rank empty"],
+        ),
+        ({"change": "c", "unique_key": "id"}, "retract", ["not append: rows are replaced or taken back"]),
+        ({"strategy": "retract"}, "retract", []),
+    ],
+)
+def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
+    top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
+    assert top.strategy_used == used
+    told = top.explain().splitlines()
+    assert told[0].startswith(f"{used} (pinned): " if "strategy" in spec else f"{used}: ")
+    assert all(any(line.startswith(w) for line in told[1:]) for w in why)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"rank_end": 0}, "`rank_end` is 0; legal: a whole number of at least 1, or the column that holds it"),
+        ({"rank_end": None}, "`rank_end` is None"),
+        ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`"),
+        ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
+        ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
+        ({"improving": True}, "`improving` is True; legal: true with a `unique_key` and without `change`"),
+        ({"strategy": "sort"}, "`strategy` is 'sort'; legal: append, update, retract"),
+        ({"strategy": "append", "rank_start": 2}, "`strategy` is 'append'; legal: retract: a range needs the rows before it too"),
+        ({"strategy": "append", "unique_key": "id"}, "legal: retract: rows are replaced or taken back, and the next best are not kept"),
+        ({"strategy": "update"}, "`strategy` is 'update'; legal: append, retract: there is no `unique_key` to replace a row by"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
+
+
+def test_what_says_no_known_kind_counts_for_nothing(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT * FROM VALUES (1, '+I', 1, 0), (1, 'insert', 1, 1), (1, null, 1, 2), (2, '-D', 1, 3) AS t(v, c, seq, arrival)")
+    assert [r.v for r in TopN(order_by="v", rank_end=5, change="c")(rows).collect()] == [1]
+    assert [r.v for r in TopN(order_by="v", rank_end=5, change="c", unique_key="v")(rows).collect()] == [1]
+
+
+def test_frames_that_cannot_be_are_refused_and_bad_rank_ends_are_told(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT * FROM VALUES ('a', 1, 0), ('b', 1, null), ('c', 1, 2), ('d', 1, -4) AS t(k, v, n)")
+    with pytest.raises(ColumnError, match="`rank_end` names the column 'k' of type string; legal: a whole number"):
+        TopN(by="k", order_by="v", rank_end="k")(rows)
+    with pytest.raises(ColumnError, match="`rank_end` names the column 'm', which is not there"):
+        TopN(by="k", order_by="v", rank_end="m")(rows)
+    top = TopN(by="k", order_by="v", rank_end="n")
+    assert [(r.k, r["rank"]) for r in top(rows).collect()] == [("c", 1)]
+    assert sorted((r.k, r.rank_end) for r in top.unranked(rows).collect()) == [("a", 0), ("b", None), ("d", -4)]

@@ -1,0 +1,90 @@
+"""A naive Top-N: the rows that are there are kept in a list, and sorted anew whenever they are asked for."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+COMES = ("+I", "+U")
+
+
+@dataclass
+class Board:
+    """One case's rows, and its leaderboard.
+
+    Args:
+        order: columns as (name, descending, nulls first).
+        end: the last rank, or the column that holds it.
+        start: the first rank.
+        function: how ranks are counted.
+        by: the columns of a partition.
+        key: the columns by which a row replaces another.
+        told: whether rows say what they are.
+    """
+
+    order: list[tuple[str, bool, bool]]
+    end: int | str
+    start: int
+    function: str
+    by: tuple[str, ...]
+    key: tuple[str, ...]
+    told: bool
+    rows: list[Row] = field(default_factory=list)
+    ends: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def come(self, row: Row) -> None:
+        """Take a row in."""
+        if isinstance(self.end, str):
+            self.ends.setdefault(self._partition(row), row[self.end])
+        if self.key:
+            self._replace(row)
+        elif not self.told or row["change"] in COMES:
+            self.rows.append(row)
+        else:
+            self._take_back(row)
+
+    def _replace(self, row: Row) -> None:
+        if self.told and row["change"] == "-U":
+            return
+        self.rows = [r for r in self.rows if [r[c] for c in self.key] != [row[c] for c in self.key]]
+        if not self.told or row["change"] != "-D":
+            self.rows.append(row)
+
+    def _take_back(self, row: Row) -> None:
+        for n, held in enumerate(self.rows):
+            if all(held[c] == row[c] for c in row if c not in ("seq", "arrival", "event_time", "change")):
+                del self.rows[n]
+                return
+
+    def _partition(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[c] for c in self.by)
+
+    def ranks(self) -> list[tuple[Row, int]]:
+        """The rows that are shown, with their ranks."""
+        found: list[tuple[Row, int]] = []
+        for partition in {self._partition(row) for row in self.rows}:
+            inside = [row for row in self.rows if self._partition(row) == partition]
+            for column, descending, nulls_first in reversed(self.order):
+                known = sorted((r for r in inside if r[column] is not None), key=lambda r: r[column], reverse=descending)
+                nulls = [r for r in inside if r[column] is None]
+                inside = nulls + known if nulls_first else known + nulls
+            end = self.ends[partition] if isinstance(self.end, str) else self.end
+            found += [(row, rank) for row, rank in self._ranked(inside) if self.start <= rank <= (end or 0)]
+        return found
+
+    def _ranked(self, rows: list[Row]) -> list[tuple[Row, int]]:
+        """Each row's rank. (A sort keeps the order of what is equal: a stable one is the order of coming, also downwards.)"""
+        told, place, dense, before = [], 0, 0, None
+        for n, row in enumerate(rows, 1):
+            values = [row[column] for column, _, _ in self.order]
+            if n == 1 or values != before:
+                place, dense, before = n, dense + 1, values
+            told.append((row, {"row_number": n, "rank": place, "dense_rank": dense}[self.function]))
+        return told
+
+
+def size_of_difference(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[str]:
+    """How many changes of each kind lead from one keyed table to another."""
+    kinds = Counter({"+I": len(after.keys() - before.keys()), "-D": len(before.keys() - after.keys())})
+    changed = sum(before[k] != after[k] for k in before.keys() & after.keys())
+    return +(kinds + Counter({"-U": changed, "+U": changed}))
