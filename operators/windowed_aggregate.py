@@ -138,10 +138,9 @@ class WindowedAggregate(InWindows):
         """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
         paned = in_panes(rows, window, self.time, self.lateness)
         panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        merged = in_windows(panes, window)
         if isinstance(window, Tumbling):
-            return in_windows(panes, window)
-        by_key = panes.repartition(*self.key) if self.key else panes  # a pane is moved once here, and not once for each of its windows
-        merged = in_windows(by_key, window)
+            return merged
         types = {f.name: f.dataType for f in panes.schema.fields}
         sums = [F.expr(f"{_merging(sql)}(`{name}`)").cast(types[name]).alias(name) for name, sql in self.aggregates.items()]
         return merged.groupBy(*self.key, WINDOW).agg(*sums)

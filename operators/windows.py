@@ -23,6 +23,8 @@ from operators.timing import Duration, duration_ms, length_ms, millis
 
 START, END = "start", "end"
 PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
+_WRITTEN_OUT = 64
+"""As many windows of a pane are told one by one."""
 _NO_WINDOWS = f"array<struct<{START}:bigint,{END}:bigint>>"
 
 
@@ -137,6 +139,8 @@ class Sliding(_Shifted):
 
     def of_pane(self, pane: Column) -> Column:
         """Up to `size / slide` windows, rounded up; none in a gap."""
+        if self.pane == self.step and self.longest <= _WRITTEN_OUT * self.step:  # Spark generates code for these, and none for a lambda
+            return F.array(*[window_of(pane - at, pane - at + self.longest) for at in range(self.longest - self.step, -1, -self.step)])
         newest = pane - self._past_newest(pane)
         others = F.floor((self.longest - self.pane - self._past_newest(pane)) / self.step).cast("bigint")
         starts = F.sequence(newest - others * self.step, newest, F.lit(self.step).cast("bigint"))
