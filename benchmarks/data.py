@@ -155,18 +155,20 @@ def cut(place: Path, target: Path, batches: int, first: int = 0) -> None:
     """Cut the tables, by arrival, into files whose modification times tell their order."""
     for table in tables_of(place):
         rows = by_arrival(place, table)
-        places = ends(rows.num_rows, batches, first)
         (target / table).mkdir(parents=True)
-        for n, (begin, end) in enumerate(pairwise(places)):
-            path = target / table / f"{n:05d}.parquet"
-            pq.write_table(rows.slice(begin, end - begin), path, compression="snappy")
-            os.utime(path, (START // 1_000 + n, START // 1_000 + n))
+        halves = 2 // len(tables_of(place))  # two files a micro-batch, so that both cores have one to read
+        for n, (begin, end) in enumerate(pairwise(ends(rows.num_rows, batches, first))):
+            for half in range(halves):
+                low, high = (begin + (end - begin) * h // halves for h in (half, half + 1))
+                path = target / table / f"{n:05d}-{half}.parquet"
+                pq.write_table(rows.slice(low, high - low), path, compression="snappy")
+                os.utime(path, (START // 1_000 + n, START // 1_000 + n))
 
 
 def micro_batches(place: Path, batches: int, first: int = 0) -> list[list[tuple[str, Path]]]:
     """The micro-batches: (table, file) of each of the tables."""
     folder = batches_folder(place, batches, first)
-    return [[(table, folder / table / f"{n:05d}.parquet") for table in tables_of(place)] for n in range(batches)]
+    return [[(t, path) for t in tables_of(place) for path in sorted((folder / t).glob(f"{n:05d}-*.parquet"))] for n in range(batches)]
 
 
 def true_pairs(place: Path, within_ms: int = WITHIN_MS) -> int:

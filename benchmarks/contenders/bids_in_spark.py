@@ -35,7 +35,7 @@ def _batch(spark: SparkSession, job: Job) -> dict[str, Any]:
 
 
 def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:
-    reader = spark.readStream.schema(bids.SCHEMA).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(bids.SCHEMA).option("maxFilesPerTrigger", 2)
     rows = reader.parquet(str(batches_folder(job.data, job.batches, job.first) / "bids")).withColumn("at", F.timestamp_millis("ts"))
     counts = _counts(rows.withWatermark("at", "5 seconds"), job)
     best = F.sort_array(F.collect_list(F.struct("bids", (-F.col("auction")).alias("key"))), asc=False)

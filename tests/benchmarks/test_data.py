@@ -77,9 +77,9 @@ def test_the_true_pairs_are_those_of_a_nested_loop(tmp_path, shape, within_ms):
 
 def test_what_is_there_is_not_made_again(tmp_path):
     place = prepare(Shape(100), tmp_path, batches=2, first=60)
-    before = (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns
+    before = (batches_folder(place, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns
     prepare(Shape(100), tmp_path, batches=2, first=60)
-    assert (batches_folder(place, 2, 60) / "orders" / "00000.parquet").stat().st_ctime_ns == before
+    assert (batches_folder(place, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns == before
 
 
 @pytest.mark.parametrize("shape", [Shape(3_000, data="bids"), Shape(3_000, keys=7, data="bids")])
