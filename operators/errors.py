@@ -12,6 +12,12 @@ class OperatorError(ValueError):
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
 
 
+def check_count(parameter: str, value: int) -> None:
+    """Raise `OperatorError` unless a number of rows is a whole number of at least 1."""
+    if isinstance(value, bool) or value < 1:
+        raise OperatorError.bad_value(parameter, value, "a whole number of at least 1")
+
+
 class DurationError(OperatorError):
     """A duration cannot be read, or is finer than the platform's resolution of 1 ms."""
 

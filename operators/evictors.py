@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import temporary
 from operators.contract import places, plain
-from operators.errors import OperatorError
+from operators.errors import check_count
 from operators.timing import Duration, millis
 from operators.windows import whole
 
@@ -29,8 +29,7 @@ class CountEvictor:
     rows: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.rows, bool) or self.rows < 1:
-            raise OperatorError.bad_value("rows", self.rows, "a whole number of at least 1")
+        check_count("rows", self.rows)
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows of each group that count."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from operators import streaming
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
-from operators.errors import OperatorError, StreamingError
+from operators.errors import OperatorError, StreamingError, check_count
 from operators.ordering import Ordering
 from operators.placing import bounds, closed_with, last_final, missed, placed, times_of_end
 from operators.timing import Duration, length_ms
@@ -63,8 +63,7 @@ class TopK:
         if self.lateness and not self.window:
             legal = "zero without a `window`: it is the operator that makes the windows that judges their rows"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
-        if isinstance(self.k, bool) or self.k < 1:
-            raise OperatorError.bad_value("k", self.k, "a whole number of at least 1")
+        check_count("k", self.k)
         if not self.columns:
             raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'clicks DESC'")
 

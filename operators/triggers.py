@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import of_keys, same_rows
-from operators.errors import OperatorError
+from operators.errors import OperatorError, check_count
 from operators.timing import Duration
 from operators.windows import whole
 
@@ -41,8 +41,7 @@ class EveryRows:
     rows: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.rows, bool) or self.rows < 1:
-            raise OperatorError.bad_value("rows", self.rows, "a whole number of at least 1")
+        check_count("rows", self.rows)
 
     def due(self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None) -> DataFrame:
         """What is to be shown now (see `Trigger`)."""

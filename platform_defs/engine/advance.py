@@ -78,7 +78,7 @@ class Advance:
             judge(self.reading, self.asset, head)
             while (step := self._next(head, until)) is not None:
                 yield step
-            show(self.reading, self.asset, progress(self.reading.lake, self.asset), head)
+            show(self.reading, self.asset, head)
 
     def _next(self, head: int, until: int | None) -> Step | None:
         now = progress(self.reading.lake, self.asset)

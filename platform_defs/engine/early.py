@@ -13,28 +13,28 @@ from operators.contract import Append, Closed, Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
-from platform_defs.engine.progress import Progress, describe
+from platform_defs.engine.progress import describe, stored_progress
 from platform_defs.engine.reading import Reading, Span
 from platform_defs.faults import point
 
 SHOWN = "shown"
 
 
-def show(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> None:
+def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Show what the asset's open windows hold at a ledger entry, where its operator has early results."""
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
         return
-    told = reading.lake.newest(asset.early, SHOWN)
-    at = {"seq": head, "closed_to": now.closed_to, "operator": describe(operator)}
+    told, closed_to = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset).closed_to
+    at = {"seq": head, "closed_to": closed_to, "operator": describe(operator)}
     if not head or (told is not None and told.value == at) or not _is_fed(reading, asset):
         return
     if told is not None and told.value["operator"] != at["operator"]:  # what another operator showed is nothing to go on from
         told = None
-    fresh = _so_far(reading, asset, operator, now.closed_to, head)
+    fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
     before = None if told is None else told.value["closed_to"]
-    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=now.closed_to, before=before)
+    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
     point("early.before_commit")
     reading.lake.append(due, asset.early, {SHOWN: at}, anew=True)
     point("early.after_commit")
