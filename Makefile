@@ -13,7 +13,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast lint format oracle bench bench-windows bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-soak lint format oracle bench bench-windows bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ test: setup ## run the tests, but not the long ones (ARGS=... goes to pytest)
 
 test-fast: setup ## run the tests that need no Spark
 	$(BIN)/python -m pytest -m "not spark and not ($(LONG))" $(ARGS)
+
+test-soak: setup ## run what `make test` leaves out of the laws (ARGS=... goes to pytest)
+	$(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: setup ## check style, format, types and the direction of imports
 	$(BIN)/ruff check

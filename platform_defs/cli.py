@@ -158,9 +158,12 @@ def maintain(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(assets: Annotated[list[str] | None, typer.Argument(help="Tell of these alone.")] = None, as_json: Json = False) -> None:
     """Sources, watermarks, lag, counts and the conservation law, at a glance."""
-    _show(as_json, report.status(_engine()), report.print_status)
+    engine = _engine()
+    for name in assets or []:
+        _known("assets", name, engine.assets)
+    _show(as_json, report.status(engine, assets or engine.assets), report.print_status)
 
 
 @app.command()

@@ -57,7 +57,7 @@ def run(data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arriv
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)
-    return {"status": report.status(engine), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
+    return {"status": report.status(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
 
 
 def _settings(data: Path | None) -> Settings:

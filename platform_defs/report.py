@@ -1,6 +1,6 @@
 """What the command line tells: the engine's values as plain data, and as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -47,13 +47,13 @@ def maintained(done: Maintained) -> dict[str, Any]:
     return asdict(done)
 
 
-def status(engine: Engine) -> dict[str, Any]:
-    """The lake at a glance."""
+def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+    """The lake at a glance, and these assets."""
     return {
         "lake": engine.lake.root,
         "ledger_head": engine.ledger.head,
         "sources": {name: _source(engine, name) for name in engine.sources},
-        "assets": {name: _asset(engine, name) for name in engine.assets},
+        "assets": {name: _asset(engine, name) for name in assets},
     }
 
 

@@ -20,8 +20,8 @@ from tests.chaos.content import Content, content, differences
 from tests.chaos.plan import Kill, Passages, Planner
 
 PROJECT = Path(__file__).resolve().parents[2]
-PROCESS_S = 180
-"""A process that takes longer hangs."""
+PROCESS_S = 900
+"""A process that takes longer hangs: one that no kill ends does the whole script."""
 
 
 class LifeError(RuntimeError):

@@ -140,7 +140,10 @@ def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(
+    "names", [["full", "best", "lasts"], pytest.param(["anti", "groups", "firsts"], marks=pytest.mark.soak)], ids="-".join
+)
+def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": WINDOWS["sliding"], "allowed_lateness": "1 hour"}
     operators: dict[str, Operator] = {
         "full": WindowJoin(on="k", how="full", **window),
@@ -150,10 +153,11 @@ def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: M
         "firsts": Deduplicate(by="k", **window),
         "lasts": Deduplicate(by="k", keep="last", order="arrival", **window),
     }
+    operators = {name: operators[name] for name in names}
     assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
     engine = make_engine([source("l"), source("r")], assets)
-    corrected = _run(engine, [*operators], [], _batches(7, 3))
-    assert corrected > len(operators)
+    corrected = _run(engine, names, [], _batches(7, 3))
+    assert corrected > len(names)
     logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     for name, operator in operators.items():
         wanted = operator(*logs[: len(operator.inputs)])

@@ -32,7 +32,7 @@ def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 
 
 
 @pytest.mark.parametrize("seed", [1])
-@pytest.mark.parametrize("how", ["full", "inner"])
+@pytest.mark.parametrize("how", ["full", pytest.param("inner", marks=pytest.mark.soak)])
 def test_a_run_is_a_backfill_over_the_log_it_left(make_engine: MakeEngine, seed: int, how: str) -> None:
     names = ["stepwise", "at_once", "in_small_steps"]
     engine = make_engine([source("l"), source("r")], [join(n, how=how) for n in names])

@@ -17,6 +17,13 @@ from tests.support.toys import RunningTotal, Spread
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 SPREAD = DerivedAsset(name="spread", inputs=("l",), operator=Spread())
 KEYED = {"unique_key": ("k", "v")}
+REST = [
+    ("ingest.before_append", 1),
+    ("ingest.before_append", 2),
+    ("ingest.after_log", 1),
+    ("ingest.before_ledger", 1),
+    ("advance.before_commit", 1),
+]
 
 
 def lines(seed: int, hours: int) -> list[str]:
@@ -63,15 +70,11 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
 @pytest.mark.parametrize(
     ("point", "nth"),
     [
-        ("ingest.before_append", 1),
-        ("ingest.after_log", 1),
-        ("ingest.before_append", 2),
         ("ingest.after_quarantine", 1),
         ("ingest.after_log", 2),
-        ("ingest.before_ledger", 1),
         ("ingest.after_ledger", 1),
-        ("advance.before_commit", 1),
         ("advance.after_commit", 1),
+        *(pytest.param(*rest, marks=pytest.mark.soak) for rest in REST),
     ],
 )
 def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int) -> None:

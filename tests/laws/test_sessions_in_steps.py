@@ -19,6 +19,7 @@ from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
+SOAK = pytest.mark.soak
 
 
 def _count(lateness: int | str) -> WindowedAggregate:
@@ -65,7 +66,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged
     return keys
 
 
-@pytest.mark.parametrize("how", LATENESS)
+@pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
 def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, how: str) -> None:
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
@@ -90,13 +91,14 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     assert engine.advance("live") == engine.advance("live_top") == []
 
 
-def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize("names", [["groups"], pytest.param(["groups", "pairs"], marks=SOAK)], ids=len)
+def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS["lenient"]}
-    operators: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
-    assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=o) for n, o in operators.items() for again in ("", "_again")]
+    both: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
+    assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=both[n]) for n in names for again in ("", "_again")]
     engine = make_engine([source("l"), source("r")], assets)
-    _run(engine, [*operators], [f"{n}_again" for n in operators], _batches(5, 3))
-    for name in operators:
+    _run(engine, names, [f"{n}_again" for n in names], _batches(5, 3))
+    for name in names:
         assert rows_of(engine.table(name)) == rows_of(engine.table(f"{name}_again"))
         assert not engine.table(name).isEmpty()
     ids = "sum(size(left)) + sum(size(right))"
