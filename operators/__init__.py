@@ -1,5 +1,6 @@
 """Temporal operators for Spark: frozen, checked specs that are pure functions of DataFrames."""
 
+from operators.aggregate import Aggregate
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
@@ -19,6 +20,7 @@ from operators.windows import Cumulative, Sliding, Tumbling
 
 __all__ = [
     "Accountable",
+    "Aggregate",
     "Append",
     "Closed",
     "ClosedRange",

@@ -82,9 +82,12 @@ class Entries:
 
     Args:
         touches: the columns whose values tell which rows of the table a new row may change; None for the key it upserts by.
+        change: the column that tells what a row is (`+I`, `-U`, `+U`, `-D`), without which no upserted table can be read; of such a
+            table a step gets the last change of each key.
     """
 
     touches: tuple[str, ...] | None = None
+    change: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,14 @@ class Touched:
     Args:
         key: the columns of the key, by the same names in every input; none for all rows.
         through: columns by whose values a row may leave its key for another: every key that such a row ever had is touched, and of the
-            rows of touched keys every row with the same values is read.
+            rows of touched keys every row with the same values is read. An upserted table's changes tell both keys by themselves.
+        change: the column that tells what a row is, without which no upserted table can be read; the rows of such a table, as it
+            is, say `+I`.
     """
 
     key: tuple[str, ...]
     through: tuple[str, ...] = ()
+    change: str | None = None
 
 
 @dataclass(frozen=True)

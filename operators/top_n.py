@@ -49,8 +49,8 @@ class TopN:
         with_rank: whether the result has the column `rank`. Without it a row that only moves is no change.
         unique_key: columns by which a row replaces another.
         change: the column that tells what a row is.
-        improving: promise that a row that replaces another always comes before it in the order, as a count does under `DESC`;
-            only with `unique_key`.
+        improving: promise that a row that replaces another always comes before it in the order, as a count does under `DESC`,
+            and that none is deleted; only with `unique_key`.
         strategy: pins how a step computes; None to let what is known of the input decide (see `explain`).
 
     Raises:
@@ -80,10 +80,8 @@ class TopN:
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
-        if self.improving and (self.change or not self.key):
-            raise OperatorError.bad_value(
-                "improving", self.improving, "true with a `unique_key` and without `change`, which may take rows back"
-            )
+        if self.improving and not self.key:
+            raise OperatorError.bad_value("improving", self.improving, "true with a `unique_key`, by which a row replaces another")
         self._check_strategy()
 
     def _check_strategy(self) -> None:
@@ -127,9 +125,9 @@ class TopN:
     def reads(self) -> Entries | Touched:
         """New entries, folded into the rows that are kept; or all rows of the partitions that new entries touch."""
         if self.strategy_used != "retract":
-            return Entries(touches=self.partition)
+            return Entries(touches=self.partition, change=self.change)
         moves = not {*self.partition} <= {*self.key}
-        return Touched(self.partition, through=self.key if moves else ())
+        return Touched(self.partition, through=self.key if moves else (), change=self.change)
 
     @cached_property
     def strategy_used(self) -> Strategy:

@@ -1,6 +1,5 @@
 """The windowed aggregate: one row for each key and window, of all rows that lie there."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,14 +12,12 @@ from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, c
 from operators.contract import ASIDE, EVENT_TIME, plain
 from operators.errors import OperatorError
 from operators.evictors import Evictor
+from operators.merging import merged, merging
 from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed, times_of_end
 from operators.sessions import Session
 from operators.timing import Duration
 from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryRows, Trigger
 from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes, in_windows
-
-_MERGED = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
-_CALL = re.compile(r"\s*(\w+)\s*\((?!\s*distinct\b)(.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,36 +129,20 @@ class WindowedAggregate(InWindows):
 
     @property
     def _merges(self) -> bool:
-        return isinstance(self.window, Tumbling) or all(_merging(sql) for sql in self.aggregates.values())
+        return isinstance(self.window, Tumbling) or all(merging(sql) for sql in self.aggregates.values())
 
     def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
         paned = in_panes(rows, window, self.time, self.lateness)
         panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
-        merged = in_windows(panes, window)
+        windowed = in_windows(panes, window)
         if isinstance(window, Tumbling):
-            return merged
+            return windowed
         types = {f.name: f.dataType for f in panes.schema.fields}
-        sums = [F.expr(f"{_merging(sql)}(`{name}`)").cast(types[name]).alias(name) for name, sql in self.aggregates.items()]
-        return merged.groupBy(*self.key, WINDOW).agg(*sums)
+        sums = [sum_of.cast(types[name]).alias(name) for name, sum_of in zip(self.aggregates, merged(self.aggregates), strict=True)]
+        return windowed.groupBy(*self.key, WINDOW).agg(*sums)
 
     def _by_row(self, rows: DataFrame) -> DataFrame:
         each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
         each = self.evictor.keep(each, (*self.key, WINDOW), self.time) if self.evictor else each
         return each.groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
-
-
-def _merging(sql: str) -> str | None:
-    """The aggregate that merges what an aggregate made of each pane; None where there is none, or quotes may hide a bracket."""
-    call = None if any(mark in sql for mark in ("'", '"', "`", "--", "/*")) else _CALL.fullmatch(sql)
-    return _MERGED.get(call[1].lower()) if call and _closes_last(call[2]) else None
-
-
-def _closes_last(inside: str) -> bool:
-    """Whether no bracket closes inside that was not opened there, as in `sum(a) + sum(b)`."""
-    depth = 0
-    for letter in inside:
-        depth += (letter == "(") - (letter == ")")
-        if depth < 0:
-            return False
-    return True

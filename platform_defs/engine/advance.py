@@ -22,14 +22,12 @@ from operators.timing import ClosedRange
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
+from platform_defs.engine.following import FOLDED, STEP, changes, followed, rows_after, standing
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
-
-STEP = "step"
-FOLDED = "folded"
 
 
 @dataclass(frozen=True)
@@ -89,13 +87,15 @@ class Advance:
         after = self._target(now, head, until)
         if after is None:
             return None
-        after = replace(after, corrected=now.corrected, **told)
+        after = replace(after, corrected=now.corrected, **told | ({"read": after.read} if after.read else {}))
         upserts = isinstance(self.asset.operator.emits, Upsert)
         rows = self._upsert(now, after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
 
     def _target(self, now: Progress, head: int, until: int | None) -> Progress | None:
         """Where the next step leads; None where there is nothing to do."""
+        if self._followed is not None:
+            return standing(self.reading, self._followed, now.read.get(self._followed.name, 0))
         if not isinstance(self.asset.operator.reads, Closed):
             seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
             return Progress(seq=seq) if seq > now.seq else None
@@ -117,24 +117,29 @@ class Advance:
     def _touched(self, reads: Touched, now: Progress, after: Progress) -> DataFrame:
         """The keys that the step's rows touch: their own, and those that a row with the same `through` ever had."""
         new = self._new(now, after)
-        if reads.through:
+        if reads.through and self._followed is None:
             new = [of_keys(frame, _distinct(new, reads.through), reads.through) for frame in self._all(after)]
             return _distinct(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
         return _distinct(new, reads.key)
 
     def _of_touched(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
         frames = [of_keys(frame, keys, reads.key) for frame in self._all(after)]
-        if not reads.through:
+        if not reads.through or self._followed is not None:
             return self.asset.rows(*frames)
         others = _distinct(frames, reads.through)
         return of_keys(self.asset.rows(*[of_keys(frame, others, reads.through) for frame in self._all(after)]), keys, reads.key)
 
     def _all(self, after: Progress) -> list[DataFrame]:
         """Each input's rows, those that the step handles and those before."""
+        if self._followed is not None:
+            return [rows_after(self.reading, self._followed, after.read[self._followed.name], self._told_in)]
         return [self._frame(i, after.seq) for i in range(len(self.asset.inputs))]
 
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """Each input's rows of the entries that the step handles."""
+        """Each input's rows of the entries that the step handles; or what changed in the table that the asset follows."""
+        if (of := self._followed) is not None:
+            last = isinstance(self.asset.operator.reads, Entries)
+            return [changes(self.reading, of, now.read.get(of.name, 0), after.read[of.name], self._told_in, last=last)]
         return [self._frame(i, after.seq, after=now.seq) for i in range(len(self.asset.inputs))]
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
@@ -219,6 +224,15 @@ class Advance:
         touches = self._key if told is None else told
         current = of_keys(self._current(operator(*new)), _distinct(new, touches), touches)
         return difference(current, operator.fold(current, *new), key=self._key)
+
+    @property
+    def _followed(self) -> DerivedAsset | None:
+        return followed(self.reading, self.asset)
+
+    @property
+    def _told_in(self) -> str:
+        reads = self.asset.operator.reads
+        return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
 
     @property
     def _key(self) -> tuple[str, ...]:

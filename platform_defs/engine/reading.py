@@ -108,8 +108,6 @@ class Reading:
             standing for its `result_time`.
         """
         name = asset.inputs[which]
-        if name in self.assets and not isinstance(asset.operator.reads, Closed):
-            raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {name!r} are of none; let it read the sources")
         if name in self.assets:
             return self._derived(self.assets[name], span)
         if isinstance(asset.operator.reads, Closed) and asset.operator.reads.results:

@@ -232,7 +232,7 @@ def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, An
         ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`"),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
         ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
-        ({"improving": True}, "`improving` is True; legal: true with a `unique_key` and without `change`"),
+        ({"improving": True}, "`improving` is True; legal: true with a `unique_key`, by which"),
         ({"strategy": "sort"}, "`strategy` is 'sort'; legal: append, update, retract"),
         ({"strategy": "append", "rank_start": 2}, "`strategy` is 'append'; legal: retract: a range needs the rows before it too"),
         ({"strategy": "append", "unique_key": "id"}, "legal: retract: rows are replaced or taken back, and the next best are not kept"),

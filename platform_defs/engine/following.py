@@ -1,0 +1,73 @@
+"""Following an upserted table: what a step reads of it is the changes of the steps it has not read yet, and the rows that are there."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, INSERT, fold, net
+from operators.contract import Closed, Upsert
+from operators.errors import OperatorError
+from platform_defs.engine.progress import Progress, stored_progress
+from platform_defs.engine.reading import Reading
+
+STEP = "step"
+"""The column of a changelog that holds the step a change was made in."""
+FOLDED = "folded"
+"""What a commit of an upserted table remembers: the step of its changelog up to which it is folded."""
+
+
+def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
+    """The upserted table that an asset is made of; None where it reads sources, or closed ranges.
+
+    Raises:
+        OperatorError: it cannot read what it is to be made of.
+    """
+    derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
+    if isinstance(asset.operator.reads, Closed) or not derived:
+        return None
+    [of, *more] = derived
+    kind = type(asset.operator).__name__
+    if more or len(asset.inputs) > 1:
+        raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
+    if not isinstance(of.operator.emits, Upsert):
+        raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {of.name!r} are of none; let it read the sources")
+    if asset.operator.reads.change is None:
+        raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
+    return of
+
+
+def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
+    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read."""
+    folded = None if reading.lake.delta(of.name) is None else reading.lake.newest(of.name, FOLDED)
+    if folded is None or folded.value <= read:
+        return None
+    return Progress(seq=stored_progress(reading.lake, of).seq, read={of.name: folded.value})
+
+
+def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: str, *, last: bool) -> DataFrame:
+    """The changes of a table's steps `after < step <= upto`.
+
+    Args:
+        reading: reads the lake.
+        of: the table.
+        after: the step after which to read.
+        upto: the last step to read.
+        told_in: the column that tells what a change is.
+        last: whether only the last of each key is wanted.
+    """
+    if not after:
+        return rows_after(reading, of, upto, told_in)
+    told = reading.lake.read(reading.spark, of.changelog, within={STEP: (after + 1, upto)}).where(F.col(STEP).between(after + 1, upto))
+    told = net(told, key=of.operator.emits.key, order=STEP) if last else told
+    return told.drop(STEP).withColumnRenamed(CHANGE, told_in)
+
+
+def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
+    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too."""
+    now = reading.lake.newest(of.name, FOLDED)
+    if now is not None and now.value == step:
+        table = reading.spark.read.format("delta").option("versionAsOf", now.version).load(reading.lake.path(of.name))
+    else:
+        told = reading.lake.read(reading.spark, of.changelog, within={STEP: (1, step)}).where(F.col(STEP) <= step)
+        table = fold(told, key=of.operator.emits.key, order=STEP)
+    return table.withColumn(told_in, F.lit(INSERT))

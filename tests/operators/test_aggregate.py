@@ -1,0 +1,123 @@
+"""The aggregate without windows: batch by batch the naive model's answer, and the place of the row that led to it."""
+
+import random
+import re
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from operators import Aggregate, ColumnError, Entries, OperatorError, StreamingError, Touched, Upsert
+
+CASES, BATCHES = 300, 3
+SCHEMA = pa.schema(
+    {"case_id": pa.int32(), "k": pa.string(), "v": pa.int32(), "price": pa.decimal128(12, 2), "seq": pa.int64(), "arrival": pa.int64()}
+)
+Row = dict[str, Any]
+Model = Callable[[list[Row]], tuple[Any, ...]]
+
+
+def _known(rows: list[Row]) -> list[int]:
+    return [r["v"] for r in rows if r["v"] is not None]
+
+
+def _sum(values: list[Any]) -> Any:
+    return sum(values) if values else None
+
+
+AGGREGATES: dict[str, tuple[dict[str, str], Model]] = {
+    "count": (
+        {"n": "count(*)", "spent": "sum(price * 2)"},
+        lambda r: (len(r), _sum([2 * x["price"] for x in r if x["price"] is not None])),
+    ),
+    "sum": ({"total": "sum(v)"}, lambda r: (_sum(_known(r)),)),
+    "money": ({"total": "SUM(price)"}, lambda r: (_sum([x["price"] for x in r if x["price"] is not None]),)),
+    "max": ({"most": "max(v)", "known": "count(v)"}, lambda r: (max(_known(r), default=None), len(_known(r)))),
+    "extremes": ({"most": "max(v)", "least": "min(v)"}, lambda r: (max(_known(r), default=None), min(_known(r), default=None))),
+    "every": ({"all_small": "bool_and(v < 3)"}, lambda r: (all(v < 3 for v in _known(r)) if _known(r) else None,)),
+}
+
+
+def _model(rows: list[Row], told: Model) -> tuple[Any, ...]:
+    """The values, and the place of the last row that changed them."""
+    place, values = (0, 0), None
+    for n, row in enumerate(rows, 1):
+        now = told(rows[:n])
+        if now != values:
+            place, values = (row["seq"], row["arrival"]), now
+    return (*(values or ()), *place)
+
+
+def _batches(seed: str) -> list[list[Row]]:
+    seeded, arrivals = random.Random(seed), count()
+    prices = [None, 0, 1, 2]
+    return [
+        [
+            {"case_id": case, "k": seeded.choice(["a", "b", None]), "v": seeded.choice([None, 0, 1, 2, -2, 3]), "seq": seq}
+            | {"price": seeded.choice(prices), "arrival": next(arrivals)}
+            for case in range(CASES)
+            for _ in range(seeded.randrange(4))
+        ]
+        for seq in range(1, BATCHES + 1)
+    ]
+
+
+def _rows(found: DataFrame) -> dict[Any, tuple[Any, ...]]:
+    rows = [tuple(r) for r in found.collect()]
+    told = {r[:2]: r[2:] for r in rows}
+    assert len(told) == len(rows)
+    return told
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -> None:
+    aggregates, told = AGGREGATES[name]
+    operator = Aggregate(by=("case_id", "k"), aggregates=aggregates)
+    assert operator.reads == Entries()
+    seen: dict[Any, list[Row]] = {}
+    held: DataFrame | None = None
+    for batch in _batches(name):
+        for row in batch:
+            seen.setdefault((row["case_id"], row["k"]), []).append(row)
+        new = spark.createDataFrame(pa.Table.from_pylist(batch, SCHEMA))
+        folded = operator(new) if held is None else operator.fold(held, new)
+        wanted = {key: _model(rows, told) for key, rows in seen.items()}
+        assert _rows(folded) == wanted
+        held = folded.localCheckpoint()
+    whole = operator(spark.createDataFrame(pa.Table.from_pylist([r for rows in seen.values() for r in rows], SCHEMA)))
+    assert _rows(whole) == wanted
+    assert whole.schema.simpleString() == held.schema.simpleString()
+    assert len(wanted) > CASES
+
+
+def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_named_by_its_newest_row(spark: SparkSession) -> None:
+    operator = Aggregate(by="k", aggregates={"different": "count(DISTINCT v)", "mean": "avg(v)"})
+    assert operator.reads == Touched(("k",))
+    assert operator.emits == Upsert(("k",))
+    rows = spark.sql("SELECT * FROM VALUES ('a', 1, 1L, 0L), ('a', 1, 2L, 3L), (null, 4, 1L, 1L) AS t(k, v, seq, arrival)")
+    assert sorted(map(tuple, operator(rows).collect()), key=repr) == [("a", 1, 1.0, 2, 3), (None, 1, 4.0, 1, 1)]
+    assert operator(rows.drop("seq", "arrival")).columns == ["k", "different", "mean"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"by": ()}, "`by` is (); legal: at least one column; for a total of all rows"),
+        ({"aggregates": {}}, "`aggregates` is {}; legal: at least one, such as"),
+        ({"aggregates": {"seq": "count(*)"}}, "seq"),
+    ],
+)
+def test_what_cannot_be_is_refused(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        Aggregate(**{"by": "k", "aggregates": {"n": "count(*)"}, **spec})
+
+
+def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+    operator = Aggregate(by="k", aggregates={"n": "count(*)"})
+    with pytest.raises(ColumnError, match="`by` names the column 'k', which is not there"):
+        operator(spark.range(1))
+    with pytest.raises(StreamingError, match="its own state would never end"):
+        operator(spark.readStream.format("rate").load().withColumnRenamed("value", "k"))
