@@ -8,7 +8,7 @@ from pathlib import Path
 
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
-from tests.oracle import windowed
+from tests.oracle import leaderboards, windowed
 from tests.oracle.runner import STEPPED, chosen, gather, report, run
 
 
@@ -25,11 +25,12 @@ def main() -> int:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a bad residual is one line of ours, not a page of Spark's
     gathered = gather(told.folder, told.operator)
     verdicts = []
-    if gathered.cases or gathered.windows:
+    if gathered.cases or gathered.windows or gathered.tops:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
         with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
             verdicts = run(spark, Path(folder), gathered.cases) if gathered.cases else []
         verdicts += windowed.judge(spark, gathered.windows)
+        verdicts += leaderboards.judge(spark, gathered.tops)
     lines = report(gathered, verdicts, len(chosen(gathered.cases, STEPPED)))
     print("\n".join(lines), flush=True)
     return int(any(v.status == "failed" for v in (*gathered.unreadable, *verdicts)))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.oracle import windowed
+from tests.oracle import leaderboards, windowed
 from tests.oracle.cases import KNOWN, Case, CaseError, files, load, parse
 from tests.oracle.compare import Verdict, check_steps, compare
 from tests.oracle.lake import Found, bulk, entries, stepwise, too_long
+from tests.oracle.leaderboards import TOPN, TopNCase
 from tests.oracle.windowed import WindowCase
 
 STEPPED = 5
@@ -26,17 +27,19 @@ class Gathered:
         unreadable: files that hold no case, as failures.
         others: how many cases there are of operators that are not known here.
         windows: the cases of windowed operators.
+        tops: the cases of Top-N.
     """
 
     cases: list[Case]
     unreadable: list[Verdict]
     others: Mapping[str, int]
     windows: list[WindowCase] = field(default_factory=list)
+    tops: list[TopNCase] = field(default_factory=list)
 
 
 def gather(folder: Path, only: str | None = None) -> Gathered:
     """Read every case file; with `only`, leave the other operators out."""
-    cases, unreadable, others, windows = list[Case](), list[Verdict](), Counter[str](), list[WindowCase]()
+    cases, unreadable, others, windows, tops = list[Case](), list[Verdict](), Counter[str](), list[WindowCase](), list[TopNCase]()
     for path in files(folder):
         try:
             told = load(path)
@@ -45,6 +48,8 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
                 continue
             if operator in windowed.KNOWN and not told.get("error"):
                 windows.append(windowed.parse(told))
+            elif operator == TOPN:
+                tops.append(leaderboards.parse(told))
             elif operator not in KNOWN:
                 others[operator] += 1
             else:
@@ -55,7 +60,7 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
                 )
         except CaseError as error:
             unreadable.append(Verdict(str(path), "failed", (str(error),)))
-    return Gathered(cases, unreadable, others, windows)
+    return Gathered(cases, unreadable, others, windows, tops)
 
 
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:

@@ -1,0 +1,268 @@
+"""Flink's Top-N cases put through our operators, micro-batch by micro-batch.
+
+Each case is cut into micro-batches at rows of its input. At every cut the leaderboard is compared with what Flink's changelog comes
+to up to there, and our own changes with what they have to be: folded over the leaderboard before they give the one after, and none
+is superfluous. Cases of the same parameters share a frame, `case_id` being part of every key and partition.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import Aggregate, OperatorError, TopN, difference
+from operators.changelog import CHANGE, INSERT
+from tests.oracle.cases import CaseError
+from tests.oracle.compare import Verdict
+from tests.support.top_n_model import COMES, Board
+
+TOPN = "topn"
+BATCHES = 6
+_SCHEMA = pa.schema(
+    {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
+    | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
+)
+_IMPROVES = {("agg_count", "DESC"), ("agg_max", "DESC"), ("agg_min", "ASC")}
+NEVER_ADDED = (
+    "Flink's changelog does not add up here (a range without row numbers, of input that is taken back): compared with the true Top-N"
+)
+REFUSED = "Flink refuses the function on a stream; compared with the naive model"
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TopNCase:
+    """One recorded case.
+
+    Args:
+        told: the file's content.
+    """
+
+    told: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Operator and name."""
+        return f"{TOPN}/{self.told['name']}"
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The operator's parameters."""
+        return self.told["params"]
+
+    @property
+    def error(self) -> str | None:
+        """How Flink ended, where it did not answer."""
+        return self.told.get("error")
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns that Flink's rows have, `rn` among them where it is asked for."""
+        values = ["k", "sub", "total"] if self.params["source"].startswith("agg_") else ["id", "k", "v", "n"]
+        return [*values, *(["rn"] if self.params["with_row_number"] else [])]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The input as it came, each row in its micro-batch."""
+        events = [item for item in self.told["input"] if item["t"] == "e"]
+        told = {c for c in _SCHEMA.names if c not in ("case_id", "seq", "arrival", "kind")}
+        return [
+            {"case_id": self.name, **{c: row.get(c) for c in told}, "kind": row.get("kind", INSERT)}
+            | {"seq": 1 + n * BATCHES // len(events), "arrival": n, "step": step}
+            for n, (step, row) in enumerate((s, i) for s, i in enumerate(self.told["input"]) if i["t"] == "e")
+        ]
+
+    def wanted(self, batch: int) -> Counter[Row] | None:
+        """What the leaderboard holds after a micro-batch; None where Flink's changelog does not tell."""
+        if self.error:
+            return self._by_model(batch)
+        if self.told.get("flink_bug"):
+            return _counted(self.told["expected_final_model"], self.columns) if batch == BATCHES else None
+        last = max(row["step"] for row in self.rows if row["seq"] <= batch)
+        held = Counter[Row]()
+        for change in self.told["expected"]:
+            if change["step"] <= last or batch == BATCHES:
+                held[tuple(change[c] for c in self.columns)] += 1 if change["kind"] in COMES else -1
+        return +held
+
+    def _by_model(self, batch: int) -> Counter[Row]:
+        order = [(column, direction == "DESC", direction == "ASC") for column, direction in self.params["order_by"]]
+        by, function = _names(self.params["partition_by"]), self.params["function"].lower()
+        board = Board(order, self.params["rank_end"], self.params["rank_start"], function, tuple(by), (), False)
+        for row in self.rows:
+            if row["seq"] <= batch:
+                board.come(row)
+        return Counter(tuple({**row, "rn": rank}[c] for c in self.columns) for row, rank in board.ranks())
+
+
+def _counted(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Counter[Row]:
+    return Counter(tuple(row[c] for c in columns) for row in rows)
+
+
+def _names(told: str) -> list[str]:
+    return [name.strip() for name in told.split(",") if name.strip()]
+
+
+def parse(told: Mapping[str, Any]) -> TopNCase:
+    """A case.
+
+    Raises:
+        CaseError: something in it is missing, or not what it should be.
+    """
+    case = TopNCase(told)
+    try:
+        _ = case.name, [case.wanted(batch) for batch in (1, BATCHES) if "function" in case.params or not case.error]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
+    return case
+
+
+@dataclass
+class Group:
+    """Cases of the same parameters, and what they have come to.
+
+    Args:
+        cases: the cases.
+    """
+
+    cases: Sequence[TopNCase]
+    held: DataFrame | None = None
+    totals: DataFrame | None = None
+    wrong: list[str] = field(default_factory=list)
+
+    @cached_property
+    def top(self) -> TopN:
+        """The operator."""
+        params = self.cases[0].params
+        source, by = params["source"], ("case_id", *_names(params["partition_by"]))
+        order = [" ".join([part[0], part[1], *([f"NULLS {part[2]}"] if len(part) > 2 else [])]) for part in params["order_by"]]
+        keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
+        keyed = ("case_id", "k", "sub") if source.startswith("agg_") else keyed
+        improving = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
+        return TopN(
+            by=by,
+            order_by=order,
+            rank_start=params["rank_start"],
+            rank_end=params.get("rank_end_column") or params["rank_end"],
+            function=params.get("function", "row_number").lower(),
+            with_rank=params["with_row_number"],
+            unique_key=keyed,
+            change=None if source == "append" else "kind",
+            improving=improving,
+        )
+
+    @cached_property
+    def sums(self) -> Aggregate | None:
+        """The aggregate upstream, where there is one."""
+        source = self.cases[0].params["source"]
+        call = {"agg_sum": "sum(v)", "agg_count": "count(*)", "agg_max": "max(v)", "agg_min": "min(v)"}.get(source)
+        return Aggregate(by=("case_id", "k", "sub"), aggregates={"total": call}) if call else None
+
+    def step(self, spark: SparkSession, batch: int) -> tuple[DataFrame, DataFrame]:
+        """The leaderboard after a micro-batch, and the changes that lead to it."""
+        new, every = self._frame(spark, batch, batch), self._frame(spark, 1, batch)
+        if self.sums is not None:
+            totals = self.sums(new) if self.totals is None else _folded(self.totals, new, self.sums)
+            before = totals.limit(0) if self.totals is None else self.totals
+            new = difference(before, totals, key=self.sums.key).where(F.col(CHANGE) != "-U").withColumnRenamed(CHANGE, "kind")
+            every, self.totals = totals.withColumn("kind", F.lit(INSERT)), totals.localCheckpoint()
+        if self.top.change is None:
+            new, every = new.drop("kind"), every.drop("kind")
+        folds = self.top.strategy_used != "retract" and self.held is not None
+        after = _folded(self.held, new, self.top) if folds and self.held is not None else self.top(every)
+        held = after.limit(0) if self.held is None else self.held
+        self.held = after.localCheckpoint()
+        return self.held, difference(held, self.held.select(*held.columns), key=self.top.emits.key)
+
+    def _frame(self, spark: SparkSession, first: int, last: int) -> DataFrame:
+        rows = [{c: r[c] for c in _SCHEMA.names} for case in self.cases for r in case.rows if first <= r["seq"] <= last]
+        return spark.createDataFrame(pa.Table.from_pylist(rows, _SCHEMA))
+
+
+def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> DataFrame:
+    """What the engine does: the rows that the new ones may change are folded, the others stay."""
+    touches = operator.partition if isinstance(operator, TopN) else operator.key
+    keys = new.select(*touches).distinct()
+    same = reduce(lambda a, b: a & b, [F.col(f"h.{c}").eqNullSafe(F.col(f"k.{c}")) for c in touches])
+    touched, others = (held.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
+    return others.unionByName(operator.fold(touched, new))
+
+
+def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
+    """Run cases, and compare what they come to at every micro-batch."""
+    refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
+    groups: dict[str, list[TopNCase]] = {}
+    for case in cases:
+        if case.name not in refused:
+            groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
+    boards, found = [Group(alike) for alike in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
+    for batch in range(1, BATCHES + 1):
+        told = [frame for board in boards for frame in _told(board, *board.step(spark, batch))]
+        for row in reduce(DataFrame.unionByName, told).collect():
+            found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
+    by_name = {case.name: board for board in boards for case in board.cases}
+    return [refused[c.name] if c.name in refused else _verdict(c, by_name[c.name].top, found) for c in cases]
+
+
+def _told(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
+    for is_change, frame in ((False, after), (True, changes)):
+        named = frame.withColumnRenamed("rank", "rn")
+        row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
+        yield named.select("case_id", F.lit(is_change).alias("is_change"), row)
+
+
+def _verdict(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> Verdict:
+    why, direct, before = list[str](), 0, dict[Row, Row]()
+    key = ["rn" if c == "rank" else c for c in top.emits.key]
+    for batch in range(1, BATCHES + 1):
+        rows, changes = found.get((case.name, batch, False), []), found.get((case.name, batch, True), [])
+        wanted, ours = case.wanted(batch), _counted(rows, case.columns)
+        if wanted is not None:
+            direct += (wanted & ours).total()
+            why += [
+                f"after micro-batch {batch} {what} {differs.total()}, such as {next(iter(differs))}"
+                for what, differs in (("lacks", wanted - ours), ("has besides", ours - wanted))
+                if differs
+            ]
+        after = {_key(row, key): _whole(row) for row in rows}
+        why += [f"after micro-batch {batch} the changes {said}" for said in _wrong(before, after, changes, key)]
+        before = after
+    rules = Counter({NEVER_ADDED: len(case.told["expected"])} if case.told.get("flink_bug") else {REFUSED: 1} if case.error else {})
+    shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, BATCHES + 1))
+    return Verdict(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
+
+
+def _key(row: Mapping[str, Any], key: Sequence[str]) -> Row:
+    return tuple(row[c] for c in key)
+
+
+def _whole(row: Mapping[str, Any]) -> Row:
+    return tuple(sorted((c, v) for c, v in row.items() if c != CHANGE))
+
+
+def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[str]:
+    """What is wrong with changes: they must be the exact difference of two leaderboards."""
+    wanted = Counter[tuple[str, Row]]()
+    for name in before.keys() | after.keys():
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            kinds = {"-D": old} if new is None else {"+I": new} if old is None else {"-U": old, "+U": new}
+            wanted.update((kind, row) for kind, row in kinds.items() if row is not None)
+    told = Counter((change[CHANGE], _whole(change)) for change in changes)
+    return [f"{what} {rows.total()}" for what, rows in (("lack", wanted - told), ("tell superfluously", told - wanted)) if rows]
+
+
+def _refused(spark: SparkSession, case: TopNCase) -> Verdict:
+    """A case that Flink refuses must be refused here."""
+    try:
+        Group([case]).step(spark, 1)
+    except OperatorError:
+        return Verdict(case.name, "passed", reasons=Counter({"Flink refuses it, and so do we": 1}))
+    return Verdict(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))

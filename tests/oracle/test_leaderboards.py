@@ -1,0 +1,46 @@
+"""Our Top-N gives Flink's leaderboards at every micro-batch, and the comparison can fail."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.oracle import leaderboards
+from tests.oracle.leaderboards import BATCHES, TOPN, TopNCase, judge
+from tests.oracle.runner import gather
+
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+SHORT = ("agg_count_desc_tiebreak", "agg_max_desc_norn", "agg_sum_range_rn", "append_varend_rn", "append_ties_rn", "retract_range_norn")
+SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "err_agg_varend")
+
+
+@pytest.mark.spark
+def test_the_leaderboards_are_flinks_at_every_micro_batch(spark: SparkSession) -> None:
+    cases = [case for case in gather(ORACLE, TOPN).tops if case.told["name"] in SHORT]
+    verdicts = judge(spark, cases)
+    assert {v.name: v.why for v in verdicts if v.status != "passed"} == {}
+    assert len(verdicts) == len(SHORT)
+    assert sum(v.direct for v in verdicts) == sum(v.expected for v in verdicts) > 400
+    assert sum(bool(v.reasons) for v in verdicts) == 3
+
+
+@pytest.mark.spark
+def test_a_changed_row_and_a_superfluous_change_are_seen(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    [case] = [case for case in gather(ORACLE, TOPN).tops if case.told["name"] == "append_top1_rn"]
+    told = json.loads(json.dumps(case.told))
+    told["expected"][-1]["v"] += 1
+    [verdict] = judge(spark, [TopNCase(told)])
+    assert verdict.status == "failed"
+    assert f"after micro-batch {BATCHES} lacks 1, such as " in verdict.why[0]
+    changes = leaderboards.difference
+    monkeypatch.setattr(leaderboards, "difference", lambda *frames, key: changes(frames[0].limit(0), frames[1], key=key))
+    [verdict] = judge(spark, [case])
+    assert "after micro-batch 2 the changes tell superfluously 5" in " ".join(verdict.why)
+
+
+def test_every_case_is_read() -> None:
+    gathered = gather(ORACLE, TOPN)
+    assert not gathered.unreadable
+    assert len(gathered.tops) == len(list((ORACLE / TOPN).glob("*.json")))
