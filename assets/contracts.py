@@ -15,7 +15,7 @@ from operators.timing import Duration, length_ms
 
 EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
-WIDE, WINDOWS = "wide", "windows"
+WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
 """The groups of derived assets."""
 _ADDED = "added"
 

@@ -74,7 +74,8 @@ def event_time_asset(
         settled = first - _reach(derived), last
         accounts = engine.account(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
-        checks = [_law(context, accounts, engine.uncounted(derived.name, settled))]
+        _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
+        checks = [law_check(accounts, engine.uncounted(derived.name, settled))]
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_told(engine, derived) | done, check_results=checks)
 
@@ -116,15 +117,12 @@ def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[A
         context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
 
 
-def _law(
-    context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int], tuple[int, int]]
-) -> dg.AssetCheckResult:
-    """The law over the run's days, and the ledger's totals held to the log."""
+def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int], tuple[int, int]]) -> dg.AssetCheckResult:
+    """The law over accounts, and the ledger's totals held to the log."""
     broken = [a for a in accounts if not a.holds]
     differing = [
         f"{source}, entry {seq}: the ledger tells of {told} rows, the log holds {held}" for (source, seq), (told, held) in uncounted.items()
     ]
-    _log(context, LAW, accounts, {a.day for a in broken}, dg.AssetCheckSeverity.ERROR)
     return dg.AssetCheckResult(
         check_name=LAW,
         passed=not broken and not differing,

@@ -1,22 +1,29 @@
 """The shop's derived tables: pure recipes, composed of operators."""
 
-from assets.contracts import WINDOWS, DerivedAsset
+from assets.contracts import LEADERBOARDS, WINDOWS, DerivedAsset
 from assets.keys import (
     CATEGORY_HOT_ITEMS,
+    CATEGORY_LEADERBOARD,
     CLICKS,
     HOT_ITEMS,
     ITEM_CLICKS,
     ITEM_CONVERSION,
     ITEM_SALES,
     ORDER_ITEMS,
+    ORDER_STATUS_BOARD,
+    ORDER_UPDATES,
     ORDER_WIDE,
     ORDERS,
     PAYMENT_ORDER_WIDE,
     PAYMENT_WIDE,
     PAYMENTS,
+    SELLER_LEADERBOARD,
+    SELLER_REVENUE,
 )
+from operators.aggregate import Aggregate
 from operators.interval_join import How, IntervalJoin
 from operators.top_k import TopK
+from operators.top_n import TopN
 from operators.triggers import Trigger
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
@@ -88,3 +95,32 @@ def category_hot_items(k: int) -> DerivedAsset:
     return DerivedAsset(
         name=CATEGORY_HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST, by="category"), description=told, group=WINDOWS
     )
+
+
+def seller_leaderboard(n: int) -> DerivedAsset:
+    """The dearest items that each seller sold: rows that only come."""
+    top = TopN(by="seller_id", order_by="price DESC", rank_end=n)
+    told = f"The {n} dearest items that each seller sold, of those with one price the first."
+    return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=told, group=LEADERBOARDS)
+
+
+def seller_revenue() -> DerivedAsset:
+    """What each seller took in each category, kept current."""
+    sold = {"revenue": "sum(quantity * price)", "units": "sum(quantity)", "items": "count(*)"}
+    told = "Revenue, units and items of each seller in each category, of all that was sold so far."
+    operator = Aggregate(by=("category", "seller_id"), aggregates=sold)
+    return DerivedAsset(name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=told, group=LEADERBOARDS)
+
+
+def category_leaderboard(n: int) -> DerivedAsset:
+    """The sellers that took most in each category: over an aggregate whose rows change."""
+    top = TopN(by="category", order_by=("revenue DESC", "seller_id"), rank_end=n, unique_key=("category", "seller_id"), change="change")
+    told = f"The {n} sellers of each category with the most revenue so far."
+    return DerivedAsset(name=CATEGORY_LEADERBOARD, inputs=(SELLER_REVENUE,), operator=top, description=told, group=LEADERBOARDS)
+
+
+def order_status_board(n: int) -> DerivedAsset:
+    """The orders that came to each status last: a row leaves its board when its order goes on."""
+    top = TopN(by="status", order_by=("update_time DESC", "order_id"), rank_end=n, unique_key="order_id", with_rank=False)
+    told = f"The {n} orders of each status that came to it last; an order stands where its newest update, by arrival, put it."
+    return DerivedAsset(name=ORDER_STATUS_BOARD, inputs=(ORDER_UPDATES,), operator=top, description=told, group=LEADERBOARDS)

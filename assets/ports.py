@@ -95,6 +95,14 @@ class EnginePort(Protocol):
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
         ...
 
+    def put_right(self, asset: str) -> int:
+        """Recompute an upserted table, and put right what differs; returns how many changes that took."""
+        ...
+
+    def measured(self, asset: str) -> Mapping[str, int | float]:
+        """The metrics of an upserted table."""
+        ...
+
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
         ...

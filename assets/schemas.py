@@ -1,11 +1,11 @@
-"""The shop's sources: what an order, its items, a payment and a click are."""
+"""The shop's sources: what an order, its items, its updates, a payment and a click are."""
 
 from typing import TypedDict
 
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
-from assets.keys import CLICKS, ORDER_ITEMS, ORDERS, PAYMENTS
+from assets.keys import CLICKS, ORDER_ITEMS, ORDER_UPDATES, ORDERS, PAYMENTS
 
 ORDER = (
     StructType()
@@ -45,6 +45,14 @@ CLICK = (
     .add("seconds", "decimal(10,1)")
     .add("click_time", "timestamp")
 )
+ORDER_UPDATE = (
+    StructType()
+    .add("order_update_id", "string", nullable=False)
+    .add("order_id", "string", nullable=False)
+    .add("status", "string", nullable=False)
+    .add("amount", "decimal(12,2)")
+    .add("update_time", "timestamp")
+)
 
 
 class Policy(TypedDict):
@@ -76,6 +84,11 @@ def order_items(policy: Policy) -> SourceContract:
 def clicks(policy: Policy) -> SourceContract:
     """The clicks on items, and how long they were looked at."""
     return _source(CLICKS, CLICK, "click_time", "click_id", policy, RowRule("seconds_not_negative", "seconds >= 0"))
+
+
+def order_updates(policy: Policy) -> SourceContract:
+    """What becomes of orders: one row each time an order's status changes."""
+    return _source(ORDER_UPDATES, ORDER_UPDATE, "update_time", "order_update_id", policy, RowRule("amount_not_negative", "amount >= 0"))
 
 
 def _source(name: str, schema: StructType, event_time: str, unique_key: str, policy: Policy, *rules: RowRule) -> SourceContract:

@@ -8,6 +8,7 @@ import great_expectations as gx
 from great_expectations.expectations.core.expect_column_pair_values_a_to_be_greater_than_b import ExpectColumnPairValuesAToBeGreaterThanB
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.core.expect_column_values_to_be_unique import ExpectColumnValuesToBeUnique
 from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
 from great_expectations.expectations.core.expect_compound_columns_to_be_unique import ExpectCompoundColumnsToBeUnique
 from great_expectations.expectations.expectation import Expectation
@@ -96,6 +97,17 @@ def clicks() -> gx.ExpectationSuite:
     return gx.ExpectationSuite(name="clicks", expectations=[*own, *_log()])
 
 
+def order_updates() -> gx.ExpectationSuite:
+    """The log of what became of orders."""
+    own = [
+        _not_null("order_update_id", "The update's own id tells it from the order's others."),
+        _not_null("order_id", "An update is of an order."),
+        _not_null("status", "An order without a status stands on no board."),
+        _known("status", STATUSES),
+    ]
+    return gx.ExpectationSuite(name="order_updates", expectations=[*own, *_log()])
+
+
 def order_wide() -> gx.ExpectationSuite:
     """Each order beside each of its items; one side may be missing, never both."""
     own = [
@@ -159,6 +171,32 @@ def hot_items(name: str, k: int, *group: str) -> gx.ExpectationSuite:
     ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_told("rank_in_range", f"A ranking keeps {k}."))
     place = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="Ties are broken: no two items share a rank.")
     return gx.ExpectationSuite(name=name, expectations=[ranks, place, *_by_window("item_id", "category")])
+
+
+def seller_revenue() -> gx.ExpectationSuite:
+    """What each seller took in each category."""
+    own = [
+        _unique("one_row_a_key", "category", "seller_id", why="A key's row is replaced, never joined by another."),
+        _not_negative("revenue"),
+        _at_least("items", 1, "Who sold nothing has no row."),
+    ]
+    return gx.ExpectationSuite(name="seller_revenue", expectations=own)
+
+
+def leaderboard(name: str, n: int, group: str) -> gx.ExpectationSuite:
+    """A leaderboard that shows its ranks."""
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=n, **_told("rank_in_range", f"A board keeps {n}."))
+    place = _unique("one_row_a_rank", group, RANK, why="Ties are broken: no two rows share a rank.")
+    return gx.ExpectationSuite(name=name, expectations=[ranks, place])
+
+
+def order_status_board() -> gx.ExpectationSuite:
+    """The orders of each status."""
+    own = [
+        ExpectColumnValuesToBeUnique(column="order_id", **_told("one_row_an_order", "An order is in one status at a time.")),
+        _not_null("status", "An order without a status stands on no board."),
+    ]
+    return gx.ExpectationSuite(name="order_status_board", expectations=own)
 
 
 def _by_window(*key: str) -> list[Expectation]:

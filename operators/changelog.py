@@ -13,6 +13,8 @@ from operators.columns import check_free, check_present, temporary
 from operators.errors import OperatorError
 
 CHANGE = "change"
+CHANGED_AT = "changed_at"
+"""The column of a kept changelog that tells when a change was made."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 _SIGN = temporary("sign")
 
@@ -79,9 +81,9 @@ def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
 
 def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
-    """The table that a changelog leads to, from nothing."""
+    """The table that a changelog leads to, from nothing; without `change`, `changed_at` and the order."""
     last = net(changelog, key=key, order=order)
-    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
+    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, order)
 
 
 def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:

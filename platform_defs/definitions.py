@@ -5,7 +5,9 @@ import dagster as dg
 from assets.event_time import event_time_asset
 from assets.events import event_logs
 from assets.partitions import daily
-from expectations import all_checks
+from assets.upserted import upserted_asset
+from expectations import all_checks, leaderboard_checks
+from operators.contract import Closed
 from operators.timing import length_ms
 from platform_defs.jobs import advance_job, ingest_job, maintenance_job
 from platform_defs.pipeline import shop
@@ -21,10 +23,14 @@ def build(values: Settings) -> dg.Definitions:
     sources, derived = shop(values)
     days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
     names = [s.name for s in sources]
-    tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in derived]
+    closed = [asset for asset in derived if isinstance(asset.operator.reads, Closed)]
+    tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
+    boards = [asset for asset in derived if asset not in closed]
+    tables += [upserted_asset(asset, sources=names) for asset in boards]
+    checks = all_checks(values.hot_items, values.category_hot_items, values.leaderboard)
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
-        asset_checks=all_checks(values.hot_items, values.category_hot_items),
+        asset_checks=[*checks, *map(leaderboard_checks, boards)],
         jobs=[ingest_job, advance_job, maintenance_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly, nightly_maintenance],

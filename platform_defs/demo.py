@@ -129,9 +129,12 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     """
     days = engine.open_days(PAYMENT_ORDER_WIDE) if years else engine.due_days()
     only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
+    job = definitions.resolve_job_def("advance")
     if days:
-        job = definitions.resolve_job_def("advance")
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
+    elif not years:
+        boards = [dg.AssetKey(name) for name in engine.due_boards()]
+        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=boards)
     for name in engine.assets if years else ():
         for _ in engine.lawful_steps(name):
             pass

@@ -2,8 +2,9 @@
 
 import dagster as dg
 
-from assets.contracts import WIDE, WINDOWS
+from assets.contracts import LEADERBOARDS, WIDE, WINDOWS
 from assets.events import EVENTS
+from platform_defs.engine import Engine
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -12,8 +13,8 @@ ingest_job = dg.define_asset_job("ingest", selection=dg.AssetSelection.groups(EV
 
 advance_job = dg.define_asset_job(
     "advance",
-    selection=dg.AssetSelection.groups(WIDE, WINDOWS),
-    description="Close what the watermark allows, up to the end of the last day asked for.",
+    selection=dg.AssetSelection.groups(WIDE, WINDOWS, LEADERBOARDS),
+    description="Close what the watermark allows, up to the end of the last day asked for; bring what has no days up to the ledger.",
 )
 
 
@@ -33,3 +34,11 @@ def maintenance_job() -> None:
 def over(first: object, last: object) -> dict[str, str]:
     """The tags of a run over days."""
     return {RANGE_START: str(first), RANGE_END: str(last)}
+
+
+def due(engine: Engine, run_key: str | None = None) -> dg.RunRequest | None:
+    """The run that advances what is due: all assets over days, or, where no day is open, those that have none; None for neither."""
+    days, boards = engine.due_days(), engine.due_boards()
+    if days:
+        return dg.RunRequest(run_key=run_key, tags=over(*days))
+    return dg.RunRequest(run_key=run_key, asset_selection=[dg.AssetKey(name) for name in boards]) if boards else None

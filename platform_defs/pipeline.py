@@ -16,7 +16,13 @@ def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
         "future_skew": values.future_skew,
     }
     window = Sliding(size=values.sales_window, slide=values.sales_slide)
-    sources = [schemas.orders(policy), schemas.payments(policy), schemas.order_items(policy), schemas.clicks(policy)]
+    sources = [
+        schemas.orders(policy),
+        schemas.payments(policy),
+        schemas.order_items(policy),
+        schemas.clicks(policy),
+        schemas.order_updates(policy),
+    ]
     derived = [
         plans.payment_order_wide(within=values.payment_within, how=values.join_how),
         plans.order_wide(),
@@ -26,5 +32,9 @@ def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
         plans.item_conversion(window),
         plans.hot_items(values.hot_items),
         plans.category_hot_items(values.category_hot_items),
+        plans.seller_leaderboard(values.leaderboard),
+        plans.seller_revenue(),
+        plans.category_leaderboard(values.leaderboard),
+        plans.order_status_board(values.leaderboard),
     ]
     return sources, derived

@@ -70,6 +70,7 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operator": reached.operator,
         "steps": reached.step,
+        "ledger_entry": reached.seq,
         "closed_to": instant(state["closed_to"]),
         "watermark": instant(state["watermark"]),
         "lag_seconds": state["lag_ms"] / 1000,
@@ -156,18 +157,16 @@ def print_status(told: dict[str, Any]) -> None:
 
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
-    if asset["closed_to"] is None:
+    if not asset["steps"]:
         out.print(f"[bold]{name}[/]: nothing is closed yet")
         return
     terms = [t for t in TERMS if t in asset]
     sides = sorted(asset["accepted"])
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in sides])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
-    out.print(
-        f"  {made}; closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    closed = f"closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
+    told = closed if asset["closed_to"] else f"all of ledger entry {asset['ledger_entry']} handled"
+    out.print(f"  {made}; {told}", highlight=False, soft_wrap=True)
     law = asset["law"]
     if law["holds"]:
         out.print(

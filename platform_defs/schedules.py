@@ -3,7 +3,7 @@
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import maintenance_job, over
+from platform_defs.jobs import due, maintenance_job
 
 
 @dg.schedule(
@@ -11,8 +11,7 @@ from platform_defs.jobs import maintenance_job, over
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
-    days = engine.due_days()
-    return dg.RunRequest(tags=over(*days)) if days else dg.SkipReason("every table stands at its watermark")
+    return due(engine) or dg.SkipReason("every table stands at its watermark")
 
 
 nightly_maintenance = dg.ScheduleDefinition(

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import over
+from platform_defs.jobs import due
 from platform_defs.resources.files import File, Known, landed
 
 
@@ -24,9 +24,8 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     head = engine.ledger.head
     if head <= int(context.cursor or 0):
         return dg.SkipReason(f"the ledger still stands at entry {head}")
-    days = engine.due_days()
-    requests = [dg.RunRequest(run_key=f"advance:{head}", tags=over(*days))] if days else []
-    return dg.SensorResult(run_requests=requests, cursor=str(head))
+    request = due(engine, f"advance:{head}")
+    return dg.SensorResult(run_requests=[request] if request else [], cursor=str(head))
 
 
 def _unknown(engine: Engine, source: str, folder: str) -> list[File]:

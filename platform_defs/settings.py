@@ -85,6 +85,7 @@ class Settings(BaseSettings):
     )
     hot_items: int = Field(default=10, ge=1, description="items that a ranking of hot items keeps")
     category_hot_items: int = Field(default=3, ge=1, description="items that a ranking of a category's hot items keeps")
+    leaderboard: int = Field(default=10, ge=1, description="rows that a leaderboard keeps of each seller, category or status")
     out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may lag the newest one and not be late")
     idle_timeout: Duration = Field(default="1 hour", description="a source silent for this long no longer holds the watermark")
     duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")

@@ -1,4 +1,4 @@
-"""Turn Olist's CSV files into the shop's orders, their items and payments, and give items and payments the time they lack.
+"""Turn Olist's CSV files into the shop's orders, their items, updates and payments, and give items and payments the time they lack.
 
 An item takes its order's `order_purchase_timestamp` as `item_time`, and its product's category. A payment takes its order's
 `order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown, and such a payment ends in
@@ -19,10 +19,17 @@ PAYMENTS = "olist_order_payments_dataset.csv"
 ORDER_TIME = "order_purchase_timestamp"
 ITEMS = "olist_order_items_dataset.csv"
 PRODUCTS = "olist_products_dataset.csv"
-TIMES = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time"}
+UPDATES = {
+    ORDER_TIME: "created",
+    "order_approved_at": "approved",
+    "order_delivered_carrier_date": "shipped",
+    "order_delivered_customer_date": "delivered",
+}
+"""When an order came to which status; one that was canceled has no time for it."""
+TIMES = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time", "order_updates": "update_time"}
 PREPARED = tuple(TIMES)
 """The sources that are prepared."""
-ORDER_COLUMNS = ("order_id", "customer_id", "order_status", ORDER_TIME, "order_approved_at")
+ORDER_COLUMNS = ("order_id", "customer_id", "order_status", *UPDATES)
 PAYMENT_COLUMNS = ("order_id", "payment_sequential", "payment_type", "payment_value")
 ITEM_COLUMNS = ("order_id", "order_item_id", "product_id", "seller_id", "price")
 PRODUCT_COLUMNS = ("product_id", "product_category_name")
@@ -39,10 +46,12 @@ class Prepared(TypedDict):
     payments_without_time: int
     order_items: int
     order_items_without_time: int
+    order_updates: int
+    order_updates_without_time: int
 
 
 def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time", "as_is"] = "by_time") -> Prepared:
-    """Land the orders, payments and items of a folder of Olist files, as `orders/part-*.csv` and so on, each with a header.
+    """Land the orders, payments, items and updates of a folder of Olist files, as `orders/part-*.csv` and so on, each with a header.
 
     Args:
         data: folder that holds the four Olist files.
@@ -66,6 +75,7 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         "orders": [_order(o) for o in orders],
         "payments": _payments(_read(data / PAYMENTS, PAYMENT_COLUMNS), orders),
         "order_items": _items(items, orders, products),
+        "order_updates": _updates(orders),
     }
     for source, rows in shop.items():
         time = TIMES[source]
@@ -78,6 +88,8 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         payments_without_time=sum(not row["payment_time"] for row in shop["payments"]),
         order_items=len(shop["order_items"]),
         order_items_without_time=sum(not row["item_time"] for row in shop["order_items"]),
+        order_updates=len(shop["order_updates"]),
+        order_updates_without_time=0,
     )
 
 
@@ -135,6 +147,21 @@ def _items(items: list[Row], orders: list[Row], products: list[Row]) -> list[Row
             "item_time": bought.get(row["order_id"], ""),
         }
         for row in items
+    ]
+
+
+def _updates(orders: list[Row]) -> list[Row]:
+    """One row for each time that an order came to another status."""
+    told = [(order, time, status) for order in orders for time, status in UPDATES.items() if order[time]]
+    return [
+        {
+            "order_update_id": f"{order['order_id']}-{status}",
+            "order_id": order["order_id"],
+            "status": status,
+            "amount": "",
+            "update_time": order[time],
+        }
+        for order, time, status in told
     ]
 
 

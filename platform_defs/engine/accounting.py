@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.changelog import bag_difference
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, instant
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.books import Books, DayAccount, day_of, lacks, print_of, scope_of
 from platform_defs.engine.counting import CountBooks
 from platform_defs.engine.days import day_start
+from platform_defs.engine.entry_books import EntryBooks
 from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.reading import LATE
 
@@ -31,7 +32,8 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
     Results that name their rows are held to them, row by row. Of others (of windows, or of derived inputs) rows are counted by
     when nothing more can become of them: matched stands for rows in windows that are closed, pending for those in open ones,
-    unmatched for those in none; and missing and extra results go by the day of their `final_at`, on each side.
+    unmatched for those in none; and missing and extra results go by the day of their `final_at`, on each side. For an asset that
+    reads no closed ranges see `EntryBooks`.
 
     Args:
         advance: the asset.
@@ -46,6 +48,8 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     reading, inputs = advance.reading, advance.asset.inputs
     if any(name in reading.assets and reading.lake.delta(name) is None for name in inputs):
         return []
+    if not isinstance(advance.asset.operator.reads, Closed):
+        return EntryBooks(advance, scope_of(advance, days)).close()
     return (RowBooks if names_rows(advance) else CountBooks)(advance, scope_of(advance, days)).close()
 
 

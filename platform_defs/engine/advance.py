@@ -6,7 +6,7 @@ are one Delta commit, so a kill anywhere loses and doubles nothing: the next run
 progress and goes on. The engine knows an operator by its contract alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference, net
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, bag_changes, difference, net
 from operators.columns import FINAL_AT, RESULT_TIME, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
@@ -180,6 +180,31 @@ class Advance:
         due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
         self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
 
+    def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:
+        """Each input's rows as far as an asset that reads no closed ranges has handled them."""
+        return self._all(Progress(seq=seq, read=read))
+
+    def whole(self, seq: int, read: Mapping[str, int]) -> DataFrame:
+        """The rows of an upserted table, computed anew from all that it was made of."""
+        return self.asset.rows(*self.frames(seq, read))
+
+    def put_right(self) -> dict[str, int]:
+        """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
+        with self.reading.lake.writer(self.asset.name):
+            self._recover()
+            now = progress(self.reading.lake, self.asset)
+            if not now.step:
+                return {}
+            wanted = self.whole(now.seq, now.read)
+            changes = difference(self._current(wanted), wanted, key=self._key).persist()
+            try:
+                kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+                if kinds:
+                    self._commit_changes(changes, replace(now, step=now.step + 1))
+                return kinds
+            finally:
+                changes.unpersist()
+
     def _append(self, rows: DataFrame, after: Progress) -> int:
         lake = self.reading.lake
         pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
@@ -191,7 +216,12 @@ class Advance:
 
     def _upsert(self, now: Progress, after: Progress) -> int:
         """Commit the changes to the changelog, then fold them into the current table."""
-        changes = self._changes(now, after).withColumn(STEP, F.lit(after.step).cast("bigint")).persist()
+        return self._commit_changes(self._changes(now, after), after)
+
+    def _commit_changes(self, changes: DataFrame, after: Progress) -> int:
+        at = self.reading.ledger.entries()[after.seq - 1][0].ingested_at
+        told = {STEP: F.lit(after.step).cast("bigint"), CHANGED_AT: F.timestamp_millis(F.lit(at))}
+        changes = changes.withColumns(told).persist()
         try:
             count = changes.count()
             point("advance.before_changelog")
@@ -253,7 +283,7 @@ class Advance:
         changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
         if lake.delta(self.asset.name) is None:
             point("advance.before_create")
-            lake.append(changelog.drop(CHANGE, STEP).limit(0), self.asset.name, {FOLDED: 0}, pruned_by=key)
+            lake.append(changelog.drop(CHANGE, CHANGED_AT, STEP).limit(0), self.asset.name, {FOLDED: 0}, pruned_by=key, followed=True)
             point("advance.after_create")
         folded = lake.newest(self.asset.name, FOLDED)
         if folded is None or folded.value == reached:

@@ -12,20 +12,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
 from operators.columns import FINAL_AT
 from operators.contract import Closed, Early, plain
 from operators.timing import DAY_MS, instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.boards import measured
 from platform_defs.engine.books import DayAccount
 from platform_defs.engine.days import day_of
+from platform_defs.engine.following import STEP, upserted
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
-from platform_defs.engine.reading import LATE, Reading
+from platform_defs.engine.reading import LATE, Reading, Span
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
@@ -195,6 +198,38 @@ class Engine:
         open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
         return final.unionByName(open_still)
 
+    def measured(self, asset: str) -> dict[str, int | float]:
+        """The metrics of an upserted table: partitions, rows held, changes for each row that came in; see `boards`."""
+        return measured(self._as_stored(asset))
+
+    def put_right(self, asset: str) -> int:
+        """Recompute an upserted table, and put right what differs; returns how many changes that took."""
+        with self._naming_lost_files():
+            return sum(self._advance(asset).put_right().values())
+
+    def as_of(self, asset: str, time: int) -> DataFrame:
+        """An upserted table as it was at a time (wall clock, epoch ms): its changelog folded as far as it went then."""
+        derived = self.assets[asset]
+        told = self.table(derived.changelog).where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
+        return fold(told, key=upserted(derived).key, order=STEP)
+
+    def as_known_now(self, asset: str, time: int) -> DataFrame:
+        """An upserted table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
+
+        Every row counts by its own time, however late it came; those of a changelog in the order in which they came.
+        """
+        derived = self.assets[asset]
+        _ = upserted(derived)
+        return derived.rows(*[self._known(derived, which, time) for which in range(len(derived.inputs))])
+
+    def _known(self, asset: DerivedAsset, which: int, time: int) -> DataFrame:
+        name = asset.inputs[which]
+        if name in self.sources:
+            return self.reading.input(asset, which, self.ledger.head, Span(None, time))
+        reads = asset.operator.reads
+        told_in = CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
+        return self.as_known_now(name, time).withColumn(told_in, F.lit(INSERT))
+
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""
         return stored_progress(self.lake, self.assets[asset])
@@ -202,8 +237,11 @@ class Engine:
     def described(self, asset: str) -> dict[str, Any]:
         """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
-        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date.
+        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
+        waits for no watermark.
         """
+        if not isinstance(self.assets[asset].operator.reads, Closed):
+            return {"steps": self.progress(asset).step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None}
         reached, mark = self.progress(asset), self._reach(asset)
         closed_to = reached.closed_to
         start = self._start(asset) if closed_to is None else closed_to
@@ -213,6 +251,8 @@ class Engine:
 
     def open_days(self, asset: str) -> tuple[date, date] | None:
         """The days that an advance would reach: from the first not complete to the one the watermark is in; None where there is nothing."""
+        if not isinstance(self.assets[asset].operator.reads, Closed):
+            return None
         mark, now = self._reach(asset), self.progress(asset).closed_to
         start = self._start(asset) if now is None else now + 1
         if mark is None or start is None or (now is not None and mark <= now):
@@ -223,6 +263,18 @@ class Engine:
         """The days that an advance of all assets would reach."""
         due = [days for name in self.assets if (days := self.open_days(name)) is not None]
         return (min(first for first, _ in due), max(last for _, last in due)) if due else None
+
+    def due_boards(self) -> list[str]:
+        """The assets without days that have something to handle, each after those that it follows."""
+        found: list[str] = []
+        for name, asset in self.assets.items():
+            if isinstance(asset.operator.reads, Closed):
+                continue
+            seq = self.progress(name).seq
+            came = any(s.accepted for entry in self.ledger.entries()[seq:] for s in entry if s.source in asset.inputs)
+            if came or any(of in found or self.progress(of).seq > seq for of in asset.inputs if of in self.assets):
+                found.append(name)
+        return found
 
     def _reach(self, asset: str) -> int | None:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]

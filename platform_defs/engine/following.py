@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, INSERT, fold, net
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.contract import Closed, Upsert
 from operators.errors import OperatorError
 from platform_defs.engine.progress import Progress, stored_progress
@@ -14,6 +14,18 @@ STEP = "step"
 """The column of a changelog that holds the step a change was made in."""
 FOLDED = "folded"
 """What a commit of an upserted table remembers: the step of its changelog up to which it is folded."""
+
+
+def upserted(asset: DerivedAsset) -> Upsert:
+    """How an asset's rows replace each other.
+
+    Raises:
+        OperatorError: they do not.
+    """
+    emits = asset.operator.emits
+    if not isinstance(emits, Upsert):
+        raise OperatorError(f"the rows of {asset.name} are added and stay, so it has no changelog; read the table itself")
+    return emits
 
 
 def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
@@ -59,7 +71,7 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: 
         return rows_after(reading, of, upto, told_in)
     told = reading.lake.read(reading.spark, of.changelog, within={STEP: (after + 1, upto)}).where(F.col(STEP).between(after + 1, upto))
     told = net(told, key=of.operator.emits.key, order=STEP) if last else told
-    return told.drop(STEP).withColumnRenamed(CHANGE, told_in)
+    return told.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, told_in)
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:

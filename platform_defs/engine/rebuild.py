@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import bag_difference
+from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import Append
-from operators.errors import OperatorError
+from operators.contract import Upsert
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.corrections import is_corrected
@@ -49,22 +48,30 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     adds meanwhile stay. A day that is equal is not written.
 
     A table that is corrected as it goes is put right as by a correction: no writer may be at it meanwhile, its change feed tells of
-    what differed alone, and what is made of it follows.
+    what differed alone, and what is made of it follows. So is a table that upserts, whole: its rows are of no day.
 
     Raises:
-        OperatorError: the asset upserts, or its results are never final.
-        LakeError: the asset is corrected as it goes, and has a writer.
+        OperatorError: its results are never final.
+        LakeError: the asset upserts or is corrected as it goes, and has a writer.
     """
+    if isinstance(advance.asset.operator.emits, Upsert):
+        return _put_right(advance, first, last)
     if not is_corrected(advance.reading, advance.asset):
         return _rebuild(advance, first, last)
     with advance.reading.lake.writer(advance.asset.name):
         return _rebuild(advance, first, last)
 
 
+def _put_right(advance: Advance, first: date, last: date) -> Rebuilt:
+    point("rebuild.before_write")
+    kinds = advance.put_right()
+    point("rebuild.after_write")
+    lacked, held = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
+    return Rebuilt(first, last, (), lacked, held)
+
+
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     asset, reading = advance.asset, advance.reading
-    if not isinstance(asset.operator.emits, Append):
-        raise OperatorError(f"{asset.name} upserts: its days are not closed, so there is none to rebuild")
     now = progress(reading.lake, asset)
     start, end = day_start(first) - 1, day_start(last) + DAY_MS - 1
     if now.closed_to is None or now.closed_to <= start:

@@ -7,7 +7,7 @@ from random import Random
 from platform_defs.simulator.goods import clicks, order_items
 from platform_defs.simulator.rows import Row, sent, spoil
 from platform_defs.simulator.shop import QUARANTINED, SOURCES, SPOILED, Kind, Shop, ShopDay, Source, Truth
-from platform_defs.simulator.trade import is_within, orders, payments
+from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
 
 def simulate(shop: Shop) -> ShopDay:
@@ -16,7 +16,7 @@ def simulate(shop: Shop) -> ShopDay:
     >>> len(simulate(Shop(orders=100, duplicate=0)).orders)
     100
     """
-    rng, seeded = Random(f"{shop.seed}/{shop.day}"), Random(f"{shop.seed}/{shop.day}/goods")
+    rng, seeded, tracked = (Random(f"{shop.seed}/{shop.day}{of}") for of in ("", "/goods", "/updates"))
     ordered = orders(shop, rng)
     spoil(shop, rng, ordered)
     usable = [row for row in ordered if row.kind not in QUARANTINED]
@@ -25,15 +25,18 @@ def simulate(shop: Shop) -> ShopDay:
     items, clicked = order_items(shop, seeded, usable), clicks(shop, seeded)
     spoil(shop, seeded, items)
     spoil(shop, seeded, clicked)
+    updated = order_updates(shop, tracked, usable)
+    spoil(shop, tracked, updated)
     made = {
         "orders": sent(shop, rng, ordered, "order_time"),
         "payments": sent(shop, rng, paid, "payment_time"),
         "order_items": sent(shop, seeded, items, "item_time"),
         "clicks": sent(shop, seeded, clicked, "click_time"),
+        "order_updates": sent(shop, tracked, updated, "update_time"),
     }
     arrivals: dict[Source, list[int]] = {source: made[source][0] for source in SOURCES}
     lines = {source: told for source, (_, told) in made.items()}
-    return ShopDay(shop=shop, **lines, arrivals=arrivals, truth=_truth(shop, ordered, paid, items, clicked))
+    return ShopDay(shop=shop, **lines, arrivals=arrivals, truth=_truth(shop, ordered, paid, items, clicked, updated))
 
 
 def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) -> dict[Source, int]:
@@ -63,7 +66,7 @@ def land(path: Path, text: str) -> None:
         raise FileExistsError(f"{path} already holds other input; land into an empty folder, or under another number")
 
 
-def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row]) -> Truth:
+def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> Truth:
     usable, paid = [row for row in payments if row.kind not in QUARANTINED], {row.order for row in payments}
     within = [row for row in usable if is_within(shop, row)]
     return Truth(
@@ -71,6 +74,7 @@ def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row],
         payments=_by_kind(payments),
         order_items=_by_kind(items),
         clicks=_by_kind(clicks),
+        order_updates=_by_kind(updates),
         unpaid_orders=sum(row.kind not in QUARANTINED and row not in paid for row in orders),
         orphan_payments=sum(row.order is None for row in usable),
         paid_within=len(within),

@@ -5,11 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 Kind = Literal["clean", "late", "duplicate", "malformed", "null_time", "future", "rule_breaking"]
-Source = Literal["orders", "payments", "order_items", "clicks"]
+Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
 MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
-SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks")
+SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
 SPOILED: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,6 +83,7 @@ class Truth:
         payments: the same.
         order_items: the same.
         clicks: the same.
+        order_updates: the same.
         unpaid_orders: usable orders for which no payment was planned.
         orphan_payments: usable payments that name an order that does not exist.
         paid_within: usable payments of a usable order inside the bound: the pairs of a join that admits the late rows.
@@ -94,6 +95,7 @@ class Truth:
     payments: dict[Kind, int]
     order_items: dict[Kind, int]
     clicks: dict[Kind, int]
+    order_updates: dict[Kind, int]
     unpaid_orders: int
     orphan_payments: int
     paid_within: int
@@ -110,6 +112,7 @@ class ShopDay:
     payments: list[str] = field(repr=False)
     order_items: list[str] = field(repr=False)
     clicks: list[str] = field(repr=False)
+    order_updates: list[str] = field(repr=False)
     arrivals: dict[Source, list[int]] = field(repr=False)
     truth: Truth
 

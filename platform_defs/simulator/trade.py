@@ -6,6 +6,7 @@ from platform_defs.simulator.rows import Row, count, money, pick
 from platform_defs.simulator.shop import BEYOND, HOUR, MINUTE, Shop
 
 STATUSES = ("created", "approved", "shipped", "delivered", "canceled")
+UPDATES, CANCELED = ("created", "approved", "shipped", "delivered"), 0.05
 METHODS = ("card", "boleto", "voucher", "transfer")
 NAMES = ("ana", "ben", "carla", "dmitri", "eva", "farid", "João", "Zoë", "Łukasz", "李雷", "さくら", "민준")
 
@@ -41,6 +42,21 @@ def payments(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
     for i, row in enumerate(rows):
         row.fields = {"payment_id": f"p{shop.seed}-{shop.day.replace('-', '')}-{i:06d}", **row.fields}
     return rows
+
+
+def order_updates(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
+    """What becomes of each order, step by step, as far as the span goes: it is approved, shipped and delivered, or canceled."""
+    rows: list[Row] = []
+    for order in orders:
+        time, steps = order.time, list(UPDATES)
+        if rng.random() < CANCELED:
+            steps[rng.randrange(1, len(steps)) :] = ["canceled"]
+        for n, status in enumerate(steps):
+            time += rng.randrange(5 * MINUTE, 5 * HOUR) if n else 0
+            fields = {"order_update_id": f"{order.fields['order_id']}-{n}", "order_id": order.fields["order_id"], "status": status}
+            if time < shop.start + shop.span:
+                rows.append(Row(time, {**fields, "amount": order.fields["amount"]}, order=order))
+    return sorted(rows, key=lambda row: row.time)
 
 
 def _payment(rng: Random, order: Row, delay: int, shares: int) -> Row:

@@ -12,11 +12,11 @@ from examples.olist.prepare import ITEMS, ORDERS, PAYMENTS, PRODUCTS, prepare
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "olist"
 real = pytest.mark.skipif(not (DATA / ORDERS).is_file(), reason=f"the Olist sample is not at {DATA}")
 
-ORDER_LINES = """order_id,customer_id,order_status,order_purchase_timestamp,order_approved_at
-b,"São, Paulo",delivered,2018-01-02 10:00:00,2018-01-02 11:00:00
-a,李雷,created,2018-01-01 10:00:00,
-c,"say ""hi"" twice",shipped,2018-01-03 10:00:00,2018-01-03 10:00:00
-"""
+ORDER_LINES = """order_id,customer_id,order_status,order_purchase_timestamp,order_approved_at,{shipped},{delivered}
+b,"São, Paulo",delivered,2018-01-02 10:00:00,2018-01-02 11:00:00,2018-01-03 10:00:00,2018-01-09 10:00:00
+a,李雷,created,2018-01-01 10:00:00,,,
+c,"say ""hi"" twice",shipped,2018-01-03 10:00:00,2018-01-03 10:00:00,2018-01-04 10:00:00,
+""".format(shipped="order_delivered_carrier_date", delivered="order_delivered_customer_date")
 PAYMENT_LINES = """order_id,payment_sequential,payment_type,payment_installments,payment_value
 c,1,boleto,1,007.50
 b,2,voucher,1,1.0
@@ -70,6 +70,8 @@ def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_
         "payments_without_time": 2,
         "order_items": 3,
         "order_items_without_time": 1,
+        "order_updates": 8,
+        "order_updates_without_time": 0,
     }
     assert (small / "landing" / "payments" / "part-00000.csv").read_text() == (
         "payment_id,order_id,method,amount,payment_time\n"
@@ -88,6 +90,21 @@ def test_items_take_the_time_of_their_order_and_their_products_category(small: P
         "nowhere-1,nowhere,p1,livros,s1,1,9.90,\n"
         "b-1,b,p1,livros,s1,1,9.90,2018-01-02 10:00:00\n"
         "b-2,b,p2,,s2,1,0.10,2018-01-02 10:00:00\n"
+    )
+
+
+def test_each_time_that_an_order_came_to_another_status_is_a_row(small: Path) -> None:
+    prepare(small, small / "landing")
+    assert (small / "landing" / "order_updates" / "part-00000.csv").read_text() == (
+        "order_update_id,order_id,status,amount,update_time\n"
+        "a-created,a,created,,2018-01-01 10:00:00\n"
+        "b-created,b,created,,2018-01-02 10:00:00\n"
+        "b-approved,b,approved,,2018-01-02 11:00:00\n"
+        "b-shipped,b,shipped,,2018-01-03 10:00:00\n"
+        "c-created,c,created,,2018-01-03 10:00:00\n"
+        "c-approved,c,approved,,2018-01-03 10:00:00\n"
+        "c-shipped,c,shipped,,2018-01-04 10:00:00\n"
+        "b-delivered,b,delivered,,2018-01-09 10:00:00\n"
     )
 
 
@@ -132,7 +149,7 @@ def test_a_missing_column_is_named_with_those_found(small: Path) -> None:
     (small / ORDERS).write_text("order_id,order_purchase_timestamp\na,2018-01-01 10:00:00\n")
     with pytest.raises(
         ValueError,
-        match=r"has no column \['customer_id', 'order_status', 'order_approved_at'\]; it has \['order_id', 'order_purchase_timestamp'\]",
+        match=r"has no column \['customer_id', 'order_status', 'order_app.*\]; it has \['order_id', 'order_purchase_timestamp'\]",
     ):
         prepare(small, small / "landing")
     assert not (small / "landing").exists()

@@ -25,6 +25,7 @@ from tests.support.shopkeeping import DAY, HOUR, START
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
 WINDOWS = ("conservation_law", "one_row_a_window", *RESULTS)
+BOARD = ("conservation_law", "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n")
 CHECKS = {
     "events/order_items": {
         "order_item_id_not_null",
@@ -56,6 +57,11 @@ CHECKS = {
     "item_sales": {"orders_at_least_1", "units_at_least_1", "revenue_not_negative", "window_not_empty", *WINDOWS},
     "item_clicks": {"clicks_at_least_1", "seconds_not_negative", "window_not_empty", *WINDOWS},
     "item_conversion": {"item_id_not_null", *WINDOWS},
+    "seller_revenue": {"conservation_law", "one_row_a_key", "revenue_not_negative", "items_at_least_1", "changelog_folds_to_the_table"},
+    "seller_leaderboard": {"rank_in_range", "one_row_a_rank", *BOARD},
+    "category_leaderboard": {"rank_in_range", "one_row_a_rank", *BOARD},
+    "order_status_board": {"one_row_an_order", "status_not_null", *BOARD} - {"ranks_without_gaps"},
+    "events/order_updates": {"order_update_id_not_null", "order_id_not_null", "status_not_null", "status_known", *LOG},
     "hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
     "category_hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
     "events/orders": {"order_id_not_null", "customer_id_not_null", "status_known", "amount_not_negative", *LOG},
@@ -81,6 +87,7 @@ CHECKS = {
 
 EVENTS = {key for key in CHECKS if key.startswith("events/")}
 DERIVED = CHECKS.keys() - EVENTS
+BOARDS = {"seller_revenue", "seller_leaderboard", "category_leaderboard", "order_status_board"}
 
 
 @pytest.fixture
@@ -120,6 +127,10 @@ def test_dependencies(repository):
         "item_conversion": {"item_clicks", "item_sales"},
         "hot_items": {"item_sales"},
         "category_hot_items": {"item_sales"},
+        "seller_leaderboard": {"events/order_items"},
+        "seller_revenue": {"events/order_items"},
+        "category_leaderboard": {"seller_revenue"},
+        "order_status_board": {"events/order_updates"},
     }
 
 
@@ -127,7 +138,8 @@ def test_groups_and_kinds(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).group_name for k in graph.get_all_asset_keys()}
     wide = dict.fromkeys(("payment_order_wide", "order_wide", "payment_wide"), "wide")
-    assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide}
+    boards = dict.fromkeys(BOARDS, "leaderboards")
+    assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide, **boards}
     assert all(graph.get(k).kinds == {"spark", "delta"} for k in graph.get_all_asset_keys())
 
 
@@ -140,7 +152,7 @@ def test_every_asset_and_check_is_described(repository):
 def test_partitions_are_days_of_final_at(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).partitions_def for k in graph.get_all_asset_keys()}
-    assert {found.pop(key) for key in EVENTS} == {None}
+    assert {found.pop(key) for key in EVENTS | BOARDS} == {None}
     [days] = set(found.values())
     assert isinstance(days, dg.DailyPartitionsDefinition)
     assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
@@ -155,7 +167,7 @@ def test_partitions_reach_as_far_as_a_result_may_become_final(values):
 
 
 def test_a_range_of_days_is_one_run(repository):
-    policies = {repository.asset_graph.get(dg.AssetKey(key)).backfill_policy for key in DERIVED}
+    policies = {repository.asset_graph.get(dg.AssetKey(key)).backfill_policy for key in DERIVED - BOARDS}
     assert policies == {dg.BackfillPolicy.single_run()}
 
 
@@ -299,10 +311,22 @@ def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
     assert (tick.run_requests, tick.cursor) == ([], "1")
 
 
+def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):
+    now = engine.ledger.now()
+    engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
+    assert engine.due_boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
+    (request,) = _ask(ledger_moved, instance, engine).run_requests
+    assert [key.to_user_string() for key in request.asset_selection] == engine.due_boards()
+    assert "dagster/asset_partition_range_start" not in request.tags
+
+
 def test_assets_that_nothing_came_for_are_not_due(engine):
     _read(engine.ledger, mark=START + DAY)
     now = engine.ledger.now()
-    silent = [SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY) for s in ("order_items", "clicks")]
+    silent = [
+        SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY)
+        for s in ("order_items", "clicks", "order_updates")
+    ]
     engine.ledger.commit([tuple(silent)])
     assert {name for name in engine.assets if engine.open_days(name)} == {"payment_order_wide", "order_wide"}
     assert engine.due_days() == engine.open_days("payment_order_wide")
@@ -343,6 +367,7 @@ def test_pipeline_takes_its_bounds_from_the_settings(values):
         "sales_window": "2 hours",
         "hot_items": 4,
         "category_hot_items": 2,
+        "leaderboard": 5,
     }
     sources, derived = shop(values.model_copy(update=told))
     operators = {asset.name: asset.operator for asset in derived}
@@ -350,6 +375,7 @@ def test_pipeline_takes_its_bounds_from_the_settings(values):
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
     assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
     assert (operators["hot_items"].k, operators["category_hot_items"].k) == (4, 2)
+    assert {operators[name].rank_end for name in BOARDS - {"seller_revenue"}} == {5}
 
 
 def test_every_asset_comes_after_those_it_is_made_of(values):

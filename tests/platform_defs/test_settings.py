@@ -25,6 +25,7 @@ GIVEN = {
     "early_results": ("every 100 rows", "every 100 rows"),
     "hot_items": ("3", 3),
     "category_hot_items": ("1", 1),
+    "leaderboard": ("4", 4),
     "out_of_orderness": ("90 s", "90 s"),
     "idle_timeout": ("2 hours", "2 hours"),
     "duplicate_horizon": ("1 day", "1 day"),

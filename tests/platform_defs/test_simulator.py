@@ -10,8 +10,9 @@ import pytest
 
 from platform_defs.simulator import HOUR, MINUTE, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, drop, land, simulate
 
-TIMES: dict[Source, str] = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time", "clicks": "click_time"}
-KEYS: dict[Source, str] = {"orders": "order_id", "payments": "payment_id", "order_items": "order_item_id", "clicks": "click_id"}
+NAMED: dict[Source, str] = {"orders": "order", "payments": "payment", "order_items": "item", "clicks": "click", "order_updates": "update"}
+TIMES: dict[Source, str] = {source: f"{name}_time" for source, name in NAMED.items()}
+KEYS: dict[Source, str] = {source: f"{source.removesuffix('s')}_id" for source in SOURCES}
 MEASURES = ("amount", "price", "seconds")
 OUT_OF_ORDERNESS = 10 * MINUTE
 Event = dict[str, str]

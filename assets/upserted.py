@@ -1,0 +1,49 @@
+"""The factory of derived assets whose rows replace each other: no days, for none of their rows is ever final."""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+
+from assets.contracts import DerivedAsset
+from assets.event_time import LAW, AdvanceConfig, law_check
+from assets.keys import event_key
+from assets.lineage import column_lineage
+from assets.metadata import table_schema
+from assets.ports import EnginePort
+
+HANDLED = "Every accepted row was handled, or waits for the next step; and the table is what all that was handled makes."
+
+
+def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.AssetsDefinition:
+    """Make a derived table that upserts an asset without partitions.
+
+    Materialising it handles what has come since, and tells its metrics: partitions, rows, changes for each row that came in, partitions
+    without a usable rank end. The conservation law comes with it as a check (blocking): the table is computed again, whole.
+
+    Args:
+        derived: the recipe.
+        sources: which of its inputs are sources; the others are derived assets.
+    """
+
+    @dg.asset(
+        name=derived.name,
+        deps=[event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs],
+        check_specs=[dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)],
+        group_name=derived.group,
+        kinds={"spark", "delta"},
+        description=derived.description,
+    )
+    def table(
+        context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
+    ) -> Iterator[dg.MaterializeResult]:
+        right = engine.put_right(derived.name) if config.rebuild else None
+        steps = list(engine.steps(derived.name))
+        told = {"steps": len(steps), "changes": sum(s.rows for s in steps)} | ({} if right is None else {"changes_put_right": right})
+        if engine.described(derived.name)["steps"]:
+            frame = engine.table(derived.name)
+            schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
+            told |= {**engine.measured(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
+        checks = [law_check(engine.account(derived.name), engine.uncounted(derived.name))]
+        yield dg.MaterializeResult(metadata=told, check_results=checks)
+
+    return table

@@ -1,0 +1,71 @@
+"""The account of an asset that reads entries, or follows an upserted table: a row counts from the entry on that brought it.
+
+There is no watermark to wait for, and none to be late for. The table is computed again from all that was handled, and compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from operators.changelog import bag_difference
+from operators.contract import EVENT_TIME, SEQ
+from platform_defs.engine.advance import Advance
+from platform_defs.engine.books import DayAccount, Scope, day_of, lacks, print_of
+from platform_defs.engine.days import moment
+from platform_defs.engine.progress import progress
+
+
+@dataclass(frozen=True)
+class EntryBooks:
+    """One account.
+
+    Args:
+        advance: the asset.
+        scope: which rows of its sources it is of.
+    """
+
+    advance: Advance
+    scope: Scope
+
+    def close(self) -> list[DayAccount]:
+        """One account a source and day: `matched` stands for rows that were handled, `pending` for those of later entries.
+
+        Results that the table lacks, or holds and should not, are told of on the last day of each source. An asset that follows
+        another table has no rows of its own to count: its one account, of the ledger's last day, tells of results alone.
+        """
+        reading, asset = self.advance.reading, self.advance.asset
+        missing, extra = self._wrong()
+        accounts: list[DayAccount] = []
+        for name in asset.inputs:
+            days = [(r.day, r.accepted, r.matched) for r in self._handled(name)] if name in reading.sources else [(self._today(), 0, 0)]
+            for day, accepted, matched in days:
+                wrong = (missing, extra) if (day, accepted, matched) == days[-1] else (0, 0)
+                accounts.append(DayAccount(name, day, accepted, matched, 0, accepted - matched, 0, *wrong))
+        return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
+
+    def _handled(self, source: str) -> Sequence[Row]:
+        reading, seq = self.advance.reading, progress(self.advance.reading.lake, self.advance.asset).seq
+        rows = reading.log(source, reading.ledger.head, self.scope.span).groupBy(day_of(F.col(EVENT_TIME)))
+        counted = rows.agg(F.count("*").alias("accepted"), F.count_if(F.col(SEQ) <= seq).alias("matched"))
+        return counted.orderBy("day").collect()
+
+    def _today(self) -> date:
+        entries = self.advance.reading.ledger.entries()
+        return moment(entries[-1][0].ingested_at if entries else 0).date()
+
+    def _wrong(self) -> tuple[int, int]:
+        now = progress(self.advance.reading.lake, self.advance.asset)
+        if not now.step:
+            return 0, 0
+        wanted = self.advance.whole(now.seq, now.read)
+        held = self.advance.reading.lake.read(self.advance.reading.spark, self.advance.asset.name, wanted.schema)
+        copies = bag_difference(_prints(held.select(*wanted.columns)), _prints(wanted))
+        [told] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()
+        return told["missing"], told["extra"]
+
+
+def _prints(rows: DataFrame) -> DataFrame:
+    return rows.select(print_of(rows))
