@@ -12,13 +12,12 @@ from operators.columns import FINAL_AT
 __all__ = ["all_checks", "leaderboard_checks", "suite_checks"]
 
 
-def all_checks(hot_items: int, category_hot_items: int, leaderboard: int) -> list[dg.AssetChecksDefinition]:
+def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
     """The checks of the shop's datasets.
 
     Args:
         hot_items: how many items a ranking keeps.
         category_hot_items: how many one of a category keeps.
-        leaderboard: how many rows a leaderboard keeps of each partition.
     """
     logs = {
         keys.ORDERS: suites.orders(),
@@ -39,8 +38,6 @@ def all_checks(hot_items: int, category_hot_items: int, leaderboard: int) -> lis
     }
     boards: dict[str, ExpectationSuite] = {
         keys.SELLER_REVENUE: suites.seller_revenue(),
-        keys.SELLER_LEADERBOARD: suites.leaderboard(keys.SELLER_LEADERBOARD, leaderboard, "seller_id"),
-        keys.CATEGORY_LEADERBOARD: suites.leaderboard(keys.CATEGORY_LEADERBOARD, leaderboard, "category"),
         keys.ORDER_STATUS_BOARD: suites.order_status_board(),
     }
     return [

@@ -59,10 +59,11 @@ def suite_checks(
         if frame is None:
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
-        if day_column and days:
-            frame = frame.where(_within(day_column, days))
+        if day_column and days:  # each expectation reads its rows several times; whole logs are too much to keep
+            frame = frame.where(_within(day_column, days)).persist()
         found = validate(frame, list(wanted.values()), sample)
         yield from (_result(asset_key, wanted[name], finding, frame.schema, days) for name, finding in found.items())
+        frame.unpersist()
 
     return checks
 

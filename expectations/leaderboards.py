@@ -69,16 +69,15 @@ def _flawed(table: DataFrame, top: object, name: str) -> DataFrame:
         raise OperatorError(f"{type(top).__name__} has no ranks to check")
     held = table.groupBy(*top.partition).agg(*_counted(top))
     end = F.lit(top.rank_end) if isinstance(top.rank_end, int) else F.lit(None).cast("int")
-    if name == GAPS:
-        return held.where(gaps(top))
-    return held.where(F.col("last") > end if top.with_rank else F.col("rows") > end - top.rank_start + 1)
+    more = F.array_max("ranks") > end if top.with_rank else F.col("rows") > end - top.rank_start + 1
+    return held.where(gaps(top) if name == GAPS else more)
 
 
 def _counted(top: TopN) -> list[Column]:
     rows = F.count("*").alias("rows")
     if not top.with_rank:
         return [rows]
-    return [rows, F.min(RANK).alias("first"), F.max(RANK).alias("last"), F.sort_array(F.collect_list(RANK)).alias("ranks")]
+    return [rows, F.sort_array(F.collect_list(RANK)).alias("ranks")]
 
 
 def gaps(top: TopN) -> Column:

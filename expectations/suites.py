@@ -183,13 +183,6 @@ def seller_revenue() -> gx.ExpectationSuite:
     return gx.ExpectationSuite(name="seller_revenue", expectations=own)
 
 
-def leaderboard(name: str, n: int, group: str) -> gx.ExpectationSuite:
-    """A leaderboard that shows its ranks."""
-    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=n, **_told("rank_in_range", f"A board keeps {n}."))
-    place = _unique("one_row_a_rank", group, RANK, why="Ties are broken: no two rows share a rank.")
-    return gx.ExpectationSuite(name=name, expectations=[ranks, place])
-
-
 def order_status_board() -> gx.ExpectationSuite:
     """The orders of each status."""
     own = [

@@ -86,6 +86,33 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
     return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, order)
 
 
+def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
+    """A changelog as a keyed topic takes it: the newest value of a key, or a tombstone where the key has gone.
+
+    A row that came, or that an update left, is its value. A row that went, or that an update replaced, is a tombstone (a null value)
+    where no row of its key came in the same step, and else is left out. Sent again, the same changes lead to the same topic.
+
+    Args:
+        changelog: rows with `change`.
+        key: the key columns; a null is an ordinary key.
+        order: the column that orders the steps.
+
+    Returns:
+        The order's column, `key` and `value` (strings, JSON objects; nulls are told): one row a key and step.
+    """
+    check_present(changelog, [*key, CHANGE, order], "key")
+    came = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
+    any_came = F.bool_or(came).over(Window.partitionBy(order, *key))
+    told = changelog.withColumn(_SIGN, any_came).where(came | ~F.col(_SIGN))
+    own = [c for c in changelog.columns if c not in (CHANGE, CHANGED_AT, order)]
+    value = F.when(came, _json(own))
+    return told.select(order, _json(key).alias("key"), value.alias("value"))
+
+
+def _json(columns: Sequence[str]) -> Column:
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+
+
 def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:
     """The changes that lead from one table without a key to another, nulls being equal to nulls.
 

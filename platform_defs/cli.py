@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,9 +13,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.partitions import end_of
+from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs import report
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
+from platform_defs.resources.change_feed import ChangeFeedError, land_changes
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -26,10 +29,12 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 EXPECTED = (
     OperatorError,
+    ChangeFeedError,
     IngestError,
     LawError,
     ProgressError,
@@ -107,15 +112,22 @@ def ingest(
 
 
 @app.command()
-def advance(as_json: Json = False) -> None:
-    """Advance every derived table as far as its watermark allows."""
-    _show(as_json, {"steps": _advance_all(_engine(), None)}, report.print_steps)
+def advance(assets: Named = None, as_json: Json = False) -> None:
+    """Advance derived tables as far as their watermarks allow."""
+    engine = _engine()
+    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets))}, report.print_steps)
 
 
-def _advance_all(engine: Engine, until: int | None) -> list[dict[str, Any]]:
+def _named(engine: Engine, assets: list[str] | None) -> list[str]:
+    for name in assets or []:
+        _known("assets", name, engine.assets)
+    return assets or [*engine.assets]
+
+
+def _advance_all(engine: Engine, until: int | None, assets: Iterable[str]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     with _progress() as bar:
-        for name in engine.assets:
+        for name in assets:
             state = engine.described(name)
             task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
             for step in engine.steps(name, until):
@@ -137,16 +149,17 @@ def backfill(
         raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
     rebuilt = [report.rebuilt(name, engine.rebuild(name, from_day, to_day)) for name in engine.assets] if rebuild else []
-    steps = _advance_all(engine, end_of(to_day))
+    steps = _advance_all(engine, end_of(to_day), engine.assets)
     _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
 
 
 @app.command()
-def drain(as_json: Json = False) -> None:
+def drain(assets: Named = None, as_json: Json = False) -> None:
     """Close the end of the input: nothing more will come, so every row's fate is settled. What comes later is late."""
     engine = _engine()
+    named = _named(engine, assets)
     entry = engine.drain()
-    steps = _advance_all(engine, None)
+    steps = _advance_all(engine, None, named)
     _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
 
 
@@ -158,12 +171,37 @@ def maintain(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(assets: Annotated[list[str] | None, typer.Argument(help="Tell of these alone.")] = None, as_json: Json = False) -> None:
+def status(assets: Named = None, as_json: Json = False) -> None:
     """Sources, watermarks, lag, counts and the conservation law, at a glance."""
     engine = _engine()
-    for name in assets or []:
-        _known("assets", name, engine.assets)
-    _show(as_json, report.status(engine, assets or engine.assets), report.print_status)
+    _show(as_json, report.status(engine, _named(engine, assets)), report.print_status)
+
+
+@app.command()
+def publish(
+    asset: Annotated[str, typer.Argument(help="An asset whose rows replace each other, e.g. category_leaderboard.")],
+    folder: Annotated[str, typer.Argument(help="Where to write, a path or a URI; one folder an asset.")],
+    as_json: Json = False,
+) -> None:
+    """Write what changed in a leaderboard since the last time, as keyed upserts with tombstones, a folder a step."""
+    engine = _engine()
+    _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
+    told = {"asset": asset, "folder": folder, "step": engine.publish(asset, folder)}
+    _show(as_json, told, lambda t: report.out.print(f"{t['folder']} holds {t['asset']} up to step {t['step']}", highlight=False))
+
+
+@app.command()
+def follow(
+    table: Annotated[str, typer.Argument(help="A Delta table with its change data feed on, a path or a URI.")],
+    source: Annotated[str, typer.Argument(help="The source that takes its changes.")],
+    first: Annotated[int, typer.Option(help="The version of the table to begin with.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Land what changed in a Delta table as input of a source; `ingest` lets it in."""
+    engine = _engine()
+    _known("source", source, engine.sources)
+    landed = [asdict(done) for done in land_changes(table, Path(engine.folders[source]), first=first)]
+    _show(as_json, {"landed": landed}, report.print_landed)
 
 
 @app.command()

@@ -27,7 +27,7 @@ def build(values: Settings) -> dg.Definitions:
     tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
     boards = [asset for asset in derived if asset not in closed]
     tables += [upserted_asset(asset, sources=names) for asset in boards]
-    checks = all_checks(values.hot_items, values.category_hot_items, values.leaderboard)
+    checks = all_checks(values.hot_items, values.category_hot_items)
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
         asset_checks=[*checks, *map(leaderboard_checks, boards)],

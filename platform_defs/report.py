@@ -143,6 +143,12 @@ def print_maintained(told: dict[str, Any]) -> None:
     )
 
 
+def print_landed(told: dict[str, Any]) -> None:
+    """What a table's change feed brought."""
+    rows = [list(t.values()) for t in told["landed"]]
+    _table("Landed", ["version", "rows"], rows) if rows else out.print("Nothing has changed since.")
+
+
 def print_status(told: dict[str, Any]) -> None:
     """The lake at a glance."""
     out.print(f"[bold]Lake[/] {told['lake']}, {told['ledger_head']} ledger entries", highlight=False)

@@ -28,6 +28,7 @@ from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
+from platform_defs.engine.publish import publish
 from platform_defs.engine.reading import LATE, Reading, Span
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
@@ -206,6 +207,11 @@ class Engine:
         """Recompute an upserted table, and put right what differs; returns how many changes that took."""
         with self._naming_lost_files():
             return sum(self._advance(asset).put_right().values())
+
+    def publish(self, asset: str, folder: str) -> int:
+        """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
+        with self._naming_lost_files():
+            return publish(self.reading, self.assets[asset], folder)
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (wall clock, epoch ms): its changelog folded as far as it went then."""

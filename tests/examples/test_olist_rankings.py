@@ -1,15 +1,17 @@
-"""Consecutive windows over Olist's real sample: the engine's rankings are DuckDB's, to the row."""
+"""Consecutive windows and leaderboards over Olist's real sample: the engine's rankings are DuckDB's, to the row."""
 
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from assets import plans
 from assets.contracts import DerivedAsset
 from assets.schemas import Policy, order_items
 from examples.olist.prepare import ITEMS, prepare
 from operators import TopK, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
+from tests.support.shopkeeping import rows_of
 
 OLIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "olist"
 POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
@@ -21,6 +23,9 @@ ASSETS = [
     DerivedAsset(name="best_categories", inputs=("categories",), operator=TopK(k=10, order_by=["sold DESC", "revenue DESC", "category"])),
     DerivedAsset(name="sellers", inputs=("order_items",), operator=WindowedAggregate(by="seller_id", window=WEEK, aggregates=SALES)),
     DerivedAsset(name="best_sellers", inputs=("sellers",), operator=TopK(k=3, order_by=["revenue DESC", "seller_id"])),
+    plans.seller_revenue(),
+    plans.category_leaderboard(10),
+    plans.seller_leaderboard(10),
 ]
 SOLD = """
     SELECT i.seller_id, nullif(p.product_category_name, '') AS category, i.price::DECIMAL(12, 2) AS price,
@@ -35,6 +40,15 @@ BEST = """
     ),
     ranked AS (SELECT *, row_number() OVER (PARTITION BY start ORDER BY {order}) AS rank FROM sums)
     SELECT start, rank, {by}, sold, revenue FROM ranked WHERE rank <= {k} ORDER BY start, rank
+"""
+LEADERS = """
+    WITH sums AS (SELECT category, seller_id, sum(price) AS revenue FROM ({sold}) GROUP BY ALL),
+    ranked AS (SELECT *, row_number() OVER (PARTITION BY category ORDER BY revenue DESC, seller_id) AS rank FROM sums)
+    SELECT category, rank, seller_id, revenue FROM ranked WHERE rank <= 10
+"""
+DEAREST = """
+    WITH ranked AS (SELECT seller_id, row_number() OVER (PARTITION BY seller_id ORDER BY price DESC) AS rank, price FROM ({sold}))
+    SELECT * FROM ranked WHERE rank <= 10
 """
 
 
@@ -57,3 +71,9 @@ def test_the_best_of_each_window_are_those_that_duckdb_finds(make_engine: MakeEn
         assert sorted(map(tuple, found)) == told
         assert len(told) > 100
     assert engine.late("categories", "order_items").isEmpty()
+    for table, sql in {"category_leaderboard": LEADERS, "seller_leaderboard": DEAREST}.items():
+        told = duckdb.sql(sql.format(sold=sold))
+        found = rows_of(engine.table(table), *told.columns)
+        assert found == sorted(told.fetchall(), key=repr)
+        assert len(found) > 300
+    assert all(account.holds for name in ("seller_revenue", "category_leaderboard") for account in engine.account(name))

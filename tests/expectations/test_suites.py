@@ -11,12 +11,7 @@ OLIST_METHODS = {"credit_card", "boleto", "voucher", "debit_card", "not_defined"
 LOGS = [suites.orders(), suites.payments(), suites.order_items(), suites.clicks(), suites.order_updates()]
 WIDE = [suites.payment_order_wide(), suites.order_wide(), suites.payment_wide()]
 WINDOWS = [suites.item_sales(), suites.item_clicks(), suites.item_conversion()]
-BOARDS = [
-    suites.seller_revenue(),
-    suites.leaderboard("seller_leaderboard", 10, "seller_id"),
-    suites.leaderboard("category_leaderboard", 10, "category"),
-    suites.order_status_board(),
-]
+BOARDS = [suites.seller_revenue(), suites.order_status_board()]
 HOT = [suites.hot_items("hot_items", 10), suites.hot_items("category_hot_items", 10, "category")]
 SUITES = [*LOGS, *WIDE, *WINDOWS, *HOT, *BOARDS]
 WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order", "category_not_null"}
@@ -41,7 +36,7 @@ def test_the_known_values_are_those_of_the_simulator_and_of_olist():
 
 
 def test_each_expectation_is_an_asset_check():
-    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks(10, 10, 10)))
+    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks(10, 10)))
     logs, tables = [f"events/{suite.name}" for suite in LOGS], [suite.name for suite in SUITES[len(LOGS) :]]
     assert {k.asset_key.to_user_string() for k in keys} == {*logs, *tables}
     assert len(keys) == sum(len(suite.expectations) for suite in SUITES)

@@ -227,6 +227,7 @@ def _olist_found() -> dict[str, int]:
 
 
 @needs_olist
+@pytest.mark.soak
 def test_demo_joins_olist_as_a_naive_join_does(spark, lake, monkeypatch):
     assert tidemark("demo", "--data", str(OLIST), "--parts", "1", "--json").json["planned"] == {}
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "72 hours")
@@ -242,7 +243,7 @@ def test_the_bound_comes_from_the_environment(spark, lake, monkeypatch):
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "24 hours")
     prepare(OLIST, lake / "landing")
     assert len(tidemark("ingest", "--json").json["entries"]) == 1
-    tidemark("drain")
+    tidemark("drain", WIDE)
     assert _olist_found() == _olist_truth(timedelta(hours=24))
 
 

@@ -1,0 +1,69 @@
+"""Publishing: an upserted table's changelog written to files as keyed upserts with tombstones, step by step."""
+
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import keyed_upserts
+from platform_defs.engine.following import STEP, upserted
+from platform_defs.engine.progress import progress
+from platform_defs.engine.reading import Reading
+
+_MARK = "_published"
+
+
+def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
+    """Write the steps that a folder does not hold yet; returns up to which step it holds all.
+
+    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. A run that was killed writes its steps
+    again, in place of what it left; so the folder holds each step once.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset.
+        folder: a path or a URI that Spark can write to.
+
+    Raises:
+        OperatorError: the asset has no changelog.
+    """
+    key, upto, done = upserted(asset).key, progress(reading.lake, asset).step, _published(reading.spark, folder)
+    if upto <= done:
+        return done
+    told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (done + 1, upto)})
+    upserts = keyed_upserts(told.where(F.col(STEP).between(done + 1, upto)), key=key, order=STEP)
+    writer = (
+        upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")
+    )
+    writer.partitionBy(STEP).json(folder)
+    _mark(reading.spark, folder, upto)
+    return upto
+
+
+def _published(spark: SparkSession, folder: str) -> int:
+    """The step that a folder's mark tells; 0 where there is none, or one that was not written whole."""
+    files, path = _mark_of(spark, folder)
+    if not files.exists(path):
+        return 0
+    stream = files.open(path)
+    try:
+        told = bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
+    return int(told) if told.isdecimal() else 0
+
+
+def _mark(spark: SparkSession, folder: str, step: int) -> None:
+    files, path = _mark_of(spark, folder)
+    stream = files.create(path, True)
+    try:
+        stream.write(str(step).encode())
+    finally:
+        stream.close()
+
+
+def _mark_of(spark: SparkSession, folder: str) -> tuple[Any, Any]:
+    jvm, hadoop = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
+    path = jvm.org.apache.hadoop.fs.Path(folder.rstrip("/"), _MARK)
+    return path.getFileSystem(hadoop), path

@@ -1,0 +1,83 @@
+"""A Delta table's change data feed lands as input, each version once, and leaderboards follow the table by it."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
+from operators import TopN
+from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import rows_of
+
+CONFIG = {"delta.enableChangeDataFeed": "true"}
+
+
+def _rows(*rows: tuple[str, int]) -> pa.Table:
+    return pa.table({"item": [item for item, _ in rows], "sold": pa.array([sold for _, sold in rows], pa.int64())})
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> DeltaTable:
+    path = str(tmp_path / "stock")
+    write_deltalake(path, _rows(("a", 1), ("b", 5), ("c", 3)), configuration=CONFIG)
+    return DeltaTable(path)
+
+
+def _landed(folder: Path) -> list[tuple[int, list[tuple[str, str, int]]]]:
+    found = []
+    for path in sorted(folder.glob("*.parquet")):
+        rows = pq.read_table(path).to_pylist()
+        found.append((rows[0]["commit_version"], [(r["change"], r["item"], r["sold"]) for r in rows]))
+    return found
+
+
+def test_each_version_lands_once_and_what_went_comes_first(stock: DeltaTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    assert land_changes(stock.table_uri, folder) == [Landed(0, 3)]
+    stock.update(updates={"sold": "9"}, predicate="item = 'a'")
+    stock.delete("item = 'b'")
+    assert land_changes(stock.table_uri, folder) == [Landed(1, 2), Landed(2, 1)]
+    assert land_changes(stock.table_uri, folder) == []
+    told = _landed(folder)
+    assert (told[0][0], sorted(told[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
+    assert told[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
+
+
+def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "mute"), _rows(("a", 1)))
+    with pytest.raises(ChangeFeedError, match=re.escape("It needs delta.enableChangeDataFeed from the first version read on")):
+        land_changes(str(tmp_path / "mute"), tmp_path / "landing")
+    write_deltalake(str(tmp_path / "named"), _rows(("a", 1)).append_column("change", pa.array(["x"])), configuration=CONFIG)
+    with pytest.raises(ChangeFeedError, match="the table has a column 'change', which is what its changes are told in; rename it"):
+        land_changes(str(tmp_path / "named"), tmp_path / "landing")
+    assert not list(tmp_path.glob("landing/*"))
+
+
+def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine, stock: DeltaTable) -> None:
+    schema = "item string, sold bigint, change string, commit_version bigint, committed_at timestamp"
+    mark = BoundedOutOfOrderness("0 ms")
+    source = SourceContract(name="stock", schema=schema, event_time="committed_at", watermark=mark, future_skew=None)
+    top = TopN(order_by="sold DESC", rank_end=2, unique_key="item", change="change")
+    engine = make_engine([source], [DerivedAsset(name="best", inputs=("stock",), operator=top)])
+    folder = Path(engine.folders["stock"])
+    changes = [lambda: None, lambda: stock.update(updates={"sold": "9"}, predicate="item = 'a'"), lambda: stock.delete("item = 'b'")]
+    wanted = [[("b", 1), ("c", 2)], [("a", 1), ("b", 2)], [("a", 1), ("c", 2)]]
+    for change, best in zip(changes, wanted, strict=True):
+        change()
+        land_changes(stock.table_uri, folder)
+        engine.let_in()
+        engine.advance("best")
+        assert rows_of(engine.table("best"), "item", "rank") == best
+    published = str(folder.parent / "published")
+    assert engine.publish("best", published) == 3
+    assert engine.publish("best", published) == 3
+    lines = engine.spark.read.schema("key string, value string, step int").json(published)
+    rank, item = (F.get_json_object(*path).alias(path[1][2:]) for path in (("key", "$.rank"), ("value", "$.item")))
+    told = rows_of(lines.select("step", rank.cast("int").alias("rank"), item))
+    assert told == sorted([(1, 1, "b"), (1, 2, "c"), (2, 1, "a"), (2, 2, "b"), (3, 2, "c")], key=repr)
