@@ -7,6 +7,8 @@ STAMP := .tidemark/setup.stamp
 DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
 LONG := oracle_all or chaos or soak or bench
+# Two processes, each with its one Spark session: a small step plans and compiles on one core, and leaves the other idle.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # uv works on this folder's .venv, whatever environment is active, with a Python that is already here.
 export UV_PROJECT_ENVIRONMENT := .venv
@@ -50,10 +52,10 @@ demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=..
 	$(BIN)/tidemark demo $(ARGS)
 
 test: setup ## run the tests, but not the long ones (ARGS=... goes to pytest)
-	$(BIN)/python -m pytest -m "not ($(LONG))" $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
 test-fast: setup ## run the tests that need no Spark
-	$(BIN)/python -m pytest -m "not spark and not ($(LONG))" $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not ($(LONG))" $(ARGS)
 
 test-soak: setup ## run what `make test` leaves out of the laws (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m soak $(ARGS)

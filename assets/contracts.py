@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from operators.columns import TEMPORARY
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Operator
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Entries, Operator
 from operators.errors import OperatorError
 from operators.timing import Duration, length_ms
 
@@ -167,6 +167,10 @@ class DerivedAsset:
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
             )
+
+        if self.shape and isinstance(self.operator.reads, Entries):
+            legal = f"None: {type(self.operator).__name__} folds new rows into its own, which a shape would alter"
+            raise ContractError.bad_value("shape", self.shape, legal)
 
     def rows(self, *frames: DataFrame) -> DataFrame:
         """The table's rows for complete input."""

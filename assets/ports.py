@@ -99,6 +99,10 @@ class EnginePort(Protocol):
         """Recompute an upserted table, and put right what differs; returns how many changes that took."""
         ...
 
+    def pinned(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
+        """An upserted table and its changelog, both as far as its newest step; None where there is none yet."""
+        ...
+
     def measured(self, asset: str) -> Mapping[str, int | float]:
         """The metrics of an upserted table."""
         ...

@@ -8,7 +8,6 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from assets.ports import EnginePort
-from expectations.checks import found_table
 from operators.changelog import bag_difference, fold
 from operators.contract import Upsert
 from operators.errors import OperatorError
@@ -32,7 +31,11 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     top, emits = derived.operator, derived.operator.emits
     if not isinstance(emits, Upsert):
         raise OperatorError(f"the rows of {derived.name} are added and stay; it is no leaderboard")
-    names = [FOLDS, *([GAPS] if isinstance(top, TopN) and top.with_rank else []), *([KEPT] if isinstance(top, TopN) else [])]
+    names = [
+        FOLDS,
+        *([GAPS] if isinstance(top, TopN) and top.with_rank else []),
+        *([KEPT] if isinstance(top, TopN) and (top.with_rank or top.function == "row_number") else []),
+    ]
     key = dg.AssetKey(derived.name)
 
     @dg.multi_asset_check(
@@ -41,12 +44,12 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         compute_kind="spark",
     )
     def checks(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        table, changelog = found_table(engine, derived.name), found_table(engine, derived.changelog)
+        pinned = engine.pinned(derived.name)
         for name in names:
-            if table is None or changelog is None:
+            if pinned is None:
                 yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=True, description="no rows yet")
                 continue
-            wrong = _differing(table, changelog, emits.key) if name == FOLDS else _flawed(table, top, name)
+            wrong = differing(*pinned, emits.key) if name == FOLDS else flawed(pinned[0], top, name)
             shown = [str(row.asDict()) for row in wrong.limit(5).collect()]
             yield dg.AssetCheckResult(
                 check_name=name,
@@ -59,15 +62,16 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     return checks
 
 
-def _differing(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def differing(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The rows that a table and its changelog, folded, hold a different number of times."""
     return bag_difference(table, fold(changelog, key=key, order="step").select(*table.columns))
 
 
-def _flawed(table: DataFrame, top: object, name: str) -> DataFrame:
-    """The partitions whose ranks are not as they should be."""
+def flawed(table: DataFrame, top: object, name: str) -> DataFrame:
+    """The partitions whose ranks are not as they should be: see `gaps`; or that hold more than N of them."""
     if not isinstance(top, TopN):
         raise OperatorError(f"{type(top).__name__} has no ranks to check")
-    held = table.groupBy(*top.partition).agg(*_counted(top))
+    held = table.groupBy(*top.partition).agg(*_counted(top)).where(F.col("rows") > 0)
     end = F.lit(top.rank_end) if isinstance(top.rank_end, int) else F.lit(None).cast("int")
     more = F.array_max("ranks") > end if top.with_rank else F.col("rows") > end - top.rank_start + 1
     return held.where(gaps(top) if name == GAPS else more)
@@ -91,4 +95,5 @@ def gaps(top: TopN) -> Column:
         distinct = F.array_sort(F.array_distinct("ranks"))
         return distinct != F.sequence(F.lit(top.rank_start), F.lit(top.rank_start) + F.size(distinct) - 1)
     behind = F.expr("transform(ranks, (r, i) -> r - size(filter(ranks, s -> s < r)))")
-    return F.size(F.array_distinct(behind)) > 1
+    lacks_first = (F.get("ranks", 0) > 1) if top.rank_start == 1 else F.lit(False)
+    return lacks_first | (F.size(F.array_distinct(behind)) > 1)

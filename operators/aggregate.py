@@ -6,6 +6,7 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
 
 from operators.columns import check_distinct, check_present, names, temporary
 from operators.contract import ARRIVAL, SEQ, Entries, Touched, Upsert
@@ -90,7 +91,7 @@ class Aggregate:
             return self._last(self._each(rows))
         place = [F.max(F.struct(SEQ, ARRIVAL)).alias(_NOW)] if self._placed(rows) else []
         found = rows.groupBy(*self.key).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()], *place)
-        return found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else []))
+        return self._exact(found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else [])))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The results of the touched keys, from those before and the new entries' rows."""
@@ -101,7 +102,7 @@ class Aggregate:
         place = [F.max(F.struct(SEQ, ARRIVAL)).alias(_NOW)] if self._placed(rows) else []
         both = current.unionByName(self(rows))
         found = both.groupBy(*self.key).agg(*self._typed(both, merged(self.aggregates)), *place)
-        return found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else []))
+        return self._exact(found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else [])))
 
     @property
     def _merges(self) -> bool:
@@ -131,7 +132,15 @@ class Aggregate:
         changed = (F.col(_NTH) == 1) | ~F.col(_NOW).eqNullSafe(F.col(_BEFORE))
         values = [F.max_by(name, F.struct(SEQ, ARRIVAL)).alias(name) for name in self.aggregates]
         place = F.max(F.when(changed, F.struct(SEQ, ARRIVAL))).alias(_NOW)
-        return told.groupBy(*self.key).agg(*values, place).select(*self.key, *self.aggregates, f"{_NOW}.*")
+        return self._exact(told.groupBy(*self.key).agg(*values, place).select(*self.key, *self.aggregates, f"{_NOW}.*"))
+
+    def _exact(self, found: DataFrame) -> DataFrame:
+        for name, sql in self.aggregates.items():
+            if merging(sql) == "sum" and isinstance(found.schema[name].dataType, DoubleType | FloatType):
+                raise OperatorError.bad_value(
+                    "aggregates", sql, "sums of exact numbers: one of floats depends on their order; cast to a decimal"
+                )
+        return found
 
     def _typed(self, rows: DataFrame, values: Sequence[Column]) -> list[Column]:
         """A merged value has the type of its parts, as Spark's sum of a decimal has not."""

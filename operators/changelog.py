@@ -14,7 +14,7 @@ from operators.errors import OperatorError
 
 CHANGE = "change"
 CHANGED_AT = "changed_at"
-"""The column of a kept changelog that tells when a change was made."""
+"""The column of a changelog that the engine keeps: when the change was committed, by the ledger's clock."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 _SIGN = temporary("sign")
 
@@ -81,9 +81,9 @@ def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
 
 def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
-    """The table that a changelog leads to, from nothing; without `change`, `changed_at` and the order."""
+    """The table that a changelog leads to, from nothing; without `change` and the order."""
     last = net(changelog, key=key, order=order)
-    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, order)
+    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
 
 def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
@@ -104,7 +104,7 @@ def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> Da
     came = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
     any_came = F.bool_or(came).over(Window.partitionBy(order, *key))
     told = changelog.withColumn(_SIGN, any_came).where(came | ~F.col(_SIGN))
-    own = [c for c in changelog.columns if c not in (CHANGE, CHANGED_AT, order)]
+    own = [c for c in changelog.columns if c not in (CHANGE, order)]
     value = F.when(came, _json(own))
     return told.select(order, _json(key).alias("key"), value.alias("value"))
 

@@ -10,7 +10,7 @@ ledger entry that brought the row) and `arrival` (its place in the entry); (`seq
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -33,6 +33,11 @@ NEW = temporary("new")
 """In the frames that verdicts are given on: whether a row is of the entry that is judged."""
 
 
+CAME_AT = temporary("came_at")
+"""In the frames of an operator whose keys live for a processing time: when the row's entry was made (timestamp)."""
+TimeKind = Literal["event", "processing"]
+
+
 ASIDE = "aside"
 """In the metadata of an operator's field: no result of its table depends on it, so it may change while the table stays."""
 WHICH = "which"
@@ -42,7 +47,7 @@ SETTLED = temporary("settled")
 
 def plain(frame: DataFrame) -> DataFrame:
     """A frame's own columns."""
-    return frame.drop(WATERMARK, SESSION, NEW)
+    return frame.drop(WATERMARK, SESSION, NEW, CAME_AT)
 
 
 def places(rows: DataFrame) -> list[Column]:
@@ -100,11 +105,16 @@ class Touched:
             rows of touched keys every row with the same values is read. An upserted table's changes tell both keys by themselves.
         change: the column that tells what a row is, without which no upserted table can be read; the rows of such a table, as it
             is, say `+I`.
+        lives: how long after its newest row a key lives, in ms; then its rows leave the table. None for ever.
+        lives_by: whether that is event time, by the asset's watermark, or processing time, by the ledger's clock. Frames hold `CAME_AT`
+            where it is the latter.
     """
 
     key: tuple[str, ...]
     through: tuple[str, ...] = ()
     change: str | None = None
+    lives: int | None = None
+    lives_by: TimeKind = "event"
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from operators.columns import check_distinct, check_present, names, same_rows, temporary
-from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Entries, Touched, Upsert, places
+from operators.columns import check_distinct, check_present, check_time, names, same_rows, temporary
+from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
 from operators.errors import ColumnError, OperatorError, StreamingError
 from operators.ordering import Ordering
+from operators.timing import Duration, length_ms
 from operators.top_k import RANK
 
 Function = Literal["row_number", "rank", "dense_rank"]
 Strategy = Literal["append", "update", "retract"]
 _END, _NTH, _GONE, _LAST, _PLACE = (temporary(name) for name in ("end", "nth", "gone", "last", "rank"))
+_AT, _BEGINS, _LIFE, _LASTS = (temporary(name) for name in ("at", "begins", "life", "lasts"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,10 @@ class TopN:
     counts for nothing: let a row rule of the source keep those out); a row taken back is the one of its `unique_key`, or without
     one a row that is equal in every column but `event_time`, the one that came first.
 
+    With `ttl` a partition's rows fall apart into lives wherever no row's time lies for longer than that, and its last life alone is
+    ranked. What becomes of the rows of a partition whose time is over is `after_ttl`: they stay until a row begins its next life, or
+    leave, in the engine, with the first step after that. Over a table that is followed there is no such time.
+
     The semantics are those of Flink SQL's Top-N; `rank` and `dense_rank`, which it refuses on streams, are SQL's.
 
     Args:
@@ -51,6 +57,9 @@ class TopN:
         change: the column that tells what a row is.
         improving: promise that a row that replaces another always comes before it in the order, as a count does under `DESC`,
             and that none is deleted; only with `unique_key`.
+        ttl: how long a partition lives after its newest row; None for ever.
+        ttl_by: in `event` time, by the watermark; or in `processing` time, by the ledger's clock.
+        after_ttl: `keep` or `retract` its rows then.
         strategy: pins how a step computes; None to let what is known of the input decide (see `explain`).
 
     Raises:
@@ -69,6 +78,9 @@ class TopN:
     unique_key: str | Sequence[str] = ()
     change: str | None = None
     improving: bool = False
+    ttl: Duration | None = None
+    ttl_by: TimeKind = "event"
+    after_ttl: Literal["keep", "retract"] = "keep"
     strategy: Strategy | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
@@ -82,7 +94,22 @@ class TopN:
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
         if self.improving and not self.key:
             raise OperatorError.bad_value("improving", self.improving, "true with a `unique_key`, by which a row replaces another")
+        self._check_ttl()
         self._check_strategy()
+
+    def _check_ttl(self) -> None:
+        if self.ttl is not None and not self.ttl_ms:
+            raise OperatorError.bad_value("ttl", self.ttl, "longer than no time, or None for ever")
+        if self.ttl_by not in get_args(TimeKind):
+            raise OperatorError.bad_value("ttl_by", self.ttl_by, ", ".join(get_args(TimeKind)))
+        can_leave = self.ttl and self.partition
+        if self.after_ttl not in ("keep", "retract") or (self.after_ttl == "retract" and not can_leave):
+            raise OperatorError.bad_value("after_ttl", self.after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) to leave")
+
+    @cached_property
+    def ttl_ms(self) -> int:
+        """The time to live in ms; 0 for ever."""
+        return 0 if self.ttl is None else length_ms(self.ttl, "ttl")
 
     def _check_strategy(self) -> None:
         if self.strategy is None:
@@ -127,7 +154,9 @@ class TopN:
         if self.strategy_used != "retract":
             return Entries(touches=self.partition, change=self.change)
         moves = not {*self.partition} <= {*self.key}
-        return Touched(self.partition, through=self.key if moves else (), change=self.change)
+        lives = self.ttl_ms if self.after_ttl == "retract" else None
+        kind = self.ttl_by if self.ttl else "event"
+        return Touched(self.partition, through=self.key if moves else (), change=self.change, lives=lives, lives_by=kind)
 
     @cached_property
     def strategy_used(self) -> Strategy:
@@ -138,12 +167,17 @@ class TopN:
         """Why a strategy could be wrong for the input; None where it is right."""
         if strategy == "retract":
             return None
+        if self.ttl is not None:
+            return "a partition's newest row, from which its `ttl` counts, may not be among those that are kept"
         if isinstance(self.rank_end, str):
             return "a partition's rank end is its first row's, which the rows that are kept may not hold"
         if self.rank_start > 1:
             return "a range needs the rows before it too, and only those in it are kept"
         if strategy == "append":
             return "rows are replaced or taken back, and the next best are not kept" if self.key or self.change else None
+        return self._why_not_update()
+
+    def _why_not_update(self) -> str | None:
         if not self.key:
             return "there is no `unique_key` to replace a row by"
         if not self.improving:
@@ -178,10 +212,27 @@ class TopN:
             The columns of the frame but `change`, and `rank` (int) where it is asked for.
         """
         [rows] = frames
-        self._check(rows)
-        first = Window.partitionBy(*self.partition).orderBy(*places(rows)).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        ended = rows.withColumn(_END, F.first(self.rank_end).over(first)) if isinstance(self.rank_end, str) else rows
-        return self._ranked(self._there(ended))
+        self._check(plain(rows))
+        living = self._lives(rows) if self.ttl else rows
+        life = (*self.partition, _LIFE) if self.ttl else self.partition
+        first = Window.partitionBy(*life).orderBy(*places(plain(rows))).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        ended = living.withColumn(_END, F.first(self.rank_end).over(first)) if isinstance(self.rank_end, str) else living
+        there = self._there(ended)
+        return self._ranked(there.where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else there)
+
+    def _lives(self, rows: DataFrame) -> DataFrame:
+        """Each row's life, counted from 0 in each partition, and whether that is the partition's last."""
+        if self.ttl_by == "processing" and CAME_AT not in rows.columns:
+            raise OperatorError.bad_value(
+                "ttl_by", self.ttl_by, "event: a frame does not tell when its rows came; or let the engine run it"
+            )
+        time = F.unix_millis(EVENT_TIME if self.ttl_by == "event" else CAME_AT)
+        in_time = Window.partitionBy(*self.partition).orderBy(_AT)
+        begins = F.coalesce((F.col(_AT) - F.lag(_AT).over(in_time) > self.ttl_ms).cast("int"), F.lit(0))
+        born = plain(rows.withColumn(_AT, time)).withColumn(_BEGINS, begins)
+        so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        counted = born.withColumn(_LIFE, F.sum(_BEGINS).over(so_far)).drop(_BEGINS, _AT)
+        return counted.withColumn(_LASTS, F.col(_LIFE) == F.max(_LIFE).over(Window.partitionBy(*self.partition)))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the touched partitions, from those that were kept and the new entries'."""
@@ -194,7 +245,8 @@ class TopN:
     def unranked(self, *frames: DataFrame) -> DataFrame:
         """The partitions that keep nothing, since the rank end of their first row is null, zero or less: its columns, and `rank_end`."""
         [rows] = frames
-        self._check(rows)
+        self._check(plain(rows))
+        rows = self._lives(rows).where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else rows
         if not isinstance(self.rank_end, str):
             return rows.limit(0).select(*self.partition, F.lit(None).cast("int").alias("rank_end"))
         first = F.min_by(F.struct(F.col(self.rank_end).alias(_END)), F.struct(*places(rows)))[_END].alias("rank_end")
@@ -202,25 +254,26 @@ class TopN:
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The rows that are there once all of them have come."""
-        rows = rows.where(F.col(self.change).isin(INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)) if self.change else rows
+        told = (INSERT, UPDATE_AFTER) if self.improving else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
+        rows = rows.where(F.col(self.change).isin(*told)) if self.change else rows
         if self.key:
-            newest = Window.partitionBy(*self.key).orderBy(*[place.desc_nulls_last() for place in places(rows)])
+            newest = Window.partitionBy(*self.key).orderBy(*[place.desc_nulls_last() for place in _places(rows)])
             last = rows.withColumn(_LAST, F.row_number().over(newest)).where(F.col(_LAST) == 1).drop(_LAST)
             return last.where(F.col(self.change).isin(INSERT, UPDATE_AFTER)).drop(self.change) if self.change else last
         return self._not_taken_back(rows, self.change) if self.change else rows
 
     def _not_taken_back(self, rows: DataFrame, change: str) -> DataFrame:
         """Of equal rows, as many of the oldest go as were taken back."""
-        equal = [c for c in rows.columns if c not in (SEQ, ARRIVAL, EVENT_TIME, change, _END)]
+        equal = [c for c in rows.columns if c not in (SEQ, ARRIVAL, EVENT_TIME, change, _END, _LIFE, _LASTS)]
         comes = F.col(change).isin(INSERT, UPDATE_AFTER)
         all_of_it = Window.partitionBy(*equal)
         counted = rows.withColumn(_GONE, F.sum(F.when(comes, 0).otherwise(1)).over(all_of_it)).where(comes)
-        nth = F.row_number().over(all_of_it.orderBy(*places(rows)))
+        nth = F.row_number().over(all_of_it.orderBy(*_places(rows)))
         return counted.withColumn(_NTH, nth).where(F.col(_NTH) > F.col(_GONE)).drop(_NTH, _GONE, change)
 
     def _ranked(self, rows: DataFrame) -> DataFrame:
         order = [o.by() for o in self.order]
-        ties = [place.asc_nulls_first() for place in places(rows.drop(_END))] if self.function == "row_number" else []
+        ties = [place.asc_nulls_first() for place in _places(rows)] if self.function == "row_number" else []
         within = Window.partitionBy(*self.partition).orderBy(*order, *ties)
         counted = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[self.function]()
         end = F.col(_END) if isinstance(self.rank_end, str) else F.lit(self.rank_end)
@@ -240,4 +293,11 @@ class TopN:
             found = rows.schema[self.rank_end].dataType
             if not isinstance(found, IntegralType):
                 raise ColumnError.not_whole("rank_end", self.rank_end, found.simpleString())
+        if self.ttl and self.ttl_by == "event":
+            check_time(rows, EVENT_TIME, "ttl")
         check_distinct([*rows.columns, *([RANK] if self.with_rank else [])])
+
+
+def _places(rows: DataFrame) -> list[Column]:
+    """What tells rows apart, by their own columns."""
+    return places(rows.drop(_END, _LIFE, _LASTS))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +16,6 @@ from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs import report
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
-from platform_defs.resources.change_feed import ChangeFeedError, land_changes
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -34,7 +32,6 @@ Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 EXPECTED = (
     OperatorError,
-    ChangeFeedError,
     IngestError,
     LawError,
     ProgressError,
@@ -188,20 +185,6 @@ def publish(
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
     told = {"asset": asset, "folder": folder, "step": engine.publish(asset, folder)}
     _show(as_json, told, lambda t: report.out.print(f"{t['folder']} holds {t['asset']} up to step {t['step']}", highlight=False))
-
-
-@app.command()
-def follow(
-    table: Annotated[str, typer.Argument(help="A Delta table with its change data feed on, a path or a URI.")],
-    source: Annotated[str, typer.Argument(help="The source that takes its changes.")],
-    first: Annotated[int, typer.Option(help="The version of the table to begin with.", min=0)] = 0,
-    as_json: Json = False,
-) -> None:
-    """Land what changed in a Delta table as input of a source; `ingest` lets it in."""
-    engine = _engine()
-    _known("source", source, engine.sources)
-    landed = [asdict(done) for done in land_changes(table, Path(engine.folders[source]), first=first)]
-    _show(as_json, {"landed": landed}, report.print_landed)
 
 
 @app.command()

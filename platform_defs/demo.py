@@ -132,9 +132,8 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     job = definitions.resolve_job_def("advance")
     if days:
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
-    elif not years:
-        boards = [dg.AssetKey(name) for name in engine.due_boards()]
-        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=boards)
+    elif not years and (boards := engine.due_boards()):
+        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in boards])
     for name in engine.assets if years else ():
         for _ in engine.lawful_steps(name):
             pass

@@ -79,7 +79,7 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     if reached.step == 0 and engine.ledger.head == 0:
         return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
     accounts, pairs = engine.account(name), engine.pairs(name)
-    counted = {"results": engine.table(name).count() if reached.step else 0} if pairs is None else {"pairs": pairs}
+    counted = {"results": engine.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
     return told | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
 
 
@@ -123,8 +123,8 @@ def print_steps(told: dict[str, Any]) -> None:
 def print_backfill(told: dict[str, Any]) -> None:
     """What a backfill did."""
     for done in told["rebuilt"]:
-        days, missing, extra = ", ".join(done["days_put_right"]), done["missing"], done["extra"]
-        right = f"put right: {days} ({missing} rows missing, {extra} extra)" if days else "rebuilt, and nothing differed"
+        days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
+        right = f"put right: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, and nothing differed"
         out.print(f"{done['asset']}: {right}")
     print_steps(told)
 
@@ -141,12 +141,6 @@ def print_maintained(told: dict[str, Any]) -> None:
     _table("Maintained", ["table", "files before", "after", "deleted", "left for the next time"], rows) if rows else out.print(
         "No tables yet."
     )
-
-
-def print_landed(told: dict[str, Any]) -> None:
-    """What a table's change feed brought."""
-    rows = [list(t.values()) for t in told["landed"]]
-    _table("Landed", ["version", "rows"], rows) if rows else out.print("Nothing has changed since.")
 
 
 def print_status(told: dict[str, Any]) -> None:

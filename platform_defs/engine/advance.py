@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, bag_changes, difference, net
+from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference
 from operators.columns import FINAL_AT, RESULT_TIME, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
@@ -22,10 +22,11 @@ from operators.timing import ClosedRange
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
-from platform_defs.engine.following import FOLDED, STEP, changes, followed, rows_after, standing
+from platform_defs.engine.following import changes, followed, rows_after, standing
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
+from platform_defs.engine.upserting import Upserting
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
 
@@ -70,7 +71,7 @@ class Advance:
             ProgressError: its table was made by another operator.
         """
         with self.reading.lake.writer(self.asset.name):
-            self._recover()
+            self._upserting.recover()
             self.reading.ledger.require(progress(self.reading.lake, self.asset).seq, f"table {self.asset.name}")
             head = self.reading.ledger.head
             judge(self.reading, self.asset, head)
@@ -89,7 +90,7 @@ class Advance:
             return None
         after = replace(after, corrected=now.corrected, **told | ({"read": after.read} if after.read else {}))
         upserts = isinstance(self.asset.operator.emits, Upsert)
-        rows = self._upsert(now, after) if upserts else self._append(self.results(now, after), after)
+        rows = self._upserting.commit(self._changes(now, after), after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
 
     def _target(self, now: Progress, head: int, until: int | None) -> Progress | None:
@@ -186,21 +187,38 @@ class Advance:
 
     def whole(self, seq: int, read: Mapping[str, int]) -> DataFrame:
         """The rows of an upserted table, computed anew from all that it was made of."""
-        return self.asset.rows(*self.frames(seq, read))
+        rows = self.asset.rows(*self.frames(seq, read))
+        living = self._living(Progress(seq=seq, read=read))
+        return rows if living is None else of_keys(rows, living, living.columns)
+
+    def _living(self, after: Progress) -> DataFrame | None:
+        """The keys with a row that is not older than they live, at an entry's time; None where keys live for ever."""
+        reads, timeline = self.asset.operator.reads, self.reading.operator_timeline(self.asset)
+        if not isinstance(reads, Touched) or reads.lives is None:
+            return None
+        entries = self.reading.ledger.entries()
+        now = timeline.after[after.seq] if reads.lives_by == "event" else entries[after.seq - 1][0].ingested_at
+        if now is None:
+            return None
+        oldest, every = now - reads.lives, range(len(self.asset.inputs))
+        if reads.lives_by == "event":
+            return _distinct([self._frame(i, after.seq, Span(oldest)) for i in every], reads.key)
+        before = sum(entry[0].ingested_at < oldest for entry in entries)
+        return _distinct([self._frame(i, after.seq, after=before) for i in every], reads.key)
 
     def put_right(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
-            self._recover()
+            self._upserting.recover()
             now = progress(self.reading.lake, self.asset)
             if not now.step:
                 return {}
             wanted = self.whole(now.seq, now.read)
-            changes = difference(self._current(wanted), wanted, key=self._key).persist()
+            changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
             try:
                 kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
                 if kinds:
-                    self._commit_changes(changes, replace(now, step=now.step + 1))
+                    self._upserting.commit(changes, replace(now, step=now.step + 1))
                 return kinds
             finally:
                 changes.unpersist()
@@ -214,24 +232,6 @@ class Advance:
         commit = lake.newest(self.asset.name, PROGRESS)
         return 0 if commit is None else commit.rows
 
-    def _upsert(self, now: Progress, after: Progress) -> int:
-        """Commit the changes to the changelog, then fold them into the current table."""
-        return self._commit_changes(self._changes(now, after), after)
-
-    def _commit_changes(self, changes: DataFrame, after: Progress) -> int:
-        at = self.reading.ledger.entries()[after.seq - 1][0].ingested_at
-        told = {STEP: F.lit(after.step).cast("bigint"), CHANGED_AT: F.timestamp_millis(F.lit(at))}
-        changes = changes.withColumns(told).persist()
-        try:
-            count = changes.count()
-            point("advance.before_changelog")
-            self.reading.lake.append(changes, self.asset.changelog, after.metadata(), pruned_by=[STEP])
-            point("advance.after_changelog")
-            self._fold()
-            return count
-        finally:
-            changes.unpersist()
-
     def _changes(self, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the keys that the step decides and their rows after it."""
         operator, key = self.asset.operator, self._key
@@ -240,10 +240,14 @@ class Advance:
         if isinstance(operator.reads, Touched):
             keys = self._touched(operator.reads, now, after)
             rows = self._of_touched(operator.reads, keys, after)
+            living = self._living(after)
+            if living is not None:
+                gone = self._upserting.current(rows).select(*operator.reads.key).distinct().exceptAll(living)
+                keys, rows = keys.unionByName(gone).distinct(), of_keys(rows, living, living.columns)
         else:
             rows = self.results(now, after)
             keys = _distinct([rows], key)
-        return difference(of_keys(self._current(rows), keys, keys.columns), rows, key=key)
+        return difference(of_keys(self._upserting.current(rows), keys, keys.columns), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
         operator = self.asset.operator
@@ -252,7 +256,7 @@ class Advance:
         new = self._new(now, after)
         told = operator.reads.touches if isinstance(operator.reads, Entries) else None
         touches = self._key if told is None else told
-        current = of_keys(self._current(operator(*new)), _distinct(new, touches), touches)
+        current = of_keys(self._upserting.current(operator(*new)), _distinct(new, touches), touches)
         return difference(current, operator.fold(current, *new), key=self._key)
 
     @property
@@ -265,34 +269,12 @@ class Advance:
         return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
 
     @property
+    def _upserting(self) -> Upserting:
+        return Upserting(self.reading, self.asset)
+
+    @property
     def _key(self) -> tuple[str, ...]:
         return self.asset.operator.emits.key
-
-    def _current(self, like: DataFrame) -> DataFrame:
-        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
-
-    def _recover(self) -> None:
-        """Fold what a killed step committed and did not fold."""
-        if isinstance(self.asset.operator.emits, Upsert) and self.reading.lake.delta(self.asset.changelog) is not None:
-            self._fold()
-
-    def _fold(self) -> None:
-        """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""
-        lake, key = self.reading.lake, self._key
-        reached = progress(lake, self.asset).step
-        changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
-        if lake.delta(self.asset.name) is None:
-            point("advance.before_create")
-            lake.append(changelog.drop(CHANGE, CHANGED_AT, STEP).limit(0), self.asset.name, {FOLDED: 0}, pruned_by=key, followed=True)
-            point("advance.after_create")
-        folded = lake.newest(self.asset.name, FOLDED)
-        if folded is None or folded.value == reached:
-            return
-        due = net(changelog.where((F.col(STEP) > folded.value) & (F.col(STEP) <= reached)), key=key, order=STEP)
-        same = same_rows("t", "c", key)
-        point("advance.before_fold")
-        lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={FOLDED: reached})
-        point("advance.after_fold")
 
 
 def _distinct(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:

@@ -6,35 +6,37 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
+from operators.changelog import CHANGE
 from operators.columns import FINAL_AT
 from operators.contract import Closed, Early, plain
 from operators.timing import DAY_MS, instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
-from platform_defs.engine.boards import measured
+from platform_defs.engine.boards import due, measured
 from platform_defs.engine.books import DayAccount
 from platform_defs.engine.days import day_of
-from platform_defs.engine.following import STEP, upserted
+from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
 from platform_defs.engine.publish import publish
-from platform_defs.engine.reading import LATE, Reading, Span
+from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import Stream
+from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
 from platform_defs.resources.lake import Lake
 
 
@@ -208,33 +210,38 @@ class Engine:
         with self._naming_lost_files():
             return sum(self._advance(asset).put_right().values())
 
+    def follow(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
+        """Land what changed in a Delta table since the last time as input of a source, which `let_in` takes; see `land_changes`.
+
+        Raises:
+            ChangeFeedError: the table cannot be followed, or the source would not take its changes as what they are.
+        """
+        contract, folder = self.sources[source], self.folders[source]
+        if CHANGE not in contract.struct.fieldNames() or contract.unique_key:
+            raise ChangeFeedError(
+                f"source {source!r} needs a column {CHANGE!r}, and no `unique_key`, by which an update would be a duplicate"
+            )
+        if "://" in folder:
+            raise ChangeFeedError(f"the folder of source {source!r} is {folder!r}; legal: one on this machine")
+        return land_changes(table, Path(folder), first=first)
+
     def publish(self, asset: str, folder: str) -> int:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
         with self._naming_lost_files():
             return publish(self.reading, self.assets[asset], folder)
 
+    def pinned(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
+        """An upserted table and its changelog, both as far as its newest step; None where there is none yet. Beside a writer too."""
+        step = self.progress(asset).step
+        return as_far_as(self.reading, self.assets[asset], step) if step else None
+
     def as_of(self, asset: str, time: int) -> DataFrame:
-        """An upserted table as it was at a time (wall clock, epoch ms): its changelog folded as far as it went then."""
-        derived = self.assets[asset]
-        told = self.table(derived.changelog).where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
-        return fold(told, key=upserted(derived).key, order=STEP)
+        """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""
+        return as_of(self.reading, self.assets[asset], time)
 
     def as_known_now(self, asset: str, time: int) -> DataFrame:
-        """An upserted table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
-
-        Every row counts by its own time, however late it came; those of a changelog in the order in which they came.
-        """
-        derived = self.assets[asset]
-        _ = upserted(derived)
-        return derived.rows(*[self._known(derived, which, time) for which in range(len(derived.inputs))])
-
-    def _known(self, asset: DerivedAsset, which: int, time: int) -> DataFrame:
-        name = asset.inputs[which]
-        if name in self.sources:
-            return self.reading.input(asset, which, self.ledger.head, Span(None, time))
-        reads = asset.operator.reads
-        told_in = CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
-        return self.as_known_now(name, time).withColumn(told_in, F.lit(INSERT))
+        """An upserted table of the rows with event times up to `time` (epoch ms) alone, however late they came."""
+        return as_known_now(self.reading, self.assets[asset], time)
 
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""
@@ -272,15 +279,7 @@ class Engine:
 
     def due_boards(self) -> list[str]:
         """The assets without days that have something to handle, each after those that it follows."""
-        found: list[str] = []
-        for name, asset in self.assets.items():
-            if isinstance(asset.operator.reads, Closed):
-                continue
-            seq = self.progress(name).seq
-            came = any(s.accepted for entry in self.ledger.entries()[seq:] for s in entry if s.source in asset.inputs)
-            if came or any(of in found or self.progress(of).seq > seq for of in asset.inputs if of in self.assets):
-                found.append(name)
-        return found
+        return due(self.lake, self.ledger, self.assets)
 
     def _reach(self, asset: str) -> int | None:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]

@@ -1,10 +1,10 @@
 """The account of an asset that reads entries, or follows an upserted table: a row counts from the entry on that brought it.
 
-There is no watermark to wait for, and none to be late for. The table is computed again from all that was handled, and compared.
+There is no watermark to wait for; late is what the operator says is. The table is computed again from all that was handled, and compared.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
@@ -15,7 +15,9 @@ from operators.contract import EVENT_TIME, SEQ
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.books import DayAccount, Scope, day_of, lacks, print_of
 from platform_defs.engine.days import moment
+from platform_defs.engine.following import pinned
 from platform_defs.engine.progress import progress
+from platform_defs.engine.reading import LATE
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,24 @@ class EntryBooks:
         """One account a source and day: `matched` stands for rows that were handled, `pending` for those of later entries.
 
         Results that the table lacks, or holds and should not, are told of on the last day of each source. An asset that follows
-        another table has no rows of its own to count: its one account, of the ledger's last day, tells of results alone.
+        another table has no rows of its own to count: it has an account, of the ledger's last day, only where results are wrong.
         """
         reading, asset = self.advance.reading, self.advance.asset
         missing, extra = self._wrong()
         accounts: list[DayAccount] = []
         for name in asset.inputs:
-            days = [(r.day, r.accepted, r.matched) for r in self._handled(name)] if name in reading.sources else [(self._today(), 0, 0)]
-            for day, accepted, matched in days:
-                wrong = (missing, extra) if (day, accepted, matched) == days[-1] else (0, 0)
-                accounts.append(DayAccount(name, day, accepted, matched, 0, accepted - matched, 0, *wrong))
+            days = [DayAccount(name, **row.asDict()) for row in self._handled(name)] if name in reading.sources else []
+            [*before, last] = days or [DayAccount(name, self._today())]
+            accounts += [*before, replace(last, missing=missing, extra=extra)]
         return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
 
     def _handled(self, source: str) -> Sequence[Row]:
         reading, seq = self.advance.reading, progress(self.advance.reading.lake, self.advance.asset).seq
-        rows = reading.log(source, reading.ledger.head, self.scope.span).groupBy(day_of(F.col(EVENT_TIME)))
-        counted = rows.agg(F.count("*").alias("accepted"), F.count_if(F.col(SEQ) <= seq).alias("matched"))
-        return counted.orderBy("day").collect()
+        which = self.advance.asset.inputs.index(source)
+        rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span).groupBy(day_of(F.col(EVENT_TIME)))
+        late, handled = F.col(LATE), F.col(SEQ) <= seq
+        terms = {"accepted": F.lit(True), "matched": handled & ~late, "pending": ~handled & ~late, "late": late}
+        return rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day").collect()
 
     def _today(self) -> date:
         entries = self.advance.reading.ledger.entries()
@@ -61,7 +64,7 @@ class EntryBooks:
         if not now.step:
             return 0, 0
         wanted = self.advance.whole(now.seq, now.read)
-        held = self.advance.reading.lake.read(self.advance.reading.spark, self.advance.asset.name, wanted.schema)
+        held = pinned(self.advance.reading, self.advance.asset, now.step)
         copies = bag_difference(_prints(held.select(*wanted.columns)), _prints(wanted))
         [told] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()
         return told["missing"], told["extra"]

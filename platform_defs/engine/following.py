@@ -7,13 +7,13 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.contract import Closed, Upsert
 from operators.errors import OperatorError
-from platform_defs.engine.progress import Progress, stored_progress
+from platform_defs.engine.progress import Progress, ProgressError
 from platform_defs.engine.reading import Reading
 
 STEP = "step"
 """The column of a changelog that holds the step a change was made in."""
 FOLDED = "folded"
-"""What a commit of an upserted table remembers: the step of its changelog up to which it is folded."""
+"""What a commit of an upserted table remembers: the `step` of its changelog up to which it is folded, and the `seq` that step handled."""
 
 
 def upserted(asset: DerivedAsset) -> Upsert:
@@ -49,11 +49,17 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
 
 
 def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
-    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read."""
-    folded = None if reading.lake.delta(of.name) is None else reading.lake.newest(of.name, FOLDED)
-    if folded is None or folded.value <= read:
+    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read.
+
+    Raises:
+        ProgressError: the table is behind its reader.
+    """
+    folded = reading.lake.newest(of.name, FOLDED)
+    if folded is None or folded.value["step"] == read:
         return None
-    return Progress(seq=stored_progress(reading.lake, of).seq, read={of.name: folded.value})
+    if folded.value["step"] < read:
+        raise ProgressError.made_anew(of.name, read, folded.value["step"])
+    return Progress(seq=folded.value["seq"], read={of.name: folded.value["step"]})
 
 
 def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: str, *, last: bool) -> DataFrame:
@@ -70,16 +76,19 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: 
     if not after:
         return rows_after(reading, of, upto, told_in)
     told = reading.lake.read(reading.spark, of.changelog, within={STEP: (after + 1, upto)}).where(F.col(STEP).between(after + 1, upto))
-    told = net(told, key=of.operator.emits.key, order=STEP) if last else told
+    told = net(told, key=upserted(of).key, order=STEP) if last else told
     return told.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, told_in)
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
     """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too."""
-    now = reading.lake.newest(of.name, FOLDED)
-    if now is not None and now.value == step:
-        table = reading.spark.read.format("delta").option("versionAsOf", now.version).load(reading.lake.path(of.name))
-    else:
-        told = reading.lake.read(reading.spark, of.changelog, within={STEP: (1, step)}).where(F.col(STEP) <= step)
-        table = fold(told, key=of.operator.emits.key, order=STEP)
-    return table.withColumn(told_in, F.lit(INSERT))
+    return pinned(reading, of, step).withColumn(told_in, F.lit(INSERT))
+
+
+def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+    """A table after a step: as it is, with whatever others did to it, where no later step is folded into it; else by its changelog."""
+    version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
+    if now is not None and version is not None and now.version <= version and now.value["step"] == step:
+        return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
+    told = reading.lake.read(reading.spark, of.changelog, within={STEP: (1, step)}).where(F.col(STEP) <= step)
+    return fold(told.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Upsert
-from platform_defs.engine.advance import FOLDED
 from platform_defs.engine.early import SHOWN
+from platform_defs.engine.following import FOLDED
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS

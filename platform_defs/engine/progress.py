@@ -31,6 +31,14 @@ class ProgressError(RuntimeError):
             "or delete the table and advance again: the log holds all that is needed"
         )
 
+    @classmethod
+    def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
+        """What was made of a table has read more of it than there is."""
+        return cls(
+            f"{table} was read up to its step {read}, and stands at step {step}: it was made anew since. "
+            "Delete what was made of it too, and advance again; publish it into a new folder"
+        )
+
 
 @dataclass(frozen=True)
 class Progress:

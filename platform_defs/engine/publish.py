@@ -6,9 +6,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import keyed_upserts
+from operators.changelog import CHANGED_AT, keyed_upserts
 from platform_defs.engine.following import STEP, upserted
-from platform_defs.engine.progress import progress
+from platform_defs.engine.progress import ProgressError, progress
 from platform_defs.engine.reading import Reading
 
 _MARK = "_published"
@@ -27,12 +27,16 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
     Raises:
         OperatorError: the asset has no changelog.
+        ProgressError: the folder holds more steps than there are.
     """
     key, upto, done = upserted(asset).key, progress(reading.lake, asset).step, _published(reading.spark, folder)
-    if upto <= done:
+    if upto == done:
         return done
+    if upto < done:
+        raise ProgressError.made_anew(asset.name, done, upto)
     told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (done + 1, upto)})
-    upserts = keyed_upserts(told.where(F.col(STEP).between(done + 1, upto)), key=key, order=STEP)
+    due = told.where(F.col(STEP).between(done + 1, upto)).drop(CHANGED_AT)
+    upserts = keyed_upserts(due, key=key, order=STEP)
     writer = (
         upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")
     )

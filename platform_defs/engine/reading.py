@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed
+from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed, Touched
 from operators.errors import OperatorError
 from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
@@ -115,7 +115,16 @@ class Reading:
             raise OperatorError(
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
-        return self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
+        rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
+        reads = asset.operator.reads
+        return self._with_times(rows, head) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
+
+    def _with_times(self, rows: DataFrame, head: int) -> DataFrame:
+        """Rows with `CAME_AT`: when the ledger let their entries in."""
+        told = {SEQ: [entry[0].seq for entry in self.ledger.entries()[:head]]}
+        told[_MARK] = [entry[0].ingested_at for entry in self.ledger.entries()[:head]]
+        times = self.spark.createDataFrame(pa.table(told)).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
+        return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
     def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
         """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""

@@ -59,7 +59,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
         delta = DeltaTable(table)
         done = [int(found[1]) for path in folder.glob("version-*.parquet") if (found := _FILE.fullmatch(path.name))]
         told = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in done]]), delta.version() + 1)]
-    except DeltaError as error:
+    except (DeltaError, pa.ArrowException, OSError) as error:
         raise ChangeFeedError(
             f"the changes of {table} cannot be read: {error}. It needs delta.enableChangeDataFeed from the first version read on, and the "
             "files of these versions, which VACUUM removes; begin with a later one, or load the table as it is"

@@ -10,11 +10,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.faults import POINTS
 from tests.chaos import table
-from tests.chaos.content import TABLES, Content, content, differences
-from tests.chaos.inprocess import ACTIONS, PARTS, SEED
+from tests.chaos.content import TABLES, content, differences
+from tests.chaos.inprocess import PARTS, SEED
 from tests.chaos.life import Life, LifeError
-from tests.chaos.plan import ORPHANS, Passages, Planner
-from tests.chaos.stream import Action
+from tests.chaos.plan import ORPHANS, Planner
+from tests.chaos.stream import Action, script, shop
 
 KILLS = 2
 SCRIPT = [Action(what, 0, n) for n, what in enumerate(["let_in", "ghost", "drain", "advance", "verify"])]
@@ -28,10 +28,11 @@ PASSED = {
 
 
 @pytest.mark.spark
-def test_two_kills_of_the_process_group(tmp_path: Path, undisturbed: tuple[Content, Passages]) -> None:
+def test_two_kills_of_the_process_group(tmp_path: Path) -> None:
     told: list[str] = []
-    wanted, passages = undisturbed
-    planner = Planner(ACTIONS, passages, KILLS, share=1)
+    first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, told.append)
+    wanted = first.undisturbed()
+    planner = Planner(script(shop(SEED, PARTS)), first.passages, KILLS, share=1)
     life = Life(tmp_path / "life", SEED, PARTS, True, None, told.append)
     life.disturbed(planner, Random(SEED), wanted)
     assert planner.made.total() >= KILLS

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
-from platform_defs.engine.advance import FOLDED
+from platform_defs.engine.following import FOLDED
 from platform_defs.engine.maintenance import Maintained
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Mapping
 
+import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
@@ -33,18 +34,20 @@ def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
     ]
 
 
-def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in TOPS.items()])
+@pytest.mark.parametrize("names", [["newest", "moving"], pytest.param(["of_all", "a_range", "as_told", "moving"], marks=pytest.mark.soak)])
+def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeEngine, names: list[str]) -> None:
+    tops = {name: TOPS[name] for name in names}
+    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in tops.items()])
     for batch in _batches(4, 2):
         replay(engine, [batch])
         log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
-        for name, top in TOPS.items():
+        for name, top in tops.items():
             engine.advance(name)
             assert rows_of(engine.table(name)) == rows_of(top(log))
-    for name, top in TOPS.items():
+    for name, top in tops.items():
         assert engine.progress(name).step == 2
         changelog = engine.table(f"changelog/{name}")
-        assert rows_of(fold(changelog, key=top.emits.key, order="step")) == rows_of(engine.table(name))
+        assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.table(name))
         assert engine.advance(name) == []
     assert {r.change for r in engine.table("changelog/moving").select("change").collect()} >= {"+I", "-U", "+U"}
 
@@ -67,7 +70,7 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
 
 def test_a_killed_step_is_repeated_and_doubles_no_change(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "calm")])
-    for point, batch in zip(["advance.before_changelog", "advance.after_changelog", "advance.before_fold"], _batches(5, 3), strict=True):
+    for point, batch in zip(["advance.after_changelog", "advance.before_fold"], _batches(5, 2), strict=True):
         replay(engine, [batch])
         run_and_die(lambda: engine.advance("live"), point)
         engine.advance("live")

@@ -119,5 +119,7 @@ def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
     operator = Aggregate(by="k", aggregates={"n": "count(*)"})
     with pytest.raises(ColumnError, match="`by` names the column 'k', which is not there"):
         operator(spark.range(1))
+    with pytest.raises(OperatorError, match="legal: sums of exact numbers: one of floats depends on their order; cast to a decimal"):
+        Aggregate(by="k", aggregates={"n": "sum(x)"})(spark.sql("SELECT 1 AS k, 1.5D AS x"))
     with pytest.raises(StreamingError, match="its own state would never end"):
         operator(spark.readStream.format("rate").load().withColumnRenamed("value", "k"))

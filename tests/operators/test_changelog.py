@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, difference, fold
-from operators.changelog import bag_changes, bag_difference, net
+from operators.changelog import bag_changes, bag_difference, keyed_upserts, net
 from tests.operators.frames import by_tag, frame, tagged
 
 KEYED = pa.schema({"case_id": pa.string(), "k": pa.string(), "v": pa.int32(), "w": pa.string()})
@@ -185,3 +185,31 @@ def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
     reserved = rows.withColumnRenamed("v", "__tm_v")
     with pytest.raises(ColumnError, match="the column '__tm_v' starts with '__tm_', which is reserved"):
         difference(reserved, reserved, key=KEY)
+
+
+def test_upserts_have_the_newest_value_of_a_key_and_a_tombstone_where_it_went(spark: SparkSession) -> None:
+    changes = [
+        ("a", 1, "+I", 1),
+        (None, 2, "+I", 1),
+        ("a", 1, "-U", 2),
+        ("a", 5, "+U", 2),
+        (None, 2, "-D", 2),
+        ("a", 5, "-U", 3),
+        ("b", 5, "+U", 3),
+        ("b", 5, "-D", 4),
+        ("b", 6, "+I", 4),
+    ]
+    changelog = spark.createDataFrame(changes, "k string, v int, change string, step long")
+    found = sorted(map(tuple, keyed_upserts(changelog, key=("k",), order="step").collect()))
+    assert found == sorted(
+        [
+            (1, '{"k":"a"}', '{"k":"a","v":1}'),
+            (1, '{"k":null}', '{"k":null,"v":2}'),
+            (2, '{"k":"a"}', '{"k":"a","v":5}'),
+            (2, '{"k":null}', None),
+            (3, '{"k":"a"}', None),
+            (3, '{"k":"b"}', '{"k":"b","v":5}'),
+            (4, '{"k":"b"}', '{"k":"b","v":6}'),
+        ],
+        key=lambda row: row[:2],
+    )

@@ -59,6 +59,18 @@ def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_
     assert not list(tmp_path.glob("landing/*"))
 
 
+def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+    told, keyed = {"k": "item string, change string"}, {"unique_key": ("item",)}
+    sources = [
+        SourceContract(name=name, schema=schema, event_time="current_timestamp()", **more)
+        for name, schema, more in (("mute", "item string", {}), ("keyed", told["k"], keyed))
+    ]
+    engine = make_engine(sources, [])
+    for name in ("mute", "keyed"):
+        with pytest.raises(ChangeFeedError, match=f"source '{name}' needs a column 'change', and no `unique_key`"):
+            engine.follow(stock.table_uri, name)
+
+
 def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine, stock: DeltaTable) -> None:
     schema = "item string, sold bigint, change string, commit_version bigint, committed_at timestamp"
     mark = BoundedOutOfOrderness("0 ms")
@@ -70,7 +82,7 @@ def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine
     wanted = [[("b", 1), ("c", 2)], [("a", 1), ("b", 2)], [("a", 1), ("c", 2)]]
     for change, best in zip(changes, wanted, strict=True):
         change()
-        land_changes(stock.table_uri, folder)
+        assert len(engine.follow(stock.table_uri, "stock")) == 1
         engine.let_in()
         engine.advance("best")
         assert rows_of(engine.table("best"), "item", "rank") == best

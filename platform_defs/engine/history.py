@@ -1,0 +1,50 @@
+"""An upserted table as it was, and as it would have been: read from its changelog, and from the log."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
+from operators.contract import Closed
+from platform_defs.engine.following import STEP, pinned, upserted
+from platform_defs.engine.reading import Reading, Span
+
+
+def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
+    """A table and its changelog, both as far as a step; beside a writer too."""
+    return pinned(reading, asset, step), _changelog(reading, asset).where(F.col(STEP) <= step).drop(CHANGED_AT)
+
+
+def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+    """A table as it was at a time (epoch ms, by the ledger's clock): its changelog folded as far as it went then.
+
+    Raises:
+        OperatorError: the asset has no changelog.
+    """
+    key = upserted(asset).key
+    told = _changelog(reading, asset).where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
+    return fold(told.drop(CHANGED_AT), key=key, order=STEP)
+
+
+def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+    """A table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
+
+    Every row counts by its own time, however late it came; those of a changelog in the order in which they came.
+
+    Raises:
+        OperatorError: the asset, or one that it follows, has no changelog.
+    """
+    _ = upserted(asset)
+    return asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
+
+
+def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
+    name, reads = asset.inputs[which], asset.operator.reads
+    if name in reading.sources:
+        return reading.input(asset, which, reading.ledger.head, Span(None, time))
+    told_in = CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
+    return as_known_now(reading, reading.assets[name], time).withColumn(told_in, F.lit(INSERT))
+
+
+def _changelog(reading: Reading, asset: DerivedAsset) -> DataFrame:
+    return reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))

@@ -1,0 +1,80 @@
+"""The checks of leaderboards see a lost row, a gap, a row too many and a changelog that leads elsewhere."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset
+from expectations.leaderboards import FOLDS, GAPS, KEPT, differing, flawed, leaderboard_checks
+from operators import Aggregate, IntervalJoin, OperatorError, TopN
+
+TOPS = {
+    "row_number": TopN(by="k", order_by="v", rank_end=3),
+    "range": TopN(by="k", order_by="v", rank_end=3, rank_start=2),
+    "rank": TopN(by="k", order_by="v", rank_end=3, function="rank"),
+    "dense_rank": TopN(by="k", order_by="v", rank_end=3, function="dense_rank"),
+}
+
+
+@pytest.mark.parametrize(
+    ("top", "ranks", "gap", "too_many"),
+    [
+        ("row_number", [1, 2, 3], False, False),
+        ("row_number", [2, 3], True, False),
+        ("row_number", [1, 3], True, False),
+        ("row_number", [1, 2, 2], True, False),
+        ("row_number", [1, 2, 3, 4], False, True),
+        ("range", [2, 3], False, False),
+        ("range", [3], True, False),
+        ("rank", [1, 1, 3], False, False),
+        ("rank", [1, 1, 2], True, False),
+        ("rank", [3, 4], True, True),
+        ("dense_rank", [1, 1, 2, 2, 3], False, False),
+        ("dense_rank", [1, 3], True, False),
+        ("dense_rank", [1, 2, 3, 4], False, True),
+    ],
+)
+def test_ranks_that_are_not_as_they_are_counted_are_seen(
+    spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool
+) -> None:
+    table = spark.createDataFrame([("a", rank) for rank in ranks] + [(None, rank) for rank in (2, 3)], "k string, rank int")
+    whole = table.where("k IS NOT NULL")
+    assert flawed(whole, TOPS[top], GAPS).isEmpty() != gap
+    assert flawed(whole, TOPS[top], KEPT).isEmpty() != too_many
+    assert {r.k for r in flawed(table, TOPS["range"], GAPS).collect()} <= {"a"}
+
+
+def test_without_ranks_rows_are_counted_and_an_empty_board_of_all_is_none(spark: SparkSession) -> None:
+    top = TopN(order_by="v", rank_end=2, with_rank=False)
+    rows = spark.createDataFrame([(1,), (2,), (3,)], "v int")
+    assert [flawed(frame, top, KEPT).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
+    assert flawed(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
+
+
+def test_a_changelog_that_leads_elsewhere_is_seen(spark: SparkSession) -> None:
+    changelog = spark.createDataFrame(
+        [("a", 1, "+I", 1), ("a", 1, "-U", 2), ("a", 2, "+U", 2)], "k string, v int, change string, step long"
+    )
+    table = spark.createDataFrame([("a", 2)], "k string, v int")
+    assert differing(table, changelog, ("k",)).isEmpty()
+    assert differing(table.selectExpr("k", "v + 1 AS v"), changelog, ("k",)).count() == 2
+    assert differing(table.limit(0), changelog, ("k",)).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("operator", "names"),
+    [
+        (TOPS["rank"], {FOLDS, GAPS, KEPT}),
+        (TopN(order_by="v", rank_end=2, function="rank", with_rank=False), {FOLDS}),
+        (TopN(order_by="v", rank_end=2, with_rank=False), {FOLDS, KEPT}),
+        (Aggregate(by="k", aggregates={"n": "count(*)"}), {FOLDS}),
+    ],
+)
+def test_an_asset_has_the_checks_that_its_operator_allows(operator: TopN | Aggregate, names: set[str]) -> None:
+    checks = leaderboard_checks(DerivedAsset(name="board", inputs=("rows",), operator=operator))
+    assert {key.name for key in checks.check_keys} == names
+
+
+def test_what_only_grows_is_no_leaderboard() -> None:
+    joined = DerivedAsset(name="wide", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
+    with pytest.raises(OperatorError, match="the rows of wide are added and stay; it is no leaderboard"):
+        leaderboard_checks(joined)

@@ -1,0 +1,92 @@
+"""Leaderboards whose partitions live for a time: after each entry the board is the naive model's, whatever came before."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import TopN, fold
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.clock import Clock
+from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+
+TTL = 10 * MINUTE
+FIELDS: dict[str, Any] = {"by": "k", "order_by": "v DESC", "rank_end": 2, "ttl": "10 minutes"}
+TOPS = {
+    "kept": TopN(**FIELDS),
+    "left": TopN(**FIELDS, after_ttl="retract"),
+    "idle": TopN(**FIELDS, after_ttl="retract", ttl_by="processing"),
+}
+BATCHES = [
+    [Event("a", 1, 0), Event("a", 5, 1 * MINUTE), Event("b", 2, 2 * MINUTE), Event(None, 3, 8 * MINUTE)],
+    [Event("b", 1, 12 * MINUTE), Event("c", 9, 14 * MINUTE)],
+    [Event("a", 2, 25 * MINUTE), Event("a", 1, 4 * MINUTE), Event("b", 7, 13 * MINUTE)],
+    [Event("c", 1, 36 * MINUTE)],
+]
+"""At 14 minutes `a` is silent for 13; at 25 it begins another life; `b` comes late, in the life it had."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the log, its times in ms."""
+
+    k: str | None
+    v: int
+    at: int
+    came: int
+    place: tuple[int, int]
+
+
+def _log(engine: Engine) -> list[Row]:
+    came = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    told = engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
+    return [Row(k, v, at, came[seq], (seq, arrival)) for k, v, at, seq, arrival in told]
+
+
+def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
+    """Of each key the rows since its last gap; none of a key that is silent for too long."""
+    found: list[tuple[Any, ...]] = []
+    for key in {r.k for r in rows}:
+        life: list[Row] = []
+        for row in sorted((r for r in rows if r.k == key), key=time):
+            life = [*life, row] if life and time(row) - time(life[-1]) <= TTL else [row]
+        if now is None or time(life[-1]) >= now - TTL:
+            best = sorted(life, key=lambda r: (-r.v, r.place))[:2]
+            found += [(r.k, r.v, rank) for rank, r in enumerate(best, 1)]
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("names", [["left"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
+def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TOPS[n]) for n in names])
+    sizes: dict[str, list[int]] = {name: [] for name in names}
+    for batch in BATCHES:
+        clock.pass_ms(6 * MINUTE)
+        replay(engine, [{"l": batch}])
+        log, watermark = _log(engine), engine.reading.operator_timeline(engine.assets[names[-1]]).after[-1]
+        models = {
+            "kept": _board(log, lambda r: r.at, None),
+            "left": _board(log, lambda r: r.at, watermark),
+            "idle": _board(log, lambda r: r.came, engine.ledger.entries()[-1][0].ingested_at),
+        }
+        for name in names:
+            wanted = models[name]
+            engine.advance(name)
+            assert rows_of(engine.table(name), "k", "v", "rank") == wanted, (name, batch)
+            sizes[name].append(len(wanted))
+    for name in names:
+        changelog = engine.table(f"changelog/{name}")
+        assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.table(name))
+        assert [account.holds for account in engine.account(name)] == [True]
+    assert len({tuple(told) for told in sizes.values()}) == len(names)
+    clock.pass_ms(30 * MINUTE)
+    engine.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
+    assert engine.due_boards() == [name for name in names if name != "kept"]
+    for name in engine.due_boards():
+        engine.advance(name)
+        assert engine.table(name).isEmpty()
+        assert all(account.holds for account in engine.account(name))
