@@ -15,7 +15,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast test-soak lint format oracle bench bench-windows bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-soak lint format oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -81,6 +81,9 @@ bench: bench-setup ## the payment-order join beside Flink, Spark and DuckDB, int
 
 bench-windows: bench-setup ## hot items beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks hot-items $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
+
+bench-top: bench-setup ## the top bids of each auction beside Flink and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+	@status=0; $(BIN)/python -m benchmarks top-bids $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
 bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
 	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \

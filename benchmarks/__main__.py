@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import plan
-from benchmarks.contenders import HOT_ITEMS, JOIN, Contender
+from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, Contender
 from benchmarks.contenders.flink import is_set_up
 from benchmarks.plan import Bench, Cell
 from platform_defs.settings import HOME, PROJECT
@@ -73,6 +73,22 @@ def hot_items(
             [size // 5, size, 2 * size, 4 * size], size, (size // 50, size // 500, 100), (10_000, 5_000, 1_000, 500)
         )
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
+
+
+@app.command()
+def top_bids(
+    sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
+    runs: Runs = 3,
+    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in TOP_BIDS)}.")] = ALL,
+    work: Work = WORK,
+    flink: Flink = FLINK,
+    cores: Cores = 2,
+    timeout: Timeout = 3_600,
+    again: Again = False,
+) -> None:
+    """The ten highest bids of each auction, with ranks and without, all contenders in turn."""
+    _check(only, TOP_BIDS, flink)
+    _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), plan.top_bids(sizes, runs, only, flink))
 
 
 @app.command()

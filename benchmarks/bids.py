@@ -6,13 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
-from benchmarks.contenders import Job
+from benchmarks.contenders import SLIDE_MS, TOP, WINDOW_MS, Job
 from benchmarks.data import START
 from benchmarks.workload import BOUND, Workload
 from operators import Consecutive, Sliding, TopK, WindowedAggregate
 
 SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, ts bigint"
-WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
 
 
 def slide_ms(job: Job) -> int:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
-from benchmarks.bids import SLIDE_MS, TOP, WINDOW_MS
-from benchmarks.contenders import HOT_ITEMS, JOIN, VARIANTS, WITHIN_MS, Contender, Job
+from benchmarks.contenders import HOT_ITEMS, JOIN, SLIDE_MS, TOP, TOP_BIDS, VARIANTS, WINDOW_MS, WITHIN_MS, Contender, Job
 from benchmarks.contenders.flink import is_set_up
-from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_hot_items, true_pairs
+from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_hot_items, true_pairs, true_top_bids
 from benchmarks.measure import Measured, RunFailed, contender_command, run
 from platform_defs.settings import PROJECT
 
@@ -67,6 +66,8 @@ class Cell:
         if self.shape.data == "payments":
             return {"found": true_pairs(data, self.within_ms)}
         told = {**self.contender.options, **self.options}
+        if self.contender.workload == "top_bids":
+            return true_top_bids(data, TOP, ranked=told["with_rank"])
         return true_hot_items(data, WINDOW_MS, told.get("slide_ms", SLIDE_MS), TOP, told.get("open_ms"))
 
     @property
@@ -123,7 +124,7 @@ class Bench:
             measured = asdict(self._measured(cell, data))
         except RunFailed as failure:
             return {**about, "failed": str(failure)}
-        asked = ["found"] if cell.contender.module == "flink" else [*true]  # Flink has no sink here: it counts its results
+        asked = _asked(cell, true)
         if any(measured["told"].get(key) != true[key] for key in asked):
             raise WrongResults.of(cell, measured["told"], true)
         return {**about, **measured}
@@ -134,11 +135,18 @@ class Bench:
         scratch.mkdir(parents=True)
         options = {**cell.contender.options, **cell.options}
         cut = cell.shape.rows, cell.batches, cell.first, cell.within_ms
-        job = Job(data, scratch, *cut, cell.heap, self.cores, self.flink, cell.shape.data, options)
+        job = Job(data, scratch, *cut, cell.heap, self.cores, self.flink, cell.contender.workload or cell.shape.data, options)
         try:
             return run(contender_command(cell.contender.module, job), log, timeout_s=self.timeout_s, cwd=PROJECT)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _asked(cell: Cell, true: Mapping[str, int]) -> list[str]:
+    """What a contender's answer is held to. Flink has no sink here: it counts its results, and of a changelog the changes."""
+    if cell.contender.module != "flink":
+        return [*true]
+    return [] if cell.contender.workload == "top_bids" else ["found"]
 
 
 def _line(cell: Cell, record: dict[str, Any]) -> str:
@@ -167,6 +175,15 @@ def hot_items(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path)
         for contender in chosen:
             for rows in sizes:
                 yield Cell(kind="hot_items", contender=contender, shape=Shape(rows, data="bids"), turn=turn)
+
+
+def top_bids(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
+    """The contenders that keep the top bids, in turn."""
+    chosen = [c for c in TOP_BIDS if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
+    for turn in range(runs):
+        for contender in chosen:
+            for rows in sizes:
+                yield Cell(kind="top_bids", contender=contender, shape=Shape(rows, data="bids"), turn=turn)
 
 
 def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], slides_ms: Iterable[int]) -> Iterator[Cell]:

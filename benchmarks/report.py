@@ -7,8 +7,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks import results
-from benchmarks.bids import WINDOW_MS
-from benchmarks.contenders import HOT_ITEMS, JOIN, VARIANTS, Contender
+from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, VARIANTS, WINDOW_MS, Contender
 from benchmarks.plan import WARM_STEPS, tail
 from benchmarks.results import Record, chosen, medians, slope
 
@@ -135,6 +134,25 @@ def hot_items_targets(records: Sequence[Record]) -> str:
     return table(("target", "at most", "measured", ""), [_ratio(slopes, *target) for target in RATIOS[:2]])
 
 
+def top_bids(records: Sequence[Record]) -> str:
+    """Top bids, a line a contender; and the changes that come out for each row that comes in."""
+    told = _contenders([r for r in records if r["kind"] == "top_bids"], "top_bids", TOP_BIDS, tables=1)
+    lines = [[c.title, _changes(records, c)] for c in TOP_BIDS if c.module != "top_bids_in_duckdb"]
+    return f"{told}\n\n{table(('', 'changes out for each row in'), [line for line in lines if line[1]])}"
+
+
+def _changes(records: Sequence[Record], contender: Contender) -> str:
+    """Flink counts what it puts out; ours are counted in the changelog."""
+    each = {r["cell"]["rows"]: r["told"] for r in chosen(records, "top_bids", contender=contender.name)}
+    return _each(_number(told.get("changes", told["found"]) / rows) for rows, told in sorted(each.items()))
+
+
+def top_bids_targets(records: Sequence[Record]) -> str:
+    """The targets of top bids, and whether they are met."""
+    slopes = {c.name: slope(medians(records, "top_bids", c.name, *SECONDS), tables=1) for c in TOP_BIDS}
+    return table(("target", "at most", "measured", ""), [_ratio(slopes, *target) for target in TOP_BIDS_RATIOS])
+
+
 def hot_items_growth(records: Sequence[Record]) -> str:
     """How the cost of hot items grows: three tables."""
     parts = {
@@ -158,6 +176,14 @@ RATIOS = (
     ("ten", "flink", 1.0, "ten-batch slope, of Flink's (heap state, no sink)"),
     ("catch_up", "spark_stream_rocksdb", 1 / 30, "catch-up slope, of Spark's stream-stream join's (RocksDB)"),
     ("catch_up", "spark_batch", 1.3, "catch-up slope, of the hand-written batch query's (both into Delta)"),
+)
+
+
+TOP_BIDS_RATIOS = (
+    ("catch_up", "flink", 0.7, "catch-up slope, of Flink's (heap state), with ranks"),
+    ("catch_up_norn", "flink_norn", 0.7, "catch-up slope, of Flink's (heap state), without"),
+    ("ten", "flink", 1.0, "ten-batch slope, of Flink's (heap state), with ranks"),
+    ("ten_norn", "flink_norn", 1.0, "ten-batch slope, of Flink's (heap state), without"),
 )
 
 
@@ -337,6 +363,8 @@ SECTIONS: Mapping[str, Section] = {
     "hot_items": hot_items,
     "hot_items_targets": hot_items_targets,
     "hot_items_growth": hot_items_growth,
+    "top_bids": top_bids,
+    "top_bids_targets": top_bids_targets,
 }
 KINDS: Mapping[str, set[str]] = {
     "machine": {"join"},
@@ -349,6 +377,8 @@ KINDS: Mapping[str, set[str]] = {
     "hot_items": {"hot_items"},
     "hot_items_targets": {"hot_items"},
     "hot_items_growth": {"bids_rows", "bids_keys", "bids_overlap"},
+    "top_bids": {"top_bids"},
+    "top_bids_targets": {"top_bids"},
 }
 """The kinds of results that a section tells of."""
 PLOTS = {"join": ["Slopes"], "hot_items": ["Hot items"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

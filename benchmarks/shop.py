@@ -16,7 +16,7 @@ from benchmarks import workload
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
 from expectations.validation import validate
-from operators.contract import SEQ, Accountable
+from operators.contract import SEQ, Accountable, Upsert
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import Step
 from platform_defs.resources.lake import Lake
@@ -110,7 +110,9 @@ def pass_time(engine: Engine, ms: int = 1) -> None:
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
     """What the derived table holds, in short."""
-    return workload.of(job).outcome(engine.table(only(engine)))
+    told = workload.of(job).outcome(engine.table(only(engine)))
+    upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
+    return told | ({"changes": engine.measured(only(engine))["changes_out"]} if upserts else {})
 
 
 def tables(engine: Engine) -> dict[str, str]:

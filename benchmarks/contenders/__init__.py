@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 WITHIN_MS = 600_000
+WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
+"""The windows of hot items; how many rows a ranking keeps."""
 TOLD = "outcome: "
 """What a contender's last line starts with; a JSON object follows."""
 
@@ -66,6 +68,7 @@ class Contender:
         options: what the module is told.
         slow: whether it runs once, and at the small sizes.
         optional: whether it runs only when it is named.
+        workload: what it computes, where that is not told by the data.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Contender:
     options: Mapping[str, Any] = field(default_factory=dict)
     slow: bool = False
     optional: bool = False
+    workload: str = ""
 
 
 JOIN = (
@@ -122,6 +126,25 @@ HOT_ITEMS = (
     ),
 )
 """Who counts hot items."""
+
+_TOP_BIDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "catch_up": ("Tidemark, one catch-up step, into Delta", "catch_up", {}),
+    "ten": ("Tidemark, ten micro-batches ingested and advanced, into Delta", "micro_batches", {}),
+    "flink": ("Flink SQL, heap state, no sink", "flink", {"state": "hashmap"}),
+    "duckdb": ("DuckDB, into Parquet", "top_bids_in_duckdb", {}),
+}
+TOP_BIDS = tuple(
+    Contender(
+        name=name if shown else f"{name}_norn",
+        title=f"{title}, {'with ranks' if shown else 'without'}",
+        module=module,
+        options={**options, "with_rank": shown},
+        workload="top_bids",
+    )
+    for shown in (True, False)
+    for name, (title, module, options) in _TOP_BIDS.items()
+)
+"""Who keeps the top bids, with ranks and without."""
 
 VARIANTS = (
     Contender(name="ten", title="everything on", module="micro_batches"),

@@ -6,8 +6,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from benchmarks import bids
-from benchmarks.contenders import Job
+from benchmarks.contenders import SLIDE_MS, TOP, WINDOW_MS, Job
 from benchmarks.contenders.duckdb_join import connected
 from benchmarks.data import checksum
 
@@ -24,7 +23,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None:
-    slide, size = bids.slide_ms(job), bids.WINDOW_MS
+    slide, size = int(job.options.get("slide_ms", SLIDE_MS)), WINDOW_MS
     connection.execute(f"""
         COPY (
           WITH panes AS (SELECT auction, ts - ts % {slide} AS pane, count(*) AS n
@@ -32,5 +31,5 @@ def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None
                counted AS (SELECT auction, pane + {slide} + places.s * {slide} AS window_end, sum(n)::BIGINT AS bids
                            FROM panes, (SELECT unnest(range({size // slide})) AS s) AS places GROUP BY ALL)
           SELECT window_end, row_number() OVER (PARTITION BY window_end ORDER BY bids DESC, auction) AS rank, auction, bids
-          FROM counted QUALIFY rank <= {bids.TOP}
+          FROM counted QUALIFY rank <= {TOP}
         ) TO '{target}' (FORMAT parquet)""")

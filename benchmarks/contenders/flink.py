@@ -16,7 +16,7 @@ exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.conf
 """
 
 
-WORKLOADS = {"payments": "interval_join", "bids": "hot_items"}
+WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn", "top_bids_norn": "topn_norn"}
 """The peer's names of the workloads."""
 
 
@@ -45,8 +45,8 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
         "STATE": state,
         "SINK": "files" if production else "blackhole",
         "CHECKPOINT": "-Dckpt=10s" if production else "",
-        "WORKLOAD": WORKLOADS[job.workload],
-        "ROWS": str(len(TABLES_OF[job.workload]) * job.rows),
+        "WORKLOAD": WORKLOADS[job.workload + ("" if job.options.get("with_rank", True) else "_norn")],
+        "ROWS": str(len(TABLES_OF["payments" if job.workload == "payments" else "bids"]) * job.rows),
         "OUT": str((job.scratch / "out").absolute()),
         "CORES": str(job.cores),
     }

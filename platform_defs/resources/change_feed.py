@@ -18,7 +18,7 @@ from operators.changelog import CHANGE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEF
 COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 KINDS = {"insert": INSERT, "update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER, "delete": DELETE}
 _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
 """Types that deltalake reads into, and that few others know."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
 
@@ -43,7 +43,7 @@ class Landed:
 def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
     """Land what changed in a table since it was looked at last.
 
-    Each version is a Parquet file, which holds the table's columns, `change` (`+I`, `-U`, `+U` or `-D`), `commit_version` (bigint)
+    Each version is a Parquet file, made in memory, which holds the table's columns, `change` (`+I`, `-U`, `+U` or `-D`), `commit_version` (bigint)
     and `committed_at` (timestamp); rows that went come before those that came. A source that is to take them names `change` in its
     schema, and an operator reads it there. Doing it again lands what is new.
 

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.contenders import Job, flink
-from benchmarks.data import Shape, prepare, true_hot_items, true_pairs
+from benchmarks.data import Shape, prepare, true_hot_items, true_pairs, true_top_bids
 
 PRINTED = """WARNING: a JVM may say something first
 flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 cpu_s=160.10 sink=blackhole backend=hashmap out=3749606
@@ -41,8 +41,26 @@ def test_duckdb_finds_the_true_hot_items(tmp_path, slide_ms):
     assert {key: told[key] for key in ("found", "checksum")} == true_hot_items(data, 10_000, slide_ms, 10)
 
 
-def test_flink_is_asked_for_the_jobs_own_work(tmp_path):
-    told = flink.environment(
-        Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload="bids", options={"state": "hashmap"}), java_home="/java"
-    )
-    assert (told["WORKLOAD"], told["ROWS"]) == ("hot_items", "1000")
+@pytest.mark.parametrize("shown", [True, False])
+def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
+    pytest.importorskip("duckdb", reason="it comes with the dependency group `bench`")
+    from benchmarks.contenders import top_bids_in_duckdb
+
+    data = prepare(Shape(50_000, data="bids"), tmp_path / "data")
+    told = top_bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="top_bids", options={"with_rank": shown}))
+    assert {key: told[key] for key in ("found", "checksum")} == true_top_bids(data, 10, ranked=shown)
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "asked"),
+    [
+        ("bids", {}, ("hot_items", "1000")),
+        ("payments", {}, ("interval_join", "2000")),
+        ("top_bids", {"with_rank": True}, ("topn", "1000")),
+        ("top_bids", {"with_rank": False}, ("topn_norn", "1000")),
+    ],
+)
+def test_flink_is_asked_for_the_jobs_own_work(tmp_path, workload, options, asked):
+    job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload=workload, options={"state": "hashmap", **options})
+    told = flink.environment(job, java_home="/java")
+    assert (told["WORKLOAD"], told["ROWS"]) == asked

@@ -19,6 +19,7 @@ from benchmarks.data import (
     prepare,
     true_hot_items,
     true_pairs,
+    true_top_bids,
 )
 
 OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715", "bids": "3b11f868c37c32cd"}
@@ -96,3 +97,15 @@ def test_the_true_hot_items_are_those_of_a_nested_loop(tmp_path, shape, open_ms)
     wanted = {"found": len(ranks), "checksum": checksum(*(told[:, n] for n in range(4)))}
     assert true_hot_items(place, window_ms=100, slide_ms=20, top=3, open_ms=open_ms) == wanted
     assert len(ranks) > 30
+
+
+@pytest.mark.parametrize("ranked", [True, False])
+def test_the_true_top_bids_are_those_of_a_nested_loop(tmp_path, ranked):
+    place = prepare(Shape(3_000, keys=7, data="bids"), tmp_path)
+    bids = rows_of(place, "bids").select(["auction", "price"]).to_pylist()
+    told = []
+    for auction in {b["auction"] for b in bids}:
+        best = sorted((b["price"] for b in bids if b["auction"] == auction), reverse=True)[:4]
+        told += [(n if ranked else 1) * (auction * 7 + price) for n, price in enumerate(best, 1)]
+    assert true_top_bids(place, 4, ranked=ranked) == {"found": len(told), "checksum": sum(told)}
+    assert len(told) == 28

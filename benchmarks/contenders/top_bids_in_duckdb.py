@@ -1,0 +1,27 @@
+"""DuckDB: the ten highest bids of each auction over the same Parquet files, into Parquet."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.contenders import TOP, Job
+from benchmarks.contenders.duckdb_join import connected
+
+
+def run(job: Job) -> dict[str, Any]:
+    target, shown = job.scratch / "top_bids.parquet", job.options.get("with_rank", True)
+    with connected(job) as connection:
+        began = time.perf_counter()
+        connection.execute(f"""
+            COPY (
+              SELECT * {"" if shown else "EXCLUDE rank"} FROM (
+                SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC) AS rank
+                FROM read_parquet('{job.data / "bids"}/*.parquet') QUALIFY rank <= {TOP})
+            ) TO '{target}' (FORMAT parquet)""")
+        seconds = round(time.perf_counter() - began, 3)
+    told = pq.read_table(target)
+    ranks = told["rank"].to_numpy() if shown else np.ones(told.num_rows, np.int64)
+    checksum = int((ranks * (told["auction"].to_numpy() * 7 + told["price"].to_numpy())).sum())
+    return {"seconds": seconds, "found": told.num_rows, "checksum": checksum}
