@@ -43,9 +43,9 @@ class Landed:
 def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
     """Land what changed in a table since it was looked at last.
 
-    Each version is a Parquet file, made in memory, which holds the table's columns, `change` (`+I`, `-U`, `+U` or `-D`), `commit_version` (bigint)
-    and `committed_at` (timestamp); rows that went come before those that came. A source that is to take them names `change` in its
-    schema, and an operator reads it there. Doing it again lands what is new.
+    Each version is a Parquet file, made in memory, which holds the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
+    `commit_version` (bigint) and `committed_at` (timestamp); rows that went come before those that came. A source that is to take
+    them names `change` in its schema, and an operator reads it there. Doing it again lands what is new.
 
     Args:
         table: the table, a path or a URI.
