@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset
 from assets.day_checks import log_days
-from assets.keys import event_key
+from assets.keys import input_keys
 from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
 from assets.partitions import days_of, end_of, span
@@ -49,7 +49,6 @@ def event_time_asset(
         days: the partitions.
         completeness: the least share of matched rows among those whose fate is settled, by day.
     """
-    deps = [event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs]
     joins = isinstance(derived.operator, Accountable) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
     if joins:
@@ -58,7 +57,7 @@ def event_time_asset(
 
     @dg.asset(
         name=derived.name,
-        deps=deps,
+        deps=input_keys(derived.inputs, sources),
         partitions_def=days,
         backfill_policy=dg.BackfillPolicy.single_run(),
         check_specs=specs,

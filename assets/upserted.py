@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset
 from assets.event_time import LAW, AdvanceConfig, law_check
-from assets.keys import event_key
+from assets.keys import input_keys
 from assets.lineage import column_lineage
 from assets.metadata import table_schema
 from assets.ports import EnginePort
@@ -27,7 +27,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.Asset
 
     @dg.asset(
         name=derived.name,
-        deps=[event_key(name) if name in sources else dg.AssetKey(name) for name in derived.inputs],
+        deps=input_keys(derived.inputs, sources),
         check_specs=[dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)],
         group_name=derived.group,
         kinds={"spark", "delta"},

@@ -57,7 +57,7 @@ def suite_checks(
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
-        frame = found_table(engine, table)
+        frame = _table(engine, table)
         if frame is None:
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
@@ -85,7 +85,7 @@ def _severity(expectation: Expectation) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if expectation.severity == "critical" else dg.AssetCheckSeverity.WARN
 
 
-def found_table(engine: EnginePort, table: str) -> DataFrame | None:
+def _table(engine: EnginePort, table: str) -> DataFrame | None:
     """The table, or None where there is none yet."""
     try:
         frame = engine.table(table)

@@ -89,9 +89,7 @@ class Aggregate:
         self._check(rows)
         if self._placed(rows) and not self._newest_counts:
             return self._last(self._each(rows))
-        place = [F.max(F.struct(SEQ, ARRIVAL)).alias(_NOW)] if self._placed(rows) else []
-        found = rows.groupBy(*self.key).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()], *place)
-        return self._exact(found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else [])))
+        return self._grouped(rows, [F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The results of the touched keys, from those before and the new entries' rows."""
@@ -99,9 +97,13 @@ class Aggregate:
         self._check(rows)
         if self._placed(rows) and not self._newest_counts:
             return self._last(current.unionByName(self._each(rows)))
-        place = [F.max(F.struct(SEQ, ARRIVAL)).alias(_NOW)] if self._placed(rows) else []
         both = current.unionByName(self(rows))
-        found = both.groupBy(*self.key).agg(*self._typed(both, merged(self.aggregates)), *place)
+        return self._grouped(both, self._typed(both, merged(self.aggregates)))
+
+    def _grouped(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+        """One row a key, with the newest place where the rows have one."""
+        place = [F.max(F.struct(SEQ, ARRIVAL)).alias(_NOW)] if self._placed(rows) else []
+        found = rows.groupBy(*self.key).agg(*values, *place)
         return self._exact(found.select(*self.key, *self.aggregates, *([f"{_NOW}.*"] if place else [])))
 
     @property

@@ -22,7 +22,7 @@ from operators.timing import ClosedRange
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
-from platform_defs.engine.following import changes, followed, rows_after, standing
+from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
 from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
@@ -133,14 +133,14 @@ class Advance:
     def _all(self, after: Progress) -> list[DataFrame]:
         """Each input's rows, those that the step handles and those before."""
         if self._followed is not None:
-            return [rows_after(self.reading, self._followed, after.read[self._followed.name], self._told_in)]
+            return [rows_after(self.reading, self._followed, after.read[self._followed.name], change_column(self.asset))]
         return [self._frame(i, after.seq) for i in range(len(self.asset.inputs))]
 
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
         """Each input's rows of the entries that the step handles; or what changed in the table that the asset follows."""
         if (of := self._followed) is not None:
             last = isinstance(self.asset.operator.reads, Entries)
-            return [changes(self.reading, of, now.read.get(of.name, 0), after.read[of.name], self._told_in, last=last)]
+            return [changes(self.reading, of, now.read.get(of.name, 0), after.read[of.name], change_column(self.asset), last=last)]
         return [self._frame(i, after.seq, after=now.seq) for i in range(len(self.asset.inputs))]
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
@@ -193,10 +193,10 @@ class Advance:
 
     def _living(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than they live, at an entry's time; None where keys live for ever."""
-        reads, timeline = self.asset.operator.reads, self.reading.operator_timeline(self.asset)
+        reads = self.asset.operator.reads
         if not isinstance(reads, Touched) or reads.lives is None:
             return None
-        entries = self.reading.ledger.entries()
+        entries, timeline = self.reading.ledger.entries(), self.reading.operator_timeline(self.asset)
         now = timeline.after[after.seq] if reads.lives_by == "event" else entries[after.seq - 1][0].ingested_at
         if now is None:
             return None
@@ -262,11 +262,6 @@ class Advance:
     @property
     def _followed(self) -> DerivedAsset | None:
         return followed(self.reading, self.asset)
-
-    @property
-    def _told_in(self) -> str:
-        reads = self.asset.operator.reads
-        return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
 
     @property
     def _upserting(self) -> Upserting:

@@ -28,6 +28,12 @@ def upserted(asset: DerivedAsset) -> Upsert:
     return emits
 
 
+def change_column(asset: DerivedAsset) -> str:
+    """The column in which an asset reads what a row is."""
+    reads = asset.operator.reads
+    return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
+
+
 def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
     """The upserted table that an asset is made of; None where it reads sources, or closed ranges.
 

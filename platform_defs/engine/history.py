@@ -4,9 +4,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
-from operators.contract import Closed
-from platform_defs.engine.following import STEP, pinned, upserted
+from operators.changelog import CHANGED_AT, INSERT, fold
+from platform_defs.engine.following import STEP, change_column, pinned, upserted
 from platform_defs.engine.reading import Reading, Span
 
 
@@ -39,11 +38,10 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
 
 
 def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
-    name, reads = asset.inputs[which], asset.operator.reads
+    name = asset.inputs[which]
     if name in reading.sources:
         return reading.input(asset, which, reading.ledger.head, Span(None, time))
-    told_in = CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
-    return as_known_now(reading, reading.assets[name], time).withColumn(told_in, F.lit(INSERT))
+    return as_known_now(reading, reading.assets[name], time).withColumn(change_column(asset), F.lit(INSERT))
 
 
 def _changelog(reading: Reading, asset: DerivedAsset) -> DataFrame:

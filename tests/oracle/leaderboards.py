@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 
 from operators import Aggregate, OperatorError, TopN, difference
 from operators.changelog import CHANGE, INSERT
+from operators.columns import same_rows
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import Verdict
+from tests.oracle.windowed import names
 from tests.support.top_n_model import COMES, Board
 
 TOPN = "topn"
@@ -94,7 +96,7 @@ class TopNCase:
 
     def _by_model(self, batch: int) -> Counter[Row]:
         order = [(column, direction == "DESC", direction == "ASC") for column, direction in self.params["order_by"]]
-        by, function = _names(self.params["partition_by"]), self.params["function"].lower()
+        by, function = names(self.params["partition_by"]), self.params["function"].lower()
         board = Board(order, self.params["rank_end"], self.params["rank_start"], function, tuple(by), (), False)
         for row in self.rows:
             if row["seq"] <= batch:
@@ -104,10 +106,6 @@ class TopNCase:
 
 def _counted(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Counter[Row]:
     return Counter(tuple(row[c] for c in columns) for row in rows)
-
-
-def _names(told: str) -> list[str]:
-    return [name.strip() for name in told.split(",") if name.strip()]
 
 
 def parse(told: Mapping[str, Any]) -> TopNCase:
@@ -141,7 +139,7 @@ class Group:
     def top(self) -> TopN:
         """The operator."""
         params = self.cases[0].params
-        source, by = params["source"], ("case_id", *_names(params["partition_by"]))
+        source, by = params["source"], ("case_id", *names(params["partition_by"]))
         order = [" ".join([part[0], part[1], *([f"NULLS {part[2]}"] if len(part) > 2 else [])]) for part in params["order_by"]]
         keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
         keyed = ("case_id", "k", "sub") if source.startswith("agg_") else keyed
@@ -190,7 +188,7 @@ def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> Data
     """What the engine does: the rows that the new ones may change are folded, the others stay."""
     touches = operator.partition if isinstance(operator, TopN) else operator.key
     keys = new.select(*touches).distinct()
-    same = reduce(lambda a, b: a & b, [F.col(f"h.{c}").eqNullSafe(F.col(f"k.{c}")) for c in touches])
+    same = same_rows("h", "k", touches)
     touched, others = (held.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
     return others.unionByName(operator.fold(touched, new))
 

@@ -296,13 +296,14 @@ def _answer(case: WindowCase, rows: DataFrame) -> DataFrame:
     return made.select(*[in_ms.get(c, F.col(c)).alias(c) for c in made.columns])
 
 
-def _names(told: str) -> list[str]:
+def names(told: str) -> list[str]:
+    """The columns of a list that is written with commas."""
     return [name.strip() for name in told.split(",") if name.strip()]
 
 
 def _deduplicated(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     operator = Deduplicate(
-        by=["case_id", *_names(params["partition_by"])],
+        by=["case_id", *names(params["partition_by"])],
         keep=params["keep"],
         order="event_time" if params["time"] == "rowtime" else "arrival",
         window=_aligned(params["window"]) if "window" in params else None,
@@ -311,7 +312,7 @@ def _deduplicated(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 
 
 def _top_n(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-    within, by = _aligned(params["window"]), ["case_id", *_names(params["partition_by"])]
+    within, by = _aligned(params["window"]), ["case_id", *names(params["partition_by"])]
     order = [" ".join(part) for part in params["order_by"]]
     if params["source"] == "window_agg":
         rows = WindowedAggregate(by=["case_id", "k"], window=within, aggregates=_SUMS)(rows)
