@@ -142,9 +142,10 @@ def top_bids(records: Sequence[Record]) -> str:
 
 
 def _changes(records: Sequence[Record], contender: Contender) -> str:
-    """Flink counts what it puts out; ours are counted in the changelog."""
+    """Flink counts what it puts out, where a sink takes it; ours are counted in the changelog."""
     each = {r["cell"]["rows"]: r["told"] for r in chosen(records, "top_bids", contender=contender.name)}
-    return _each(_number(told.get("changes", told["found"]) / rows) for rows, told in sorted(each.items()))
+    counts = {rows: told.get("changes", told.get("found")) for rows, told in sorted(each.items())}
+    return _each(_number(count / rows) for rows, count in counts.items() if count is not None)
 
 
 def top_bids_targets(records: Sequence[Record]) -> str:

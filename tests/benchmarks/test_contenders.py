@@ -10,6 +10,7 @@ flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 c
 
 def test_the_peers_line_is_read():
     assert flink.outcome(PRINTED) == {"seconds": 73.41, "found": 3_749_606}
+    assert flink.outcome(PRINTED.replace("out=3749606", "out=?")) == {"seconds": 73.41}
 
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
