@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import check_free, check_present, temporary
+from operators.columns import check_free, check_present, same_rows, temporary
 from operators.errors import OperatorError
 
 CHANGE = "change"
@@ -17,6 +17,7 @@ CHANGED_AT = "changed_at"
 """The column of a changelog that the engine keeps: when the change was committed, by the ledger's clock."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 _SIGN = temporary("sign")
+_THERE = temporary("there")
 
 
 def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> DataFrame:
@@ -35,32 +36,17 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> Da
     check_present(before, key, "key")
     check_present(after, before.columns, "after")
     check_free(before, CHANGE)
-    old, new = _packed(before, before.columns, key, "old"), _packed(after, before.columns, key, "new")
-    same_key = _all_equal([(F.col(f"{temporary('old')}_{c}"), F.col(f"{temporary('new')}_{c}")) for c in key])
-    was, now = F.col(temporary("old")), F.col(temporary("new"))
-    changes = (
-        F.when(was.isNull(), F.array(_change(INSERT, now)))
-        .when(now.isNull(), F.array(_change(DELETE, was)))
-        .when(~was.eqNullSafe(now), F.array(_change(UPDATE_BEFORE, was), _change(UPDATE_AFTER, now)))
+    old, new = (frame.select(*before.columns, F.lit(True).alias(_THERE)).alias(name) for frame, name in ((before, "o"), (after, "n")))
+    was, now = (F.col(f"{name}.{_THERE}").isNotNull() for name in ("o", "n"))
+    kinds = (
+        F.when(was & now & same_rows("o", "n", before.columns), F.array().cast("array<string>"))
+        .when(was & now, F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
+        .when(was, F.array(F.lit(DELETE)))
+        .otherwise(F.array(F.lit(INSERT)))
     )
-    pairs = old.join(new, same_key, "full").select(F.explode(changes).alias("c"))
-    return pairs.select("c.row.*", f"c.{CHANGE}")
-
-
-def _packed(frame: DataFrame, columns: Sequence[str], key: Sequence[str], which: str) -> DataFrame:
-    name = temporary(which)
-    return frame.select(F.struct(*columns).alias(name), *[F.col(c).alias(f"{name}_{c}") for c in key])
-
-
-def _all_equal(pairs: Sequence[tuple[Column, Column]]) -> Column:
-    condition = F.lit(True)
-    for one, other in pairs:
-        condition = condition & one.eqNullSafe(other)
-    return condition
-
-
-def _change(kind: str, row: Column) -> Column:
-    return F.struct(F.lit(kind).alias(CHANGE), row.alias("row"))
+    told = old.join(new, same_rows("o", "n", key), "full").withColumn(CHANGE, F.explode(kinds))
+    gone = F.col(CHANGE).isin(UPDATE_BEFORE, DELETE)
+    return told.select(*[F.when(gone, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], CHANGE)
 
 
 def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
+from operators.columns import parameter
 from operators.contract import Closed, Upsert
 from operators.errors import OperatorError
 from platform_defs.engine.progress import Progress, ProgressError
@@ -81,9 +82,16 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: 
     """
     if not after:
         return rows_after(reading, of, upto, told_in)
-    told = reading.lake.read(reading.spark, of.changelog, within={STEP: (after + 1, upto)}).where(F.col(STEP).between(after + 1, upto))
+    told = steps_of(reading, of, after, upto)
     told = net(told, key=upserted(of).key, order=STEP) if last else told
     return told.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, told_in)
+
+
+def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
+    """The changelog of an asset's steps `after < step <= upto`."""
+    told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
+    step = F.col(STEP)
+    return told.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
@@ -96,5 +104,5 @@ def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
     if now is not None and version is not None and now.version <= version and now.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
-    told = reading.lake.read(reading.spark, of.changelog, within={STEP: (1, step)}).where(F.col(STEP) <= step)
+    told = steps_of(reading, of, 0, step)
     return fold(told.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -3,13 +3,13 @@
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, keyed_upserts
-from platform_defs.engine.following import STEP, upserted
+from platform_defs.engine.following import STEP, steps_of, upserted
 from platform_defs.engine.progress import ProgressError, progress
 from platform_defs.engine.reading import Reading
+from platform_defs.faults import point
 
 _MARK = "_published"
 
@@ -34,14 +34,15 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
         return done
     if upto < done:
         raise ProgressError.made_anew(asset.name, done, upto)
-    told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (done + 1, upto)})
-    due = told.where(F.col(STEP).between(done + 1, upto)).drop(CHANGED_AT)
-    upserts = keyed_upserts(due, key=key, order=STEP)
+    upserts = keyed_upserts(steps_of(reading, asset, done, upto).drop(CHANGED_AT), key=key, order=STEP)
     writer = (
         upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")
     )
+    point("publish.before_write")
     writer.partitionBy(STEP).json(folder)
+    point("publish.after_write")
     _mark(reading.spark, folder, upto)
+    point("publish.after_mark")
     return upto
 
 

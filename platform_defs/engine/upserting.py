@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, net
-from operators.columns import check_free, same_rows
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
+from operators.columns import check_free, parameter, same_rows
 from operators.contract import Upsert
-from platform_defs.engine.following import FOLDED, STEP, upserted
-from platform_defs.engine.progress import Progress, progress
+from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
+from platform_defs.engine.progress import PROGRESS, Progress, progress
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
 
@@ -35,17 +35,14 @@ class Upserting:
         """Commit changes to the changelog with a progress, then fold them into the current table; returns how many they are."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
-        told = {STEP: F.lit(after.step).cast("bigint"), CHANGED_AT: F.timestamp_millis(F.lit(self.reading.ledger.now()))}
-        changes = changes.withColumns(told).persist()
-        try:
-            count = changes.count()
-            point("advance.before_changelog")
-            self.reading.lake.append(changes, self.asset.changelog, after.metadata(), pruned_by=[STEP])
-            point("advance.after_changelog")
-            self._fold()
-            return count
-        finally:
-            changes.unpersist()
+        beside = F.length(CHANGE).cast("bigint")
+        told = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
+        point("advance.before_changelog")
+        self.reading.lake.append(changes.withColumns(told), self.asset.changelog, after.metadata(), pruned_by=[STEP])
+        point("advance.after_changelog")
+        self._fold()
+        commit = self.reading.lake.newest(self.asset.changelog, PROGRESS)
+        return 0 if commit is None else commit.rows
 
     def current(self, like: DataFrame) -> DataFrame:
         """The current table with the columns of a frame; without rows where there is none yet."""
@@ -59,24 +56,22 @@ class Upserting:
     def _fold(self) -> None:
         """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""
         lake, key = self.reading.lake, upserted(self.asset).key
-        now = progress(lake, self.asset)
-        reached = now.step
-        changelog = self.reading.spark.read.format("delta").load(lake.path(self.asset.changelog))
-        if lake.delta(self.asset.name) is None:
+        now, folded = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
+        told = {FOLDED: {"step": now.step, "seq": now.seq}}
+        if folded is None:
+            rows = self._due(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
-            lake.append(
-                changelog.drop(CHANGE, CHANGED_AT, STEP).limit(0),
-                self.asset.name,
-                {FOLDED: {"step": 0, "seq": 0}},
-                pruned_by=key,
-                followed=True,
-            )
+            lake.append(rows, self.asset.name, told, pruned_by=key, followed=True, marked=True)
             point("advance.after_create")
-        folded = lake.newest(self.asset.name, FOLDED)
-        if folded is None or folded.value["step"] == reached:
-            return
-        due = net(changelog.where((F.col(STEP) > folded.value["step"]) & (F.col(STEP) <= reached)), key=key, order=STEP)
-        same = same_rows("t", "c", key)
-        point("advance.before_fold")
-        lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata={FOLDED: {"step": reached, "seq": now.seq}})
-        point("advance.after_fold")
+        elif folded.value["step"] != now.step:
+            due = self._due(folded.value["step"], now.step)
+            point("advance.before_fold")
+            lake.merge(self.asset.name, due, same_rows("t", "c", key), gone=F.col(f"c.{CHANGE}") == DELETE, metadata=told)
+            point("advance.after_fold")
+
+    def _due(self, after: int, upto: int) -> DataFrame:
+        """The last change of each key in the steps `after < step <= upto`."""
+        told = steps_of(self.reading, self.asset, after, upto)
+        if upto - after == 1:  # in one step a key has one row that comes or goes
+            return told.where(F.col(CHANGE) != UPDATE_BEFORE)
+        return net(told, key=upserted(self.asset).key, order=STEP)

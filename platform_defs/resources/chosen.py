@@ -38,8 +38,8 @@ def schema_of(delta: DeltaTable) -> StructType:
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame of these columns and no rows."""
-    return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
+    """A frame of these columns and no rows; Spark's optimizer knows that it has none."""
+    return spark.range(0).where(F.lit(False)).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
 def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:

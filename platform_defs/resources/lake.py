@@ -121,6 +121,7 @@ class Lake:
         anew: bool = False,
         widen: bool = False,
         followed: bool = False,
+        marked: bool = False,
     ) -> None:
         """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
 
@@ -135,12 +136,14 @@ class Lake:
             anew: whether the rows replace all that the table holds, and its columns.
             widen: whether the table gains the columns it has not got; its older rows are null there.
             followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
+            marked: whether a new table marks such rows by deletion vectors, in place of writing anew every file that holds one.
         """
         self._still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_NO_CHECKPOINT_BY_SPARK)
         writer = writer.option("mergeSchema", str(widen).lower())
         writer = writer.option("delta.enableChangeDataFeed", "true") if followed else writer
+        writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
         if pruned_by:
             kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))

@@ -23,7 +23,7 @@ from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
-from tests.chaos.stream import ASSETS, CONTRACTS, Action, put, put_ghost, script, shop
+from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, put, put_ghost, script, shop
 from tests.support.clock import Clock
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
@@ -167,6 +167,9 @@ class Child:
         left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left]
         if left:
             raise RuntimeError(f"maintenance left {left}")
+
+    def _publish(self, engine: Engine, action: Action) -> None:
+        engine.publish("takings", f"{self.order.home}/{PUBLISHED}")
 
     def _rebuild(self, engine: Engine, action: Action) -> None:
         DeltaTable(engine.lake.path("wide")).delete("method = 'card' OR status = 'created'")

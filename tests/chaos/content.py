@@ -1,13 +1,14 @@
-"""All that a lake holds, read without Spark, and how two lakes differ."""
+"""All that a life leaves, its lake and what it published, read without Spark; and how two differ."""
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
-from tests.chaos.stream import ASSETS, CONTRACTS
+from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED
 
 TABLES = (
     "ledger",
@@ -18,26 +19,34 @@ TABLES = (
     "visits",
     ASSETS["visits"].early,
 )
+LEFT = (*TABLES, PUBLISHED)
+"""What is compared."""
 Content = dict[str, Counter[tuple[Any, ...]]]
 
 
 def content(lake: str, home: Path) -> Content:
-    """Every row of every table with every column, as often as it is there; only the life's own folder is left out of paths."""
-    return {table: _rows(f"{lake}/{table}", str(home)) for table in TABLES}
+    """Every row of every table with every column, and every line published; only the life's own folder is left out of paths."""
+    return {table: _rows(f"{lake}/{table}", str(home)) for table in TABLES} | {PUBLISHED: _lines(home / PUBLISHED)}
+
+
+def _lines(folder: Path) -> Counter[tuple[Any, ...]]:
+    """The lines of each step, in whatever order: a key has one in a step."""
+    return Counter((path.parent.name, line) for path in folder.glob("step=*/part-*") for line in path.read_text("utf-8").splitlines())
 
 
 def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
     try:
-        rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+        delta = DeltaTable(table)
     except TableNotFoundError:
         return Counter()
+    rows = pa.table(QueryBuilder().register("t", delta).execute("SELECT * FROM t").read_all()).to_pylist()
     return Counter(tuple((name, repr(row[name]).replace(home, "")) for name in sorted(row)) for row in rows)
 
 
 def differences(wanted: Content, found: Content) -> list[str]:
-    """Each table that differs, with how many rows it lacks and has too many, and one of each."""
+    """Each table or folder that differs, with how many rows it lacks and has too many, and one of each."""
     told: list[str] = []
-    for table in TABLES:
+    for table in LEFT:
         lacks, extra = wanted[table] - found[table], found[table] - wanted[table]
         if lacks or extra:
             shown = f"e.g. lacks {next(iter(lacks), None)}, has {next(iter(extra), None)}"

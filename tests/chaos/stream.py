@@ -85,6 +85,8 @@ VISITS = DerivedAsset(
 )
 """Sessions, whose late rows are judged entry by entry, and corrected; open ones are shown early."""
 ASSETS = {a.name: a for a in (WIDE, TAKINGS, VISITS)}
+PUBLISHED = "published"
+"""The folder of a life that the changes of takings are written to."""
 
 
 def shop(seed: int, parts: int) -> ShopDay:
@@ -141,8 +143,8 @@ class Action:
     """One thing that a user does.
 
     Args:
-        what: `let_in`, `advance`, `watermark`, `idle`, `maintain`, `rebuild`, `drain`, `verify`, or `ghost`: a `let_in`
-            that is always killed before its ledger entry, whose files and Spark checkpoint are gone afterwards.
+        what: `let_in`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `drain`, `verify`, or `ghost`: a
+            `let_in` that is always killed before its ledger entry, whose files and Spark checkpoint are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """
@@ -158,10 +160,10 @@ def script(day: ShopDay) -> list[Action]:
     for part in range(day.shop.parts):
         said += [("ghost", part)] if part % 2 else []
         said += [("let_in", part), ("advance", part)]
-        said += [("watermark", part), ("maintain", part)] if part % 2 else []
+        said += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
         said += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
-    said += [("ghost", last), ("drain", last), ("advance", last), ("rebuild", last), ("maintain", last), ("verify", last)]
+    said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
     return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]
 
