@@ -36,13 +36,12 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> Da
     check_present(before, key, "key")
     check_present(after, before.columns, "after")
     check_free(before, CHANGE)
-    old, new = (frame.select(*before.columns, F.lit(True).alias(_THERE)).alias(name) for frame, name in ((before, "o"), (after, "n")))
-    was, now = (F.col(f"{name}.{_THERE}").isNotNull() for name in ("o", "n"))
+    columns = [*[F.col(f"`{c}`") for c in before.columns], F.lit(True).alias(_THERE)]
+    old, new = before.select(columns).alias("o"), after.select(columns).alias("n")
     kinds = (
-        F.when(was & now & same_rows("o", "n", before.columns), F.array().cast("array<string>"))
-        .when(was & now, F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
-        .when(was, F.array(F.lit(DELETE)))
-        .otherwise(F.array(F.lit(INSERT)))
+        F.when(F.col(f"o.{_THERE}").isNull(), F.array(F.lit(INSERT)))
+        .when(F.col(f"n.{_THERE}").isNull(), F.array(F.lit(DELETE)))
+        .when(~same_rows("o", "n", before.columns), F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
     )
     told = old.join(new, same_rows("o", "n", key), "full").withColumn(CHANGE, F.explode(kinds))
     gone = F.col(CHANGE).isin(UPDATE_BEFORE, DELETE)

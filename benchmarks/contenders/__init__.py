@@ -1,7 +1,7 @@
 """The contenders: each a module with `run(job) -> outcome`, each run as a process of its own.
 
-An outcome is a dict that holds at least `seconds` (the job alone, without start-up) and mostly `found` (how many results); `checksum`
-too, where the contender keeps them and their number tells little.
+An outcome is a dict that holds `seconds` (the job alone, without start-up), `found` (how many results) where they were counted, and
+`checksum` where the contender keeps them and their number tells little.
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ from platform_defs.engine.corrections import inputs_read, is_corrected, told_wit
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
 from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
-from platform_defs.engine.progress import PROGRESS, Progress, describe, progress
+from platform_defs.engine.progress import Progress, describe, progress, rows_committed
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import cut_entries, cut_time
 from platform_defs.engine.upserting import Upserting
@@ -229,8 +229,7 @@ class Advance:
         point("advance.before_commit")
         lake.append(rows, self.asset.name, after.metadata(), pruned_by=pruned_by, followed=is_corrected(self.reading, self.asset))
         point("advance.after_commit")
-        commit = lake.newest(self.asset.name, PROGRESS)
-        return 0 if commit is None else commit.rows
+        return rows_committed(lake, self.asset)
 
     def _changes(self, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the keys that the step decides and their rows after it."""
@@ -257,7 +256,8 @@ class Advance:
         told = operator.reads.touches if isinstance(operator.reads, Entries) else None
         touches = self._key if told is None else told
         current = of_keys(self._upserting.current(operator(*new)), _distinct(new, touches), touches)
-        current = current.localCheckpoint() if now.step else current  # few of the table's rows, which are asked for twice
+        if now.step:  # asked for twice; no more than each of the step's rows has keys, or partitions of a Top-N
+            current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self._key)
 
     @property

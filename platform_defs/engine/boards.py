@@ -9,7 +9,7 @@ from operators.changelog import CHANGE, UPDATE_BEFORE
 from operators.contract import Closed, Touched
 from operators.top_n import TopN
 from platform_defs.engine.advance import Advance
-from platform_defs.engine.following import FOLDED, STEP, upserted
+from platform_defs.engine.following import FOLDED, steps_of, upserted
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.progress import progress, stored_progress
 from platform_defs.resources.lake import Lake
@@ -31,7 +31,7 @@ def measured(advance: Advance) -> dict[str, int | float]:
     table = reading.spark.read.format("delta").load(reading.lake.path(asset.name))
     by = [*operator.partition] if isinstance(operator, TopN) else [*key]
     [rows, partitions] = table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))).first() or (0, 0)
-    changes = reading.lake.read(reading.spark, asset.changelog).where(F.col(STEP) <= now.step).count()
+    changes = steps_of(reading, asset, 0, now.step).count()
     came = sum(_came(advance, name) for name in asset.inputs)
     ends = operator.unranked(*advance.frames(now.seq, now.read)).count() if isinstance(operator, TopN) and _varies(operator) else 0
     return {
@@ -79,5 +79,4 @@ def _came(advance: Advance, name: str) -> int:
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if name in reading.sources:
         return sum(s.accepted for entry in reading.ledger.entries()[: now.seq] for s in entry if s.source == name)
-    told = reading.lake.read(reading.spark, reading.assets[name].changelog).where(F.col(CHANGE) != UPDATE_BEFORE)
-    return told.where(F.col(STEP) <= now.read.get(name, 0)).count()
+    return steps_of(reading, reading.assets[name], 0, now.read.get(name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE).count()

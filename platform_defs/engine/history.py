@@ -5,13 +5,13 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
-from platform_defs.engine.following import STEP, change_column, pinned, upserted
+from platform_defs.engine.following import STEP, change_column, pinned, steps_of, upserted
 from platform_defs.engine.reading import Reading, Span
 
 
 def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
     """A table and its changelog, both as far as a step; beside a writer too."""
-    return pinned(reading, asset, step), _changelog(reading, asset).where(F.col(STEP) <= step).drop(CHANGED_AT)
+    return pinned(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
@@ -21,7 +21,8 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         OperatorError: the asset has no changelog.
     """
     key = upserted(asset).key
-    told = _changelog(reading, asset).where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
+    changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
+    told = changelog.where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
     return fold(told.drop(CHANGED_AT), key=key, order=STEP)
 
 
@@ -42,7 +43,3 @@ def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> Data
     if name in reading.sources:
         return reading.input(asset, which, reading.ledger.head, Span(None, time))
     return as_known_now(reading, reading.assets[name], time).withColumn(change_column(asset), F.lit(INSERT))
-
-
-def _changelog(reading: Reading, asset: DerivedAsset) -> DataFrame:
-    return reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))

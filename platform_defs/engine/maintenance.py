@@ -120,14 +120,12 @@ class Maintenance:
 
     def _vacuum(self, kept: _Kept) -> int:
         """Delete what no version needs, what killed writers left among it."""
-        table = self._open(kept)
-        limits = {"retention_hours": self.retention_hours, "enforce_retention_duration": self.retention_hours is None, "full": True}
-        found = table.vacuum(dry_run=True, **limits)
+        found = self.lake.vacuum(self.spark, kept.table, self.retention_hours, dry_run=True)
         if found:
             point("maintenance.before_vacuum")
-            table.vacuum(dry_run=False, **limits)
+            self.lake.vacuum(self.spark, kept.table, self.retention_hours, dry_run=False)
             point("maintenance.after_vacuum")
-        return len(found)
+        return found
 
     def _carry(self, kept: _Kept) -> None:
         """Let the newest commit hold what the table's commits remember, where it does not."""

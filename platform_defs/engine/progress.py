@@ -90,6 +90,12 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     return Progress() if commit is None else Progress.told(commit.value)
 
 
+def rows_committed(lake: Lake, asset: DerivedAsset) -> int:
+    """How many rows an asset's newest step wrote: results, or changes."""
+    commit = lake.newest(results_table(asset), PROGRESS)
+    return 0 if commit is None else commit.rows
+
+
 def results_table(asset: DerivedAsset) -> str:
     """The table whose commits are the asset's commit points."""
     return asset.changelog if isinstance(asset.operator.emits, Upsert) else asset.name

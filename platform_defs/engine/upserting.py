@@ -14,7 +14,7 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
 from operators.columns import check_free, parameter, same_rows
 from operators.contract import Upsert
 from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
-from platform_defs.engine.progress import PROGRESS, Progress, progress
+from platform_defs.engine.progress import Progress, progress, rows_committed
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
 
@@ -35,14 +35,13 @@ class Upserting:
         """Commit changes to the changelog with a progress, then fold them into the current table; returns how many they are."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
-        beside = F.length(CHANGE).cast("bigint")
+        beside = F.length(CHANGE).cast("bigint")  # a number that each change has
         told = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
         point("advance.before_changelog")
         self.reading.lake.append(changes.withColumns(told), self.asset.changelog, after.metadata(), pruned_by=[STEP])
         point("advance.after_changelog")
         self._fold()
-        commit = self.reading.lake.newest(self.asset.changelog, PROGRESS)
-        return 0 if commit is None else commit.rows
+        return rows_committed(self.reading.lake, self.asset)
 
     def current(self, like: DataFrame) -> DataFrame:
         """The current table with the columns of a frame; without rows where there is none yet."""
@@ -72,6 +71,6 @@ class Upserting:
     def _due(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
         told = steps_of(self.reading, self.asset, after, upto)
-        if upto - after == 1:  # in one step a key has one row that comes or goes
+        if upto - after == 1:  # in one step a key has one row that comes, or goes: an operator's promise (`Upsert`)
             return told.where(F.col(CHANGE) != UPDATE_BEFORE)
         return net(told, key=upserted(self.asset).key, order=STEP)

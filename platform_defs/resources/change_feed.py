@@ -18,8 +18,8 @@ from operators.changelog import CHANGE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEF
 COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 KINDS = {"insert": INSERT, "update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER, "delete": DELETE}
 _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
-"""Types that deltalake reads into, and that few others know."""
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
+"""What is put in place of types that deltalake reads into and that few others know."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
 
 
@@ -85,6 +85,6 @@ def _named(rows: pa.Table) -> pa.Table:
         raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, which is what its changes are told in; rename it")
     kinds = [KINDS[kind] for kind in rows["_change_type"].to_pylist()]
     named = rows.drop_columns(["_change_type"]).rename_columns([_NAMES.get(c, c) for c in rows.column_names if c != "_change_type"])
-    plain = named.cast(pa.schema([f.with_type(_VIEWS.get(f.type, f.type)) for f in named.schema]))
+    plain = named.cast(pa.schema([f.with_type(_PLAIN.get(f.type, f.type)) for f in named.schema]))
     told = plain.append_column(CHANGE, pa.array(kinds, pa.string()))
     return told.take(pa.array(sorted(range(len(kinds)), key=lambda n: kinds[n] in (INSERT, UPDATE_AFTER)), pa.int64()))

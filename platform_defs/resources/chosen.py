@@ -45,8 +45,8 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     """The files to read, by their paths below the table; None where a data file alone does not tell its rows.
 
-    That is so where the table has deletion vectors, mapped column names or partitions: no table of ours, until
-    somebody alters it. A file without statistics of a column is read.
+    That is so where the table has deletion vectors, as upserted ones have, mapped column names or partitions. A file without
+    statistics of a column is read.
     """
     if not _is_plain(delta):
         return None

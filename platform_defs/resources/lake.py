@@ -37,6 +37,7 @@ MANY_FILES = 64
 """A commit that leaves a table with this many files below `SMALL_BYTES` compacts them."""
 CHECKPOINT_EVERY = 20
 _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
+_RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _ONE_AT_A_TIME = Lock()
 _ROWS = "rows_of"
@@ -228,6 +229,23 @@ class Lake:
         self._still_mine()
         SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
 
+    def vacuum(self, spark: SparkSession, table: str, hours: int | None, *, dry_run: bool) -> int:
+        """Delete the files that no version within some hours needs (None for the table's own time); returns how many there are.
+
+        deltalake takes deletion vectors for files that nothing needs, so a table that has them is left to Spark.
+        """
+        self._still_mine()
+        delta = DeltaTable(self.path(table))
+        if not has_vectors(delta):
+            return len(delta.vacuum(hours, dry_run, enforce_retention_duration=hours is None, full=True))
+        spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
+        retain = "" if hours is None else f" RETAIN {hours} HOURS"
+        path = self.path(table).replace("`", "``")
+        found = spark.sql(f"VACUUM delta.`{path}`{retain} DRY RUN").count()
+        if not dry_run:
+            spark.sql(f"VACUUM delta.`{path}`{retain}")
+        return found
+
     def newest(self, table: str, key: str) -> "Commit | None":
         """The newest commit with this key in its metadata; None where there is no table.
 
@@ -322,6 +340,11 @@ class Lake:
         """Pass if this process still is the writer of all that it took."""
         for lease in list(self._leases.values()):
             lease.check()
+
+
+def has_vectors(delta: DeltaTable) -> bool:
+    """Whether deletion vectors may mark rows of a table's files as gone."""
+    return "deletionVectors" in (delta.protocol().writer_features or ())
 
 
 def small_files(delta: DeltaTable) -> int:

@@ -19,7 +19,7 @@ TABLES = (
     "visits",
     ASSETS["visits"].early,
 )
-LEFT = (*TABLES, PUBLISHED)
+COMPARED = (*TABLES, PUBLISHED)
 """What is compared."""
 Content = dict[str, Counter[tuple[Any, ...]]]
 
@@ -30,8 +30,9 @@ def content(lake: str, home: Path) -> Content:
 
 
 def _lines(folder: Path) -> Counter[tuple[Any, ...]]:
-    """The lines of each step, in whatever order: a key has one in a step."""
-    return Counter((path.parent.name, line) for path in folder.glob("step=*/part-*") for line in path.read_text("utf-8").splitlines())
+    """The lines of each step, in whatever order, since a key has one in a step; and the mark."""
+    files = [*folder.glob("step=*/part-*"), *folder.glob("_published")]
+    return Counter((path.parent.name, line) for path in files for line in path.read_text("utf-8").split("\n"))
 
 
 def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
@@ -46,7 +47,7 @@ def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
 def differences(wanted: Content, found: Content) -> list[str]:
     """Each table or folder that differs, with how many rows it lacks and has too many, and one of each."""
     told: list[str] = []
-    for table in LEFT:
+    for table in COMPARED:
         lacks, extra = wanted[table] - found[table], found[table] - wanted[table]
         if lacks or extra:
             shown = f"e.g. lacks {next(iter(lacks), None)}, has {next(iter(extra), None)}"

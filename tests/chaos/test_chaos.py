@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.faults import POINTS
 from tests.chaos import table
-from tests.chaos.content import LEFT, TABLES, content, differences
+from tests.chaos.content import COMPARED, TABLES, content, differences
 from tests.chaos.inprocess import PARTS, SEED
 from tests.chaos.life import Life, LifeError
 from tests.chaos.plan import ORPHANS, Planner
@@ -64,7 +64,7 @@ def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None
         life.judge(None)
     life.verdict["folds"] = True
     with pytest.raises(LifeError, match=r"differs from an undisturbed run's: ledger: 1 rows missing, 0 too many"):
-        life.judge({name: Counter({(("a", "9"),): 1}) for name in LEFT})
+        life.judge({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
 
 
 def test_rare_points_come_first_and_every_choice_is_the_seeds() -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.resources.lake import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import DAY, HOUR, Event, join, land, source
+from tests.support.shopkeeping import DAY, HOUR, Event, join, land, rows_of, source
+from tests.support.toys import Spread
 
 SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
 
@@ -104,3 +106,16 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
     with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l tells of entry 1"):
         anew.signals.watermark({"l": 1})
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name="spread", inputs=("l",), operator=Spread())])
+    for part, rows in enumerate(([("a", 1), ("a", 5), ("b", 2)], [("b", 0), ("c", 3)], [("a", 9)])):
+        land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(rows)])
+        engine.let_in()
+        engine.advance("spread")
+    before = rows_of(engine.table("spread"))
+    assert len(before) == 2, "a and c; b went"
+    shutil.rmtree(engine.lake.path("spread"))
+    assert engine.advance("spread") == []
+    assert rows_of(engine.table("spread")) == before

@@ -116,6 +116,25 @@ def test_by_default_new_files_are_kept_for_those_who_read(engine: Engine) -> Non
     assert not stale.exists()
 
 
+def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [TOTAL])
+    for part, keys in enumerate(("abcdefgh", "a")):
+        land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
+        engine.let_in()
+        engine.advance("total")
+    folder, before = Path(engine.lake.path("total")), rows_of(engine.table("total"))
+    stale = folder / "part-of-a-killed-writer.parquet"
+    stale.write_bytes(b"left behind")
+    vectors = list(folder.glob("deletion_vector_*.bin"))
+    assert vectors, "the row of `a` is marked, and those beside it stay in their file"
+    for path in folder.glob("*.*"):
+        os.utime(path, (time.time() - 10 * 86_400,) * 2)
+    assert {m.table: m.removed for m in engine.maintain()}["total"] == 1
+    assert not stale.exists()
+    assert all(path.exists() for path in vectors)
+    assert rows_of(engine.table("total")) == before
+
+
 def test_what_the_commits_remember_survives_commits_of_others_and_a_cut_log(engine: Engine) -> None:
     known = remembered(engine)
     engine.lake.optimize(engine.spark, "pairs")
