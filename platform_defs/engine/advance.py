@@ -25,7 +25,7 @@ from platform_defs.engine.early import show
 from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
 from platform_defs.engine.progress import Progress, describe, progress, rows_committed
 from platform_defs.engine.reading import EVER, Reading, Span
-from platform_defs.engine.steps import cut_entries, cut_time
+from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from platform_defs.engine.upserting import Upserting
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
@@ -99,7 +99,7 @@ class Advance:
             return standing(self.reading, self._followed, now.read.get(self._followed.name, 0))
         if not isinstance(self.asset.operator.reads, Closed):
             seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
-            return Progress(seq=seq) if seq > now.seq else None
+            return Progress(seq=seq) if changes_something(self.asset, self.reading.ledger.entries()[now.seq : seq]) else None
         mark = self.reading.watermark(self.asset, head)
         mark = mark if until is None or mark is None else min(mark, until)
         if mark is None or (now.closed_to is not None and mark <= now.closed_to):

@@ -6,12 +6,13 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, UPDATE_BEFORE
-from operators.contract import Closed, Touched
+from operators.contract import Closed
 from operators.top_n import TopN
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.following import FOLDED, steps_of, upserted
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.progress import progress, stored_progress
+from platform_defs.engine.steps import changes_something
 from platform_defs.resources.lake import Lake
 
 
@@ -56,8 +57,7 @@ def due(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> list[
         if isinstance(reads, Closed):
             continue
         now = stored_progress(lake, asset)
-        lives = isinstance(reads, Touched) and reads.lives is not None
-        came = any(s.accepted or lives for entry in ledger.entries()[now.seq :] for s in entry if s.source in asset.inputs)
+        came = changes_something(asset, ledger.entries()[now.seq :])
         others = [of for of in asset.inputs if of in assets]
         behind = any(of in found or stored_progress(lake, assets[of]).step > now.read.get(of, 0) for of in others)
         if came or behind or (now.step and _folded(lake, name) < now.step):

@@ -1,20 +1,28 @@
 """How far one step may go, so that memory stays bounded however long the backlog is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from assets.contracts import DerivedAsset
-from operators.contract import Closed
+from operators.contract import Closed, Touched
 from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.reading import Reading
 
 
+def changes_something(asset: DerivedAsset, entries: Iterable[Sequence[SourceEntry]]) -> bool:
+    """Whether entries can change the rows of an asset that handles entries: by a row; or by any, where keys live for a time."""
+    reads = asset.operator.reads
+    lives = isinstance(reads, Touched) and reads.lives is not None
+    return any(s.accepted or lives for entry in entries for s in entry if s.source in asset.inputs)
+
+
 def cut_entries(reading: Reading, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
-    """The last entry of a step that handles entries: as many as hold `max_step` rows, and at least one."""
+    """The last entry of a step that handles entries: as many as hold `max_step` rows, and at least one that holds some."""
     rows = 0
     for entry in reading.ledger.entries()[after:head]:
-        rows += sum(s.accepted for s in entry if s.source in asset.inputs)
-        if rows > max_step and entry[0].seq > after + 1:
+        more = sum(s.accepted for s in entry if s.source in asset.inputs)
+        if rows and rows + more > max_step:
             return entry[0].seq - 1
+        rows += more
     return head
 
 

@@ -1,5 +1,6 @@
 """How far a step goes: always on, never too far, about as much as it may read."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.contract import Closed
+from assets.contracts import DerivedAsset
+from operators.contract import Closed, Touched
 from platform_defs.engine.ledger import Entry
-from platform_defs.engine.steps import cut_entries, cut_time
+from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from tests.engine.made import said
 from tests.support.shopkeeping import join
+from tests.support.toys import Spread
 
 ASSET = join(lower=-3, upper=4)
 REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, Closed) else 0
@@ -24,6 +27,15 @@ def _reading(entries: list[Entry]) -> Any:
 def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
     times = {"first_event_time": first, "last_event_time": first + length} if rows else {}
     return (said(source, seq, accepted=rows, **times),)
+
+
+@dataclass(frozen=True)
+class _Board(Spread):
+    lives: int | None = None
+
+    @property
+    def reads(self) -> Touched:
+        return Touched(("k",), lives=self.lives)
 
 
 ENTRIES = st.lists(
@@ -58,10 +70,17 @@ def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st
     after = data.draw(st.integers(0, head))
     cut = cut_entries(_reading(entries), ASSET, after, head, max_step)
     assert cut == head if after == head else after < cut <= head
-    held = sum(s.accepted for e in entries[after:cut] for s in e if s.source in ASSET.inputs)
-    assert held <= max_step or cut == after + 1
-    more = held + sum(s.accepted for e in entries[cut : cut + 1] for s in e if s.source in ASSET.inputs)
-    assert cut == head or more > max_step
+    rows = [sum(s.accepted for s in e if s.source in ASSET.inputs) for e in entries]
+    held = sum(rows[after:cut])
+    assert held <= max_step or held == max(rows[after:cut])
+    assert cut == head or (held and held + rows[cut] > max_step)
+
+
+@pytest.mark.parametrize(("lives", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
+def test_entries_without_rows_change_nothing_unless_keys_live_for_a_time(lives: int | None, rows: int, expected: bool) -> None:
+    asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
+    assert changes_something(asset, [_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]) is expected
+    assert not changes_something(asset, [])
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
@@ -124,7 +143,7 @@ def test_entries_after_the_pinned_head_do_not_count() -> None:
         pytest.param([10, 10, 10], 0, 1, id="each full"),
         pytest.param([5, 5, 1], 0, 2, id="exactly full"),
         pytest.param([500, 1], 0, 1, id="one too large is a step of its own"),
-        pytest.param([0, 500], 0, 1, id="empty before a large one"),
+        pytest.param([0, 500], 0, 2, id="empty before a large one"),
         pytest.param([1, 1, 1], 1, 3, id="all that is left"),
         pytest.param([10, 0, 0], 0, 3, id="empty ones come along"),
     ],
