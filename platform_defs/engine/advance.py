@@ -246,7 +246,7 @@ class Advance:
         else:
             rows = self.results(now, after)
             keys = _distinct([rows], key)
-        return difference(of_keys(self._upserting.current(rows), keys, keys.columns), rows, key=key)
+        return difference(self._upserting.touched(rows, keys), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
         operator = self.asset.operator
@@ -255,7 +255,7 @@ class Advance:
         new = self._new(now, after)
         told = operator.reads.touches if isinstance(operator.reads, Entries) else None
         touches = self._key if told is None else told
-        current = of_keys(self._upserting.current(operator(*new)), _distinct(new, touches), touches)
+        current = self._upserting.touched(operator(*new), _distinct(new, touches))
         if now.step:  # asked for twice; no more than each of the step's rows has keys, or partitions of a Top-N
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self._key)

@@ -5,14 +5,17 @@ changes nothing.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
-from operators.columns import check_free, parameter, same_rows
-from operators.contract import Upsert
+from operators.columns import check_free, of_keys, parameter, same_rows
+from operators.contract import Entries, Touched, Upsert
 from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
 from platform_defs.engine.progress import Progress, progress, rows_committed
 from platform_defs.engine.reading import Reading
@@ -38,7 +41,9 @@ class Upserting:
         beside = F.length(CHANGE).cast("bigint")  # a number that each change has
         told = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
         point("advance.before_changelog")
-        self.reading.lake.append(changes.withColumns(told), self.asset.changelog, after.metadata(), pruned_by=[STEP])
+        self.reading.lake.append(
+            changes.withColumns(told), self.asset.changelog, after.metadata(), pruned_by=[STEP, *upserted(self.asset).key]
+        )
         point("advance.after_changelog")
         self._fold()
         return rows_committed(self.reading.lake, self.asset)
@@ -46,6 +51,14 @@ class Upserting:
     def current(self, like: DataFrame) -> DataFrame:
         """The current table with the columns of a frame; without rows where there is none yet."""
         return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
+
+    def touched(self, like: DataFrame, keys: DataFrame) -> DataFrame:
+        """The current rows with one of some keys; of a large table from the files that can hold one."""
+        rows = self.current(like)
+        if self.reading.lake.is_large(self.asset.name):
+            for column, ends in _extent(keys).items():
+                rows = rows.where(F.col(f"`{column}`").between(*ends))
+        return of_keys(rows, keys, keys.columns)
 
     def recover(self) -> None:
         """Fold what a killed step committed and did not fold."""
@@ -60,13 +73,23 @@ class Upserting:
         if folded is None:
             rows = self._due(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
-            lake.append(rows, self.asset.name, told, pruned_by=key, followed=True, marked=True)
+            lake.append(rows, self.asset.name, told, pruned_by=self._ranged, followed=True, marked=True)
             point("advance.after_create")
         elif folded.value["step"] != now.step:
-            due = self._due(folded.value["step"], now.step)
+            due, same = self._due(folded.value["step"], now.step), same_rows("t", "c", key)
+            if lake.is_large(self.asset.name):
+                within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})
+                same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            lake.merge(self.asset.name, due, same_rows("t", "c", key), gone=F.col(f"c.{CHANGE}") == DELETE, metadata=told)
+            lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata=told)
             point("advance.after_fold")
+
+    @property
+    def _ranged(self) -> list[str]:
+        """The columns by which files of the current table are chosen: those of its key, and those that tell which rows a step touches."""
+        reads = self.asset.operator.reads
+        touches = (reads.touches or ()) if isinstance(reads, Entries) else reads.key if isinstance(reads, Touched) else ()
+        return [*dict.fromkeys([*touches, *upserted(self.asset).key])]
 
     def _due(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
@@ -74,3 +97,13 @@ class Upserting:
         if upto - after == 1:  # in one step a key has one row that comes, or goes: an operator's promise (`Upsert`)
             return told.where(F.col(CHANGE) != UPDATE_BEFORE)
         return net(told, key=upserted(self.asset).key, order=STEP)
+
+
+def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
+    """Between which values the whole numbers and strings among keys lie; a column that holds a null is left out."""
+    columns = [f.name for f in keys.schema if isinstance(f.dataType, IntegralType | StringType)]
+    if not columns:
+        return {}
+    ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
+    [told] = keys.agg(*ends).collect()
+    return {c: (low, high) for c, (low, high, null) in zip(columns, told, strict=True) if null is False}

@@ -5,7 +5,7 @@ Spark jobs, and by conditions with literals (see `operators.columns.parameter`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -51,11 +51,38 @@ def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     if not _is_plain(delta):
         return None
     told = pa.table(delta.get_add_actions(flatten=True))
+    paths = told["path"].to_pylist()
+    return [paths[n] for n in _can_hold(told, within)]
+
+
+def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> Ranges:
+    """Between which values the rows lie that files which can hold rows within ranges hold, by the statistics in the table's log.
+
+    A column is left out where a file does not tell, or holds a null; or where what is told is no exact bound (only whole
+    numbers and strings are, of which a prefix is told).
+    """
+    told = pa.table(delta.get_add_actions(flatten=True))
+    files = _can_hold(told, within)
+    found: dict[str, tuple[Any, Any]] = {}
+    for column in columns:
+        lows, highs, nulls = (_of_files(told, f"{what}.{column}", files) for what in ("min", "max", "null_count"))
+        if files and not any(n is None or n for n in nulls) and all(type(bound) in (int, str) for bound in (*lows, *highs)):
+            found[column] = min(lows), max(highs)
+    return found
+
+
+def _of_files(told: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
+    values = told[name].to_pylist() if name in told.column_names else []
+    return [values[n] if values else None for n in files]
+
+
+def _can_hold(told: pa.Table, within: Ranges) -> list[int]:
+    """The numbers of the files that can hold rows within ranges."""
     apart: set[int] = set()
     for column, (low, high) in within.items():
         apart |= {n for n, least in enumerate(_statistic(told, f"min.{column}")) if None not in (least, high) and least > high}
         apart |= {n for n, most in enumerate(_statistic(told, f"max.{column}")) if None not in (most, low) and most < low}
-    return [path for n, path in enumerate(told["path"].to_pylist()) if n not in apart]
+    return [n for n in range(told.num_rows) if n not in apart]
 
 
 def _is_plain(delta: DeltaTable) -> bool:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from platform_defs.faults import point
-from platform_defs.resources.chosen import Ranges, chosen_rows, no_rows, schema_of
+from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeError
 from platform_defs.resources.lease import Lease, Purpose, locked
 
@@ -105,6 +105,16 @@ class Lake:
             return rows
         missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields if f.name not in rows.columns]
         return rows.select("*", *missing).select(*schema.fieldNames())
+
+    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> Ranges:
+        """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
+        delta = self.delta(table)
+        return {} if delta is None else extent(delta, columns, within)
+
+    def is_large(self, table: str) -> bool:
+        """Whether a table is so large that it pays to choose the files of it to look into."""
+        delta = self.delta(table)
+        return delta is not None and sum(pa.table(delta.get_add_actions(flatten=True))["size_bytes"].to_pylist()) > SMALL_BYTES
 
     def schema(self, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from platform_defs.resources.chosen import Ranges, chosen_files
+from platform_defs.resources.chosen import Ranges, chosen_files, extent
 from platform_defs.resources.lake import Lake
 
 MINUTE = 60_000
@@ -100,3 +100,15 @@ def test_rows_that_deletion_vectors_mask_are_not_read(spark: SparkSession, tmp_p
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")
     lake = Lake(str(path.parent))
     assert sorted(r.id for r in lake.read(spark, "t", within={"id": (3, 4)}).collect()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("within", "expected"),
+    [
+        pytest.param({"n": (0, 15)}, {"n": (0, 19), "s": ("a", "b")}, id="whole files; a time is told in ms, no exact bound"),
+        pytest.param({"n": (15, 20)}, {"s": ("b", "c")}, id="a null among the numbers"),
+        pytest.param({"n": (30, 40)}, {}, id="no file"),
+    ],
+)
+def test_the_extent_of_the_files_of_a_range(lake: Lake, within: Ranges, expected: Ranges) -> None:
+    assert extent(_delta(lake), ["n", "at", "s", "unknown"], within) == expected

@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
 from operators import TopN, fold
+from platform_defs.resources import lake
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source
@@ -24,6 +25,12 @@ TOPS = {
 
 
 APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is taken for a large one, of which files are chosen."""
+    monkeypatch.setattr(lake, "SMALL_BYTES", 0)
 
 
 def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
@@ -52,6 +59,7 @@ def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeE
     assert {r.change for r in engine.table("changelog/moving").select("change").collect()} >= {"+I", "-U", "+U"}
 
 
+@pytest.mark.usefixtures("large")
 def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engine: MakeEngine) -> None:
     top = TopN(by="k", order_by="v", unique_key="v", change="change", rank_end=5, with_rank=False)
     engine = make_engine(
@@ -68,6 +76,7 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
     assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
 
 
+@pytest.mark.usefixtures("large")
 def test_a_killed_step_is_repeated_and_doubles_no_change(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "calm")])
     for point, batch in zip(["advance.after_changelog", "advance.before_fold"], _batches(5, 2), strict=True):
