@@ -120,10 +120,10 @@ class Maintenance:
 
     def _vacuum(self, kept: _Kept) -> int:
         """Delete what no version needs, what killed writers left among it."""
-        found = self.lake.vacuum(self.spark, kept.table, self.retention_hours, dry_run=True)
+        found = self.lake.unneeded(self.spark, kept.table, self.retention_hours)
         if found:
             point("maintenance.before_vacuum")
-            self.lake.vacuum(self.spark, kept.table, self.retention_hours, dry_run=False)
+            self.lake.vacuum(self.spark, kept.table, self.retention_hours)
             point("maintenance.after_vacuum")
         return found
 

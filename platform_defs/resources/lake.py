@@ -239,22 +239,26 @@ class Lake:
         self._still_mine()
         SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
 
-    def vacuum(self, spark: SparkSession, table: str, hours: int | None, *, dry_run: bool) -> int:
-        """Delete the files that no version within some hours needs (None for the table's own time); returns how many there are.
-
-        deltalake takes deletion vectors for files that nothing needs, so a table that has them is left to Spark.
-        """
-        self._still_mine()
+    def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
+        """How many files no version within some hours needs; None for the table's own retention."""
         delta = DeltaTable(self.path(table))
         if not has_vectors(delta):
-            return len(delta.vacuum(hours, dry_run, enforce_retention_duration=hours is None, full=True))
+            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=True))
+        return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it tells folders too
+
+    def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
+        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark."""
+        self._still_mine()
+        delta = DeltaTable(self.path(table))
+        if has_vectors(delta):
+            self._vacuumed(spark, table, hours)
+        else:
+            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=True)
+
+    def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
         retain = "" if hours is None else f" RETAIN {hours} HOURS"
-        path = self.path(table).replace("`", "``")
-        found = spark.sql(f"VACUUM delta.`{path}`{retain} DRY RUN").count()
-        if not dry_run:
-            spark.sql(f"VACUUM delta.`{path}`{retain}")
-        return found
+        return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{how}")
 
     def newest(self, table: str, key: str) -> "Commit | None":
         """The newest commit with this key in its metadata; None where there is no table.

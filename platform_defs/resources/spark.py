@@ -33,6 +33,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # of a VACUUM's listing too: by default 10,000 tasks
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.codegen.cache.maxEntries": "4000",
