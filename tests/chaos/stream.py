@@ -116,9 +116,10 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
 
 
 def put(day: ShopDay, landing: Path, part: int) -> None:
-    """Land a part: two files a source, whose modification times are the same in every life."""
+    """Land a part: two files a source, whose modification times are the same in every life. After the last, the nasty rows alone."""
     for n, source in enumerate(SOURCES):
-        for half, lines in enumerate((day.lines(source, part, day.shop.parts), nasty(day, source, part))):
+        sent = day.lines(source, part, day.shop.parts) if part < day.shop.parts else []
+        for half, lines in enumerate((sent, nasty(day, source, part))):
             _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, day.shop.start // 1000 + part * 60 + 10 * n + half)
 
 
@@ -163,6 +164,7 @@ def script(day: ShopDay) -> list[Action]:
         said += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
         said += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
+    said += [("let_in", last + 1)]
     said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
     return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]
