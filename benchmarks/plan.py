@@ -171,20 +171,23 @@ def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Itera
 
 def hot_items(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders that count hot items, in turn."""
-    chosen = [c for c in HOT_ITEMS if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
-    for turn in range(runs):
-        for contender in chosen:
-            for rows in sizes:
-                yield Cell(kind="hot_items", contender=contender, shape=Shape(rows, data="bids"), turn=turn)
+    return _of_bids("hot_items", HOT_ITEMS, sizes, runs, only, flink)
 
 
 def top_bids(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders that keep the top bids, in turn."""
-    chosen = [c for c in TOP_BIDS if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
+    return _of_bids("top_bids", TOP_BIDS, sizes, runs, only, flink)
+
+
+def _of_bids(
+    kind: str, contenders: Sequence[Contender], sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path
+) -> Iterator[Cell]:
+    """Contenders in turn; a slow one has one turn."""
+    chosen = [c for c in contenders if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
     for turn in range(runs):
         for contender in chosen:
             for rows in sizes if turn == 0 or not contender.slow else ():
-                yield Cell(kind="top_bids", contender=contender, shape=Shape(rows, data="bids"), turn=turn)
+                yield Cell(kind=kind, contender=contender, shape=Shape(rows, data="bids"), turn=turn)
 
 
 def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], slides_ms: Iterable[int]) -> Iterator[Cell]:

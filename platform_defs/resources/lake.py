@@ -114,7 +114,7 @@ class Lake:
     def is_large(self, table: str) -> bool:
         """Whether a table is so large that it pays to choose the files of it to look into."""
         delta = self.delta(table)
-        return delta is not None and sum(pa.table(delta.get_add_actions(flatten=True))["size_bytes"].to_pylist()) > SMALL_BYTES
+        return delta is not None and sum(_sizes(delta)) > SMALL_BYTES
 
     def schema(self, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""
@@ -363,8 +363,11 @@ def has_vectors(delta: DeltaTable) -> bool:
 
 def small_files(delta: DeltaTable) -> int:
     """How many of a table's data files are below `SMALL_BYTES`."""
-    sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
-    return sum(size < SMALL_BYTES for size in sizes)
+    return sum(size < SMALL_BYTES for size in _sizes(delta))
+
+
+def _sizes(delta: DeltaTable) -> list[int]:
+    return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
 
 
 def _metadata(commit: dict[str, Any]) -> dict[str, Any]:

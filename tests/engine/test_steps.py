@@ -59,8 +59,8 @@ def test_steps_in_time_reach_the_end(entries: list[Entry], max_step: int) -> Non
     for _ in range(1_501):
         after = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
         if after == upto:
-            return
-    pytest.fail("more steps than milliseconds")
+            break
+    assert after == upto, "more steps than milliseconds"
 
 
 @settings(deadline=None)
