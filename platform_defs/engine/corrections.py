@@ -61,6 +61,26 @@ def touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> 
     return ClosedRange(min(after for after, _ in ends), min(now.closed_to, max(upto for _, upto in ends)))
 
 
+def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:
+    """About from when on new entries, or corrections of derived inputs, may change closed results (epoch ms); None where they cannot.
+
+    The ledger tells it, and no Spark job: between the times of an entry's rows there may be none that comes late and is not too late.
+    """
+    reads = asset.operator.reads
+    if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
+        return None
+    found: list[int] = []
+    for name in asset.inputs:
+        if name in reading.assets:
+            upstream = stored_progress(reading.lake, reading.assets[name])
+            found += [s.first for s in _corrected(upstream, reading.assets[name], now.read)]
+        elif reads.lateness:
+            oldest = now.closed_to - reads.lateness
+            told = _brought(reading, name, now.seq, head)
+            found += [max(first, oldest) for first, last in told if first <= now.closed_to and last > oldest]
+    return min((first for first in found if first <= now.closed_to), default=None)
+
+
 def _corrected(upstream: Progress, asset: DerivedAsset, followed: Mapping[str, int]) -> Iterator[_Stretch]:
     """What an input has corrected since it was followed: the times of its results, which are what its readers see."""
     delay = asset.operator.reads.delay if isinstance(asset.operator.reads, Closed) else 0
@@ -72,14 +92,19 @@ def _corrected(upstream: Progress, asset: DerivedAsset, followed: Mapping[str, i
 def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress, head: int) -> list[_Stretch]:
     """Where rows of new entries lie that are not late and not after what is closed."""
     name, closed_to = asset.inputs[which], now.closed_to or 0
-    said = [s for entry in reading.ledger.entries()[now.seq : head] for s in entry if s.source == name and s.accepted]
-    first = min((s.first_event_time for s in said if s.first_event_time is not None), default=None)
+    first = min((first for first, _ in _brought(reading, name, now.seq, head)), default=None)
     if first is None or first > closed_to:
         return []
     rows = reading.input(asset, which, head, Span(first, closed_to), after=now.seq)
     time = F.unix_millis(EVENT_TIME)
     [told] = rows.agg(F.min(time).alias("first"), F.max(time).alias("last")).collect()
     return [] if told["first"] is None else [_Stretch(told["first"], told["last"])]
+
+
+def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple[int, int]]:
+    """Between which times the rows lie that each of the entries `after < seq <= head` brought of a source."""
+    said = [s for entry in reading.ledger.entries()[after:head] for s in entry if s.source == source and s.accepted]
+    return [(s.first_event_time, s.last_event_time) for s in said if s.first_event_time is not None and s.last_event_time is not None]
 
 
 def told_with(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:

@@ -22,6 +22,7 @@ from platform_defs.engine.accounting import account, names_rows, pairs, uncounte
 from platform_defs.engine.advance import Advance, Step
 from platform_defs.engine.boards import due, measured
 from platform_defs.engine.books import DayAccount
+from platform_defs.engine.corrections import oldest_touched
 from platform_defs.engine.days import day_of
 from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
@@ -263,14 +264,17 @@ class Engine:
         return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
 
     def open_days(self, asset: str) -> tuple[date, date] | None:
-        """The days that an advance would reach: from the first not complete to the one the watermark is in; None where there is nothing."""
+        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none."""
         if not isinstance(self.assets[asset].operator.reads, Closed):
             return None
-        mark, now = self._reach(asset), self.progress(asset).closed_to
-        start = self._start(asset) if now is None else now + 1
-        if mark is None or start is None or (now is not None and mark <= now):
+        mark, now = self._reach(asset), self.progress(asset)
+        start = self._start(asset) if now.closed_to is None else now.closed_to + 1
+        if mark is None or start is None:
             return None
-        return day_of(min(start, mark)), day_of(mark)
+        corrected = oldest_touched(self._beside_spark, self.assets[asset], now, self.ledger.head)
+        first = start if corrected is None else min(start, corrected)
+        closes = now.closed_to is None or mark > now.closed_to
+        return (day_of(min(first, mark)), day_of(mark)) if closes or corrected is not None else None
 
     def due_days(self) -> tuple[date, date] | None:
         """The days that an advance of all assets would reach."""
@@ -281,8 +285,13 @@ class Engine:
         """The assets without days that have something to handle, each after those that it follows."""
         return due(self.lake, self.ledger, self.assets)
 
+    @property
+    def _beside_spark(self) -> Reading:
+        """Reads what commits and the ledger tell, without a session."""
+        return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
+
     def _reach(self, asset: str) -> int | None:
-        return Reading(None, self.lake, self.ledger, self.sources, self.assets).watermark(self.assets[asset], self.ledger.head)  # pyright: ignore[reportArgumentType]
+        return self._beside_spark.watermark(self.assets[asset], self.ledger.head)
 
     def _start(self, asset: str) -> int | None:
         """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
