@@ -14,6 +14,8 @@ from operators.errors import OperatorError
 from operators.timing import Duration, length_ms
 
 EVENT_TIME_RAW = "event_time_raw"
+INGESTED_AT = "ingested_at"
+"""What a source gives as its event time to have processing time: when the ledger let a row's entry in."""
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
 """The groups of derived assets."""
@@ -77,7 +79,8 @@ class SourceContract:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake.
         schema: the columns, a `StructType`, or DDL where a Spark session runs; columns that are not nullable must hold a value.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
-            bad input stops the ingest: use `try_` functions.
+            bad input stops the ingest: use `try_` functions. `ingested_at`, where no column has that name, is processing time: all rows
+            of an entry have the time at which the ledger let it in, so none is ever late.
         watermark: how the watermark is found.
         unique_key: columns by which two rows are the same event; empty to let everything in.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
@@ -120,6 +123,11 @@ class SourceContract:
     def struct(self) -> StructType:
         """The schema as a `StructType`."""
         return self.schema if isinstance(self.schema, StructType) else cast(StructType, StructType.fromDDL(self.schema))
+
+    @property
+    def by_ingest_time(self) -> bool:
+        """Whether a row's time is the one at which it was let in."""
+        return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
 
     def widened(self, columns: Sequence[StructField]) -> "SourceContract":
         """The contract with columns that its event log has gained, or is to gain. A file need not have them."""

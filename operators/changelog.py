@@ -16,8 +16,12 @@ CHANGE = "change"
 CHANGED_AT = "changed_at"
 """The column of a changelog that the engine keeps: when the change was committed, by the ledger's clock."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
+COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
+"""The columns of a Delta table's change data feed, as a source takes it, that tell of the commit and not of the row."""
 _SIGN = temporary("sign")
 _THERE = temporary("there")
+_MICROS_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_MICROS = f"{_MICROS_NTZ}XXX"
 
 
 def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> DataFrame:
@@ -95,7 +99,7 @@ def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> Da
 
 
 def _json(columns: Sequence[str]) -> Column:
-    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
 
 
 def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:

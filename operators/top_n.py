@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import check_distinct, check_present, check_time, names, same_rows, temporary
 from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
 from operators.errors import ColumnError, OperatorError, StreamingError
@@ -19,7 +19,7 @@ from operators.top_k import RANK
 
 Function = Literal["row_number", "rank", "dense_rank"]
 Strategy = Literal["append", "update", "retract"]
-_END, _NTH, _GONE, _LAST, _PLACE = (temporary(name) for name in ("end", "nth", "gone", "last", "rank"))
+_END, _NTH, _HELD, _LAST, _PLACE = (temporary(name) for name in ("end", "nth", "held", "last", "rank"))
 _AT, _BEGINS, _LIFE, _LASTS = (temporary(name) for name in ("at", "begins", "life", "lasts"))
 
 
@@ -36,7 +36,8 @@ class TopN:
     What comes in is, without `unique_key` and `change`, rows that stay for ever. With `unique_key` alone a row replaces the one that
     its key had. With `change` each row says what it is, in Flink's words: `+I`, `-U`, `+U` or `-D` (one that says anything else
     counts for nothing: let a row rule of the source keep those out); a row taken back is the one of its `unique_key`, or without
-    one a row that is equal in every column but `event_time`, the one that came first.
+    one, of the rows there that are equal in every column but `event_time` (and `commit_version` and `committed_at`, by which a change
+    data feed tells of the commit), the one that came first. Where there is none to take back, nothing is.
 
     With `ttl` a partition's rows fall apart into lives wherever no row's time lies for longer than that, and its last life alone is
     ranked. What becomes of the rows of a partition whose time is over is `after_ttl`: they stay until a row begins its next life, or
@@ -47,8 +48,8 @@ class TopN:
     Args:
         order_by: columns, each with `ASC` or `DESC` and `NULLS FIRST` or `NULLS LAST` at will; nulls are the smallest value unless
             said otherwise.
-        rank_end: the last rank to keep, at least 1, or the column that holds it: a partition takes that of its first row, for
-            ever; one with null, zero or less keeps nothing (`unranked` lists these).
+        rank_end: the last rank to keep, at least 1, or the column that holds it: a partition takes that of its first row (of a
+            table that is followed, the oldest that is there), for ever; one with null, zero or less keeps nothing (`unranked` lists these).
         by: the columns of a partition; none for one ranking of all.
         rank_start: the first rank to show.
         function: how ranks are counted.
@@ -70,7 +71,7 @@ class TopN:
     """
 
     order_by: str | Sequence[str]
-    rank_end: int | str
+    rank_end: int | str | None = None
     by: str | Sequence[str] = ()
     rank_start: int = 1
     function: Function = "row_number"
@@ -86,9 +87,9 @@ class TopN:
     def __post_init__(self) -> None:
         if not self.order:
             raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'revenue DESC'")
-        if isinstance(self.rank_end, bool) or (isinstance(self.rank_end, int) and self.rank_end < 1) or not self.rank_end:
+        if not (_is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
             raise OperatorError.bad_value("rank_end", self.rank_end, "a whole number of at least 1, or the column that holds it")
-        if isinstance(self.rank_start, bool) or self.rank_start < 1 or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
+        if not _is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
@@ -213,6 +214,7 @@ class TopN:
         """
         [rows] = frames
         self._check(plain(rows))
+        rows = self._told(rows)
         living = self._lives(rows) if self.ttl else rows
         life = (*self.partition, _LIFE) if self.ttl else self.partition
         first = Window.partitionBy(*life).orderBy(*places(plain(rows))).rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -246,16 +248,21 @@ class TopN:
         """The partitions that keep nothing, since the rank end of their first row is null, zero or less: its columns, and `rank_end`."""
         [rows] = frames
         self._check(plain(rows))
+        rows = self._told(rows)
         rows = self._lives(rows).where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else rows
         if not isinstance(self.rank_end, str):
             return rows.limit(0).select(*self.partition, F.lit(None).cast("int").alias("rank_end"))
         first = F.min_by(F.struct(F.col(self.rank_end).alias(_END)), F.struct(*places(rows)))[_END].alias("rank_end")
         return rows.groupBy(*self.partition).agg(first).where(F.coalesce(F.col("rank_end"), F.lit(0)) < 1)
 
+    def _told(self, rows: DataFrame) -> DataFrame:
+        """The rows that count: those that say what they are, and where none is deleted no more than those that come."""
+        told = (INSERT, UPDATE_AFTER) if self.improving else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
+        return rows.where(F.col(self.change).isin(*told)) if self.change else rows
+
     def _there(self, rows: DataFrame) -> DataFrame:
         """The rows that are there once all of them have come."""
-        told = (INSERT, UPDATE_AFTER) if self.improving else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
-        rows = rows.where(F.col(self.change).isin(*told)) if self.change else rows
+        rows = self._told(rows)
         if self.key:
             newest = Window.partitionBy(*self.key).orderBy(*[place.desc_nulls_last() for place in _places(rows)])
             last = rows.withColumn(_LAST, F.row_number().over(newest)).where(F.col(_LAST) == 1).drop(_LAST)
@@ -263,13 +270,19 @@ class TopN:
         return self._not_taken_back(rows, self.change) if self.change else rows
 
     def _not_taken_back(self, rows: DataFrame, change: str) -> DataFrame:
-        """Of equal rows, as many of the oldest go as were taken back."""
-        equal = [c for c in rows.columns if c not in (SEQ, ARRIVAL, EVENT_TIME, change, _END, _LIFE, _LASTS)]
+        """Of equal rows, as many of the oldest go as were taken back while one was there.
+
+        With n the rows that came less those taken back, up to each of them, the last n less the smallest n below zero are there.
+        """
+        beside = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, _END, _LIFE, _LASTS)
+        equal = Window.partitionBy(*[c for c in rows.columns if c not in beside])
         comes = F.col(change).isin(INSERT, UPDATE_AFTER)
-        all_of_it = Window.partitionBy(*equal)
-        counted = rows.withColumn(_GONE, F.sum(F.when(comes, 0).otherwise(1)).over(all_of_it)).where(comes)
-        nth = F.row_number().over(all_of_it.orderBy(*_places(rows)))
-        return counted.withColumn(_NTH, nth).where(F.col(_NTH) > F.col(_GONE)).drop(_NTH, _GONE, change)
+        in_order = equal.orderBy(*_places(rows))
+        so_far = F.sum(F.when(comes, 1).otherwise(-1)).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        held = F.last(_HELD).over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
+        counted = rows.withColumn(_HELD, so_far).withColumn(_HELD, held - F.least(F.lit(0), F.min(_HELD).over(equal))).where(comes)
+        newest = F.count("*").over(equal) - F.row_number().over(in_order)
+        return counted.withColumn(_NTH, newest).where(F.col(_NTH) < F.col(_HELD)).drop(_NTH, _HELD, change)
 
     def _ranked(self, rows: DataFrame) -> DataFrame:
         order = [o.by() for o in self.order]
@@ -296,6 +309,10 @@ class TopN:
         if self.ttl and self.ttl_by == "event":
             check_time(rows, EVENT_TIME, "ttl")
         check_distinct([*rows.columns, *([RANK] if self.with_rank else [])])
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _places(rows: DataFrame) -> list[Column]:

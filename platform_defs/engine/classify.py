@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DatetimeType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
+from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
 from platform_defs.resources.sources import MALFORMED, PATH, RAW
@@ -33,7 +34,8 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
     typed = [_typed(f) if f in text else F.col(f.name) for f in fields]
     kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
-    timed = kept.withColumn(EVENT_TIME_RAW, F.expr(contract.event_time).cast("timestamp"))
+    came = timestamp(parameter(now, F.col(ARRIVAL)))
+    timed = kept.withColumn(EVENT_TIME_RAW, came if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
     marked = timed.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
     return marked.select(
         ARRIVAL,

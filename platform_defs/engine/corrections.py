@@ -70,14 +70,14 @@ def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: i
     if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
         return None
     found: list[int] = []
-    for name in asset.inputs:
+    for name, reach in zip(asset.inputs, reads.reach, strict=True):
         if name in reading.assets:
             upstream = stored_progress(reading.lake, reading.assets[name])
             found += [s.first for s in _corrected(upstream, reading.assets[name], now.read)]
         elif reads.lateness:
             oldest = now.closed_to - reads.lateness
             told = _brought(reading, name, now.seq, head)
-            found += [max(first, oldest) for first, last in told if first <= now.closed_to and last > oldest]
+            found += [max(first, oldest) for first, last in told if first <= now.closed_to and last + reach + reads.delay > oldest]
     return min((first for first in found if first <= now.closed_to), default=None)
 
 

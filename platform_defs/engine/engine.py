@@ -222,6 +222,14 @@ class Engine:
             raise ChangeFeedError(
                 f"source {source!r} needs a column {CHANGE!r}, and no `unique_key`, by which an update would be a duplicate"
             )
+        for asset in self.assets.values():
+            reads = asset.operator.reads
+            if source in asset.inputs and not isinstance(reads, Closed) and reads.change is None and CHANGE not in asset.operator.emits.key:
+                kind = type(asset.operator).__name__
+                raise ChangeFeedError(
+                    f"{asset.name} reads source {source!r}, and {kind} would take a row that went for one that came; give it "
+                    f"`change={CHANGE!r}`, or {CHANGE!r} among the columns it groups by"
+                )
         if "://" in folder:
             raise ChangeFeedError(f"the folder of source {source!r} is {folder!r}; legal: one on this machine")
         return land_changes(table, Path(folder), first=first)

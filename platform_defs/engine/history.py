@@ -1,10 +1,14 @@
 """An upserted table as it was, and as it would have been: read from its changelog, and from the log."""
 
+from functools import reduce
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
+from operators.columns import of_keys
+from operators.contract import Touched
 from platform_defs.engine.following import STEP, change_column, pinned, steps_of, upserted
 from platform_defs.engine.reading import Reading, Span
 
@@ -29,13 +33,20 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
 def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     """A table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
 
-    Every row counts by its own time, however late it came; those of a changelog in the order in which they came.
+    Every row counts by its own time, however late it came; those of a changelog in the order in which they came. Keys that live for a
+    time are as old as that time lets them be; in processing time, which the rows do not tell, none is too old.
 
     Raises:
         OperatorError: the asset, or one that it follows, has no changelog.
     """
     _ = upserted(asset)
-    return asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
+    rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
+    reads = asset.operator.reads
+    if not isinstance(reads, Touched) or reads.lives is None or reads.lives_by == "processing":
+        return rows
+    newest = Span(time - reads.lives, time)
+    living = [reading.input(asset, which, reading.ledger.head, newest).select(*reads.key) for which in range(len(asset.inputs))]
+    return of_keys(rows, reduce(DataFrame.unionByName, living).distinct(), reads.key)
 
 
 def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:

@@ -111,7 +111,7 @@ class Ingest(LedgerWriter):
     def _enter(self, fresh: Mapping[str, Sequence[File]]) -> Entry:
         seq, now = self.ledger.head + 1, self.ledger.now()
         last = self.ledger.last()
-        attempts = {name: _attempt(seq, self.contracts[name], files) for name, files in fresh.items()}
+        attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
         clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
         with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
             said = list(pool.map(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
@@ -149,7 +149,7 @@ class Ingest(LedgerWriter):
         try:
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
-            accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files), now)
+            accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files, now), now)
             blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
             return replace(
                 moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
@@ -274,7 +274,8 @@ def _watermark(contract: SourceContract, counts: _Counts, last: SourceEntry | No
     return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 
 
-def _attempt(seq: int, contract: SourceContract, files: Sequence[File]) -> dict[str, Any]:
-    """What a commit remembers of the attempt that made it."""
-    told = json.dumps([contract.name, contract.struct.json(), contract.event_time, repr(contract.rules), [f.offset for f in files]])
+def _attempt(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:
+    """What a commit remembers of the attempt that made it: all that its rows depend on."""
+    parts = [contract.name, contract.struct.json(), contract.event_time, repr(contract.rules), [f.offset for f in files]]
+    told = json.dumps([*parts, now] if contract.by_ingest_time else parts)
     return {"seq": seq, "input": hashlib.sha256(told.encode()).hexdigest()[:16]}

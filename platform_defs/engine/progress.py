@@ -28,7 +28,15 @@ class ProgressError(RuntimeError):
         return cls(
             f"{asset} was made with {stored}, and the settings now say {wanted}; rows of both in one table would mean nothing. "
             "Use the settings it was made with, or another lake (TIDEMARK_LAKE), "
-            "or delete the table and advance again: the log holds all that is needed"
+            "or delete the table (one that upserts with its changelog) and advance again: the log holds all that is needed"
+        )
+
+    @classmethod
+    def lost_changelog(cls, asset: str, changelog: str, step: int) -> "ProgressError":
+        """A table is there without the changelog that it was folded from."""
+        return cls(
+            f"{asset} holds what its changelog told up to step {step}, and {changelog} is not there. "
+            f"Delete {asset} too, and advance again: the log holds all that is needed"
         )
 
     @classmethod

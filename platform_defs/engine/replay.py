@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.contracts import SourceContract
+from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
-from operators.timing import millis
+from operators.timing import millis, timestamp
 from platform_defs.engine.classify import REASON, classify
 from platform_defs.engine.ledger import Entry, SourceEntry, moved
 from platform_defs.engine.orphans import ATTEMPT, REPLAY, clear_orphans
@@ -47,7 +47,11 @@ class Replay(LedgerWriter):
             self.ledger.commit(entries)
 
     def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
-        judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL).persist()
+        judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
+        if contract.by_ingest_time:
+            came = timestamp(F.col(ENTRY) + F.lit(now))
+            judged = judged.withColumns({EVENT_TIME: came, EVENT_TIME_RAW: came})
+        judged = judged.persist()
         try:
             wrong = judged.where(F.col(REASON).isNotNull()).first()
             if wrong is not None:

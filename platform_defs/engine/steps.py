@@ -9,10 +9,12 @@ from platform_defs.engine.reading import Reading
 
 
 def changes_something(asset: DerivedAsset, entries: Iterable[Sequence[SourceEntry]]) -> bool:
-    """Whether entries can change the rows of an asset that handles entries: by a row; or by any, where keys live for a time."""
+    """Whether entries can change the rows of an asset that handles entries: by a row; or by the time, where keys live for some."""
     reads = asset.operator.reads
-    lives = isinstance(reads, Touched) and reads.lives is not None
-    return any(s.accepted or lives for entry in entries for s in entry if s.source in asset.inputs)
+    by = reads.lives_by if isinstance(reads, Touched) and reads.lives is not None else None
+    if by == "processing":  # the clock, which every entry moves, whatever source it is of
+        return any(entries)
+    return any((s.accepted or by) and s.source in asset.inputs for entry in entries for s in entry)
 
 
 def cut_entries(reading: Reading, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:

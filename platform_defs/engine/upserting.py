@@ -17,7 +17,7 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
 from operators.columns import check_free, of_keys, parameter, same_rows
 from operators.contract import Entries, Touched, Upsert
 from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
-from platform_defs.engine.progress import Progress, progress, rows_committed
+from platform_defs.engine.progress import Progress, ProgressError, progress, rows_committed
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
 
@@ -61,9 +61,17 @@ class Upserting:
         return of_keys(rows, keys, keys.columns)
 
     def recover(self) -> None:
-        """Fold what a killed step committed and did not fold."""
-        if isinstance(self.asset.operator.emits, Upsert) and self.reading.lake.delta(self.asset.changelog) is not None:
+        """Fold what a killed step committed and did not fold.
+
+        Raises:
+            ProgressError: the changelog is lost, and the table is not.
+        """
+        if not isinstance(self.asset.operator.emits, Upsert):
+            return
+        if self.reading.lake.delta(self.asset.changelog) is not None:
             self._fold()
+        elif (folded := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
+            raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, folded.value["step"])
 
     def _fold(self) -> None:
         """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""

@@ -240,7 +240,7 @@ class Lake:
         SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
-        """How many files no version within some hours needs; None for the table's own retention."""
+        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""
         delta = DeltaTable(self.path(table))
         if not has_vectors(delta):
             return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=True))

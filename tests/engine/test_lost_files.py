@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
-from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine import Engine, LedgerError, ProgressError
 from platform_defs.resources.lake import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import DAY, HOUR, Event, join, land, rows_of, source
-from tests.support.toys import Spread
+from tests.support.shopkeeping import DAY, HOUR, Event, join, land, replay, rows_of, source
+from tests.support.toys import RunningTotal, Spread
 
 SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
 
@@ -106,6 +106,15 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
     with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l tells of entry 1"):
         anew.signals.watermark({"l": 1})
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name="totals", inputs=("l",), operator=RunningTotal())])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.advance("totals")
+    shutil.rmtree(engine.lake.path("changelog/totals"))
+    with pytest.raises(ProgressError, match=r"up to step 1, and changelog/totals is not there. Delete totals too, and advance again"):
+        engine.advance("totals")
 
 
 def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make_engine: MakeEngine) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
-from operators.contract import Closed, Touched
+from operators.contract import Closed, TimeKind, Touched
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from tests.engine.made import said
@@ -32,10 +32,11 @@ def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> E
 @dataclass(frozen=True)
 class _Board(Spread):
     lives: int | None = None
+    by: TimeKind = "event"
 
     @property
     def reads(self) -> Touched:
-        return Touched(("k",), lives=self.lives)
+        return Touched(("k",), lives=self.lives, lives_by=self.by)
 
 
 ENTRIES = st.lists(
@@ -80,6 +81,12 @@ def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st
 def test_entries_without_rows_change_nothing_unless_keys_live_for_a_time(lives: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
     assert changes_something(asset, [_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]) is expected
+    assert not changes_something(asset, [])
+
+
+def test_every_entry_moves_the_clock_that_keys_live_by() -> None:
+    asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=5, by="processing"))
+    assert changes_something(asset, [_entry(1, 0, 0, 9, "x")])
     assert not changes_something(asset, [])
 
 

@@ -12,7 +12,7 @@ from operators import TopN, fold
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
 
 TTL = 10 * MINUTE
 FIELDS: dict[str, Any] = {"by": "k", "order_by": "v DESC", "rank_end": 2, "ttl": "10 minutes"}
@@ -78,6 +78,9 @@ def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock
             engine.advance(name)
             assert rows_of(engine.table(name), "k", "v", "rank") == wanted, (name, batch)
             boards[name].append(wanted)
+    then = START + 14 * MINUTE
+    known = [r for r in _log(engine) if r.at <= then]
+    assert rows_of(engine.as_known_now("left", then), "k", "v", "rank") == _board(known, lambda r: r.at, then)
     for name in names:
         changelog = engine.table(f"changelog/{name}")
         assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.table(name))

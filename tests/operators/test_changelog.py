@@ -187,6 +187,13 @@ def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
         difference(reserved, reserved, key=KEY)
 
 
+def test_keys_a_microsecond_apart_stay_apart(spark: SparkSession) -> None:
+    at = "timestamp'2026-03-01 10:00:00.000001Z'"
+    changelog = spark.sql(f"SELECT {at} AS t, '+I' AS change, 1 AS step UNION ALL SELECT {at} + interval '1 microsecond', '+I', 1")
+    found = [r.key for r in keyed_upserts(changelog, key=("t",), order="step").collect()]
+    assert sorted(found) == [f'{{"t":"2026-03-01T10:00:00.00000{n}Z"}}' for n in (1, 2)]
+
+
 def test_upserts_have_the_newest_value_of_a_key_and_a_tombstone_where_it_went(spark: SparkSession) -> None:
     changes = [
         ("a", 1, "+I", 1),

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, TopN, difference
 from operators.ordering import Ordering
@@ -112,6 +113,13 @@ def _bag(choose: random.Random) -> list[Rows]:
     return _changed(choose, keyed=False)
 
 
+def _stray(choose: random.Random) -> list[Rows]:
+    """Rows of few values that come and go as they like: some are taken back that are not there, and come later."""
+    kinds, batches = ("+I", "+I", "+U", "-D", "-U"), range(BATCHES)
+    few = [{"k": "a", "id": n % 2, "v": n // 2, "w": "x", "n": 1} for n in range(4)]
+    return [[{**choose.choice(few), "change": choose.choice(kinds)} for _ in range(choose.randrange(7))] for _ in batches]
+
+
 SPECS = [
     Spec("append", _appended, {"rank_end": 2}, strategy="append"),
     Spec("append, no rank", _appended, {"rank_end": 2, "with_rank": False}, strategy="append"),
@@ -137,6 +145,7 @@ SPECS = [
     Spec("changes, no rank", _bag, {"rank_end": 2, "with_rank": False}, told=True),
     Spec("changes, range, no rank", _bag, {"rank_end": 3, "rank_start": 2, "with_rank": False}, told=True),
     Spec("changes, rank", _bag, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), told=True),
+    Spec("changes, some of nothing", _stray, {"rank_end": 3}, told=True),
     Spec("changes, dense rank, all", _bag, {"rank_end": 2, "function": "dense_rank"}, by=(), told=True),
 ]
 
@@ -230,6 +239,8 @@ def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, An
     [
         ({"rank_end": 0}, "`rank_end` is 0; legal: a whole number of at least 1, or the column that holds it"),
         ({"rank_end": None}, "`rank_end` is None"),
+        ({"rank_end": 2.5}, "`rank_end` is 2.5"),
+        ({"rank_start": 1.5}, "`rank_start` is 1.5"),
         ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`"),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
         ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
@@ -250,10 +261,17 @@ def test_what_cannot_be_is_refused_with_the_reason(spec: dict[str, Any], said: s
         TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
 
 
+def test_no_rank_end_at_all_is_refused() -> None:
+    with pytest.raises(OperatorError, match="`rank_end` is None; legal: a whole number of at least 1"):
+        TopN(by="k", order_by="v DESC")
+
+
 def test_what_says_no_known_kind_counts_for_nothing(spark: SparkSession) -> None:
     rows = spark.sql("SELECT * FROM VALUES (1, '+I', 1, 0), (1, 'insert', 1, 1), (1, null, 1, 2), (2, '-D', 1, 3) AS t(v, c, seq, arrival)")
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c")(rows).collect()] == [1]
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c", unique_key="v")(rows).collect()] == [1]
+    first = rows.withColumns({"n": F.expr("if(c = '+I', 3, 0)"), "seq": F.expr("if(c = 'insert', 0, 1)")})
+    assert [r.v for r in TopN(order_by="v", rank_end="n", change="c")(first).collect()] == [1]
 
 
 def test_frames_that_cannot_be_are_refused_and_bad_rank_ends_are_told(spark: SparkSession) -> None:

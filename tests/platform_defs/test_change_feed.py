@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
-from operators import TopN
+from operators import Aggregate, TopN
 from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import rows_of
@@ -71,12 +71,26 @@ def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_e
             engine.follow(stock.table_uri, name)
 
 
+def test_an_operator_that_would_count_what_went_as_what_came_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+    source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
+    sums = {name: Aggregate(by=by, aggregates={"n": "count(*)"}) for name, by in (("all", "item"), ("by_kind", ("item", "change")))}
+    for name, legal in (("by_kind", True), ("all", False)):
+        engine = make_engine([source], [DerivedAsset(name=name, inputs=("stock",), operator=sums[name])])
+        if legal:
+            assert engine.follow(stock.table_uri, "stock")
+            continue
+        with pytest.raises(ChangeFeedError, match=re.escape("all reads source 'stock', and Aggregate would take a row that went")):
+            engine.follow(stock.table_uri, "stock")
+
+
 def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine, stock: DeltaTable) -> None:
     schema = "item string, sold bigint, change string, commit_version bigint, committed_at timestamp"
     mark = BoundedOutOfOrderness("0 ms")
     source = SourceContract(name="stock", schema=schema, event_time="committed_at", watermark=mark, future_skew=None)
     top = TopN(order_by="sold DESC", rank_end=2, unique_key="item", change="change")
-    engine = make_engine([source], [DerivedAsset(name="best", inputs=("stock",), operator=top)])
+    keyless = TopN(order_by="sold DESC", rank_end=2, change="change")
+    assets = [DerivedAsset(name=name, inputs=("stock",), operator=operator) for name, operator in (("best", top), ("same", keyless))]
+    engine = make_engine([source], assets)
     folder = Path(engine.folders["stock"])
     changes = [lambda: None, lambda: stock.update(updates={"sold": "9"}, predicate="item = 'a'"), lambda: stock.delete("item = 'b'")]
     wanted = [[("b", 1), ("c", 2)], [("a", 1), ("b", 2)], [("a", 1), ("c", 2)]]
@@ -84,8 +98,9 @@ def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine
         change()
         assert len(engine.follow(stock.table_uri, "stock")) == 1
         engine.let_in()
-        engine.advance("best")
-        assert rows_of(engine.table("best"), "item", "rank") == best
+        for name in engine.assets:
+            engine.advance(name)
+            assert rows_of(engine.table(name), "item", "rank") == best
     published = str(folder.parent / "published")
     assert engine.publish("best", published) == 3
     assert engine.publish("best", published) == 3

@@ -1,0 +1,59 @@
+"""Processing time: a source whose rows have the time at which they are let in."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset
+from operators import Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.days import day_of
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.kills import run_and_die
+from tests.support.shopkeeping import MINUTE, Event, broken, land, replay, rows_of, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+PARTS = ([Event("a", 1, 9 * MINUTE), Event("a", 2, 0)], [Event("a", 3, 0), Event("b", 1, 1)], [Event("a", 2, 5)])
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    """Counts by minute of arrival."""
+    return make_engine(
+        [source("l", event_time="ingested_at", watermark=BoundedOutOfOrderness("0 ms"), unique_key=("k", "v"))],
+        [DerivedAsset(name="counts", inputs=("l",), operator=COUNT)],
+    )
+
+
+def _times(engine: Engine) -> list[tuple[int, int]]:
+    return [(r[0], r[1]) for r in engine.table("events/l").select("seq", F.unix_millis("event_time")).orderBy("seq", "arrival").collect()]
+
+
+def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock) -> None:
+    for part, events in enumerate(PARTS):
+        land(engine, "l", f"{part}.jsonl", [event.line for event in events])
+        engine.let_in()
+        assert [s.rows for s in engine.advance("counts")] == [[0], [1], [2]][part]
+        clock.pass_ms(MINUTE)
+    came = [entry[0].ingested_at for entry in engine.ledger.entries()]
+    assert came == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
+    assert _times(engine) == [(1, came[0]), (1, came[0]), (2, came[1]), (2, came[1])], "the last row is a duplicate"
+    assert rows_of(engine.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
+    assert engine.late("counts", "l").isEmpty()
+    assert broken(engine, "counts") == set()
+    day = day_of(NOON)
+    assert engine.rebuild("counts", day, day).days == ()
+
+
+def test_what_a_killed_attempt_left_is_not_taken_over_with_its_time(engine: Engine, clock: Clock) -> None:
+    land(engine, "l", "0.jsonl", [Event("a", 1, 0).line])
+    run_and_die(engine.let_in, "ingest.before_ledger")
+    clock.pass_ms(5 * MINUTE)
+    [entry] = engine.let_in()
+    assert _times(engine) == [(1, NOON + 5 * MINUTE)] == [(1, entry[0].first_event_time)]
+
+
+def test_entries_that_are_replayed_come_one_after_the_other(engine: Engine) -> None:
+    replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("a", 2, 0)]}])
+    came = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    assert _times(engine) == [(seq, came[seq]) for seq in (1, 3)]
