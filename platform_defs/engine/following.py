@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
-from operators.columns import parameter
+from operators.columns import check_free, parameter
 from operators.contract import Closed, Upsert
 from operators.errors import OperatorError
 from platform_defs.engine.progress import Progress, ProgressError
@@ -95,8 +95,14 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
-    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too."""
-    return pinned(reading, of, step).withColumn(told_in, F.lit(INSERT))
+    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too.
+
+    Raises:
+        ColumnError: the table has a column of the name in which that is said.
+    """
+    rows = pinned(reading, of, step)
+    check_free(rows, told_in)
+    return rows.withColumn(told_in, F.lit(INSERT))
 
 
 def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:

@@ -9,6 +9,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
 from operators.columns import of_keys
 from operators.contract import Touched
+from operators.errors import OperatorError
 from platform_defs.engine.following import STEP, change_column, pinned, steps_of, upserted
 from platform_defs.engine.reading import Reading, Span
 
@@ -21,12 +22,17 @@ def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFra
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     """A table as it was at a time (epoch ms, by the ledger's clock): its changelog folded as far as it went then.
 
+    That is up to the first step that came later, though the clock stepped back after it.
+
     Raises:
-        OperatorError: the asset has no changelog.
+        OperatorError: the asset has no changelog, or none yet.
     """
     key = upserted(asset).key
+    if reading.lake.delta(asset.changelog) is None:
+        raise OperatorError(f"{asset.name} has made no step yet, so there is nothing that it was at any time; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
-    told = changelog.where(F.col(CHANGED_AT) <= F.timestamp_millis(F.lit(time)))
+    [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
+    told = changelog if later is None else changelog.where(F.col(STEP) < later)
     return fold(told.drop(CHANGED_AT), key=key, order=STEP)
 
 

@@ -1,0 +1,22 @@
+"""An upserted table as it was: before it had a step, and where the clock stepped back between two."""
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import OperatorError
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import HOUR, MINUTE, Event, replay, rows_of, source
+from tests.support.toys import RunningTotal
+
+
+def test_a_step_is_not_told_without_those_before_it(make_engine: MakeEngine, clock: Clock) -> None:
+    engine = make_engine([source("l")], [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())])
+    with pytest.raises(OperatorError, match="total has made no step yet, so there is nothing that it was at any time; advance it first"):
+        engine.as_of("total", NOON)
+    for later, events in ((5 * MINUTE, [Event("a", 1, 0)]), (-HOUR, [Event("b", 1, 0)])):
+        replay(engine, [{"l": events}])
+        clock.pass_ms(later)
+        assert len(engine.advance("total")) == 1
+    assert engine.as_of("total", NOON + MINUTE).isEmpty()
+    assert rows_of(engine.as_of("total", NOON + 5 * MINUTE)) == rows_of(engine.table("total"))
