@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -95,16 +97,13 @@ def ingest(
     engine = _engine()
     with _progress() as bar:
         task = bar.add_task("ledger entries", total=None)
-        if every is None:
-            entries = engine.let_in()
-        else:
 
-            def advance(_: object) -> None:
-                bar.update(task, advance=1)
-                for name in engine.assets:
-                    list(engine.lawful_steps(name))
+        def entered(_: object) -> None:
+            bar.update(task, advance=1)
+            for name in engine.assets if every else ():
+                list(engine.lawful_steps(name))
 
-            entries = engine.stream.run(every, advance)
+        entries = engine.let_in(every, entered)
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
 
 
@@ -215,13 +214,30 @@ def _day(option: str, text: str) -> date:
         raise ValueError(f"`{option}` is {text!r}; legal: a day, YYYY-MM-DD") from None
 
 
+def _without_rows(error: PySparkException | Py4JJavaError) -> str:
+    """What Spark failed with: the error's class and condition, for its text may quote rows."""
+    if isinstance(error, PySparkException):
+        named = " ".join(filter(None, (type(error).__name__, error.getCondition())))
+    else:
+        named = error.java_exception.getClass().getName()
+    return f"Spark failed with {named}; its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+
+
 def main() -> None:
-    """Run the command line; what a user can put right ends in one line, not in a traceback."""
+    """Run the command line; what a user can put right ends in one line, not in a traceback, and so does an error of Spark."""
     try:
         app()
+    except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
+        if settings().traceback:
+            raise
+        _end(_without_rows(error))
     except EXPECTED as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from None
+        _end(str(error))
+
+
+def _end(told: str) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)
+    raise SystemExit(1) from None
 
 
 __all__ = ["app", "main"]

@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     max_step: int = Field(default=5_000_000, ge=1, description="rows an advance handles in one step, about; bounds the memory")
     max_files: int = Field(default=64, ge=1, description="files one micro-batch takes")
     first_day: Day = Field(default="2016-01-01", description="the first daily partition")
+    traceback: bool = Field(
+        default=False, description="whether an error of Spark is shown with its text, which may quote rows, and its traceback"
+    )
     completeness: float = Field(default=0.5, ge=0, le=1, description="join completeness below this is a warning")
 
     @property

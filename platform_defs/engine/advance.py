@@ -66,18 +66,24 @@ class Advance:
         The head is pinned when the first step starts. Each step is committed before it is yielded.
 
         Raises:
-            LakeError: the asset has another writer.
+            LakeError: the asset has another writer, or a later version of the project made the lake.
             LedgerError: the ledger lacks an entry that the asset has handled.
             ProgressError: its table was made by another operator.
         """
         with self.reading.lake.writer(self.asset.name):
-            self._upserting.recover()
-            self.reading.ledger.require(progress(self.reading.lake, self.asset).seq, f"table {self.asset.name}")
+            self._recover()
             head = self.reading.ledger.head
             judge(self.reading, self.asset, head)
             while (step := self._next(head, until)) is not None:
                 yield step
             show(self.reading, self.asset, head)
+
+    def _recover(self) -> Progress:
+        """Fold what a killed step left, once the ledger is known to be whole and of a format that this version writes."""
+        now = progress(self.reading.lake, self.asset)
+        self.reading.ledger.require(now.seq, f"table {self.asset.name}")
+        self._upserting.recover()
+        return now
 
     def _next(self, head: int, until: int | None) -> Step | None:
         now = progress(self.reading.lake, self.asset)
@@ -209,8 +215,7 @@ class Advance:
     def put_right(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
-            self._upserting.recover()
-            now = progress(self.reading.lake, self.asset)
+            now = self._recover()
             if not now.step:
                 return {}
             wanted = self.whole(now.seq, now.read)

@@ -105,15 +105,29 @@ class Engine:
         """Ingests what lands in the sources' folders."""
         return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
 
-    def let_in(self) -> list[Entry]:
-        """Let in what has landed, and record the sources that have fallen idle."""
+    def let_in(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
+        """Let in what has landed, and record the sources that have fallen idle.
+
+        Args:
+            every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is let in.
+            on_entry: called after each entry of files is committed.
+
+        Raises:
+            LedgerError: the ledger lacks an entry that an asset has handled.
+        """
+        self._require_what_was_handled()
         with self._naming_lost_files():
-            made = self.stream.run()
+            made = self.stream.run(every, on_entry)
             idle = self.signals.idle()
         return [*made, idle] if idle else made
 
     def drain(self) -> Entry | None:
-        """Close the end of the input, far enough for every asset, those made of other assets too."""
+        """Close the end of the input, far enough for every asset, those made of other assets too.
+
+        Raises:
+            LedgerError: the ledger lacks an entry that an asset has handled.
+        """
+        self._require_what_was_handled()
         reach = sum(
             max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed)
         )
@@ -309,6 +323,11 @@ class Engine:
 
     def _sources(self, name: str) -> set[str]:
         return {name} if name in self.sources else {source for of in self.assets[name].inputs for source in self._sources(of)}
+
+    def _require_what_was_handled(self) -> None:
+        """Pass if the ledger has every entry that an asset has handled; the next would take a lost one's number, and its rows' place."""
+        for name in self.assets:
+            self.ledger.require(self.progress(name).seq, f"table {name}")
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]

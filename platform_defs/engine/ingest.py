@@ -59,6 +59,14 @@ class IngestError(RuntimeError):
         )
 
     @classmethod
+    def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":
+        """A source's folder is no place to read from."""
+        return cls(
+            f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or make. "
+            "Nothing was let in: put it right, or choose another root of the input files (TIDEMARK_LANDING), and run again"
+        )
+
+    @classmethod
     def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
         """The log holds another number of rows than were counted."""
         return cls(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
@@ -78,7 +79,13 @@ class Maintenance:
     retention_hours: int | None = None
 
     def __call__(self) -> list[Maintained]:
-        """Maintain every table that is there; one that has a writer is left for the next time."""
+        """Maintain every table that is there; one that has a writer is left for the next time.
+
+        Raises:
+            LedgerError: the ledger is not whole.
+            LakeError: a later version of the project made the lake, or another maintains it.
+        """
+        self.ledger.entries()
         with self.lake.writer("maintenance", "maintenance"):
             return [self._table(kept) for kept in self._tables() if self.lake.delta(kept.table) is not None]
 
@@ -105,7 +112,7 @@ class Maintenance:
                 self._carry(kept)
                 self._checkpoint(kept)
                 return Maintained(kept.table, before, _files(self._open(kept)), removed)
-        except (LakeBusy, DeltaConcurrentModificationException) as busy:
+        except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
             return Maintained(kept.table, left=str(busy).splitlines()[0])
 
     def _open(self, kept: _Kept) -> DeltaTable:

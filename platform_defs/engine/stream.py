@@ -5,6 +5,7 @@ the ledger tells of are passed over. Spark's batch ids are not used.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,9 +14,9 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File, Known, listing, survey
+from platform_defs.resources.files import File, Known, listing, one_path, survey
 from platform_defs.resources.lake import Lake
 
 
@@ -48,10 +49,11 @@ class Stream:
             The entries made.
 
         Raises:
-            IngestError: a rule whose action is to fail was broken, or a column came that the contract refuses.
+            IngestError: a rule whose action is to fail was broken, a column came that the contract refuses, or a folder cannot be used.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opened():
+            self._make_folders()
             made: list[Entry] = []
             self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
             left = [] if every else self._overlooked(everything=True)
@@ -103,13 +105,23 @@ class Stream:
             found += [f for f in fresh if everything or f.length == 0 or known.holds_path(f)]
         return sorted(found)
 
-    def _listing(self) -> DataFrame:
-        for folder in self.folders.values():
-            if "://" not in folder:
+    def _make_folders(self) -> None:
+        """Make the local folders that are not there; what stands in the way is theirs, not the lake's."""
+        for source, folder in self.folders.items():
+            if "://" in folder:
+                continue
+            try:
                 Path(folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise IngestError.no_folder(source, folder, error.strerror or str(error)) from error
+            if not os.access(folder, os.R_OK | os.X_OK):
+                raise IngestError.no_folder(source, folder, "it may not be read")
+
+    def _listing(self) -> DataFrame:
         return reduce(DataFrame.union, [listing(self.spark, folder, source, self.max_files) for source, folder in self.folders.items()])
 
     def _checkpoint(self) -> str:
-        """One checkpoint for each set of folders: Spark refuses one that was made for another set."""
-        told = hashlib.sha256(repr(sorted(self.folders.items())).encode()).hexdigest()[:12]
+        """One checkpoint for each set of folders, by whichever of their names: Spark refuses one that was made for another set."""
+        folders = sorted((source, one_path(folder)) for source, folder in self.folders.items())
+        told = hashlib.sha256(repr(folders).encode()).hexdigest()[:12]
         return self.lake.path(f"_checkpoints/{told}")

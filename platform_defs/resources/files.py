@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
 UNREAD = "unread"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+_ANY_AGE = "36500d"  # by default Spark never lists a file that is 7 days older than the newest it saw
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
 
 
@@ -99,14 +100,19 @@ def _decoded(path: str) -> str:
     return unquote(path).removeprefix("file:").replace("///", "/", 1)
 
 
+def one_path(folder: str) -> str:
+    """The one path of a folder of this machine, whatever links lead to it; a remote one's URI as it is."""
+    return folder if "://" in folder else str(Path(folder).resolve())
+
+
 def listing(spark: SparkSession, folder: str, source: str, max_files: int) -> DataFrame:
     """A stream of the files that appear in a folder; their content is not read. One that is gone again is left out."""
-    return _described(spark.readStream.option("maxFilesPerTrigger", max_files), folder, source)
+    return _described(spark.readStream.option("maxFilesPerTrigger", max_files).option("maxFileAge", _ANY_AGE), folder, source)
 
 
 def _described(reader: DataFrameReader | DataStreamReader, folder: str, source: str) -> DataFrame:
     lenient = reader.option("ignoreMissingFiles", "true").option("recursiveFileLookup", "true")
-    files = lenient.format("binaryFile").schema(_LISTING).load(folder)
+    files = lenient.format("binaryFile").schema(_LISTING).load(one_path(folder))
     modified = F.unix_millis("modificationTime").alias("modified")
     return files.select(F.lit(source).alias("source"), F.col("_metadata.file_path").alias("path"), modified, "length")
 
@@ -120,8 +126,7 @@ def survey(spark: SparkSession, folder: str, source: str) -> list[File]:
 
 def landed(folder: str, source: str) -> Iterator[File]:
     """The files below a local folder that a stream would take: no hidden ones. Needs no Spark."""
-    root = Path(folder).resolve()
-    for below, folders, names in os.walk(root):
+    for below, folders, names in os.walk(one_path(folder)):
         folders[:] = [f for f in folders if not f.startswith(("_", "."))]
         for path in (Path(below, n) for n in names if not n.startswith(("_", "."))):
             try:

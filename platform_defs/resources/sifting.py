@@ -50,6 +50,8 @@ def _sifted(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) 
 def _told(error: Exception) -> str:
     """Why a file cannot be read: the innermost cause."""
     text = str(error)
+    if re.search(r"FileNotFoundException: .*\(Permission denied\)", text):  # it is there: as gone it would come back for ever
+        return "the file cannot be read: permission denied"
     if "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
         return GONE
     if "is not a Parquet file" in text:

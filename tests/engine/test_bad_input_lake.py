@@ -1,21 +1,28 @@
 """The operator's own faults: a full disk, a lake that cannot be written to, a newer one. One clear error, nothing half-done, then on."""
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
+from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger import FORMAT, Ledger
+from platform_defs.engine.progress import PROGRESS
 from platform_defs.resources.errors import LakeError
 from platform_defs.resources.lake import Lake
 from tests.support.clock import Clock
 from tests.support.shopkeeping import Event, land, rows_of, source
+from tests.support.toys import RunningTotal
+
+TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 
 
 def _mount(*arguments: str) -> None:
@@ -86,7 +93,19 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     told = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that made it"
     with pytest.raises(LakeError, match=told):
         _ = Ledger(lake, Clock()).head
-    assert lake.version("ledger") == 0
+    engine = _newer(lake)
+    for act in (engine.maintain, engine.let_in, engine.drain, lambda: engine.advance("total"), lambda: engine.put_right("total")):
+        with pytest.raises(LakeError, match=told):
+            act()
+    assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]
+
+
+def _newer(lake: Lake) -> Engine:
+    """An engine without a session, on a lake with a changelog that is not folded."""
+    once = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1, "seq": 1}})})
+    write_deltalake(lake.path(TOTAL.changelog), pa.table({"k": ["a"]}), commit_properties=once)
+    no_session: Any = None
+    return Engine(lake, {"l": source("l")}, {"total": TOTAL}, lambda: no_session, Clock())
 
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])

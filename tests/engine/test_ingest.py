@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.ledger import SourceEntry
-from platform_defs.resources.files import File
+from platform_defs.resources.files import File, listing
+from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
 
 MARKED = StructType().add("k", "string", nullable=False).add("ts", "timestamp").add("wm", "timestamp")
 
@@ -312,3 +313,35 @@ def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngi
             engine.account_step("wide", step)
         new.append(compiled.getCount() - before)
     assert min(new[3:]) <= 2, new
+
+
+def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l")], [])
+    _land(engine, "l", "1.jsonl", [Event("x", 1, 0)])
+    (tmp_path / "link").symlink_to(tmp_path / "landing")
+    linked = replace(engine, folders={"l": str(tmp_path / "link/l")})
+    [[said]] = linked.let_in()
+    assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
+    assert linked.let_in() == engine.let_in() == []
+    assert len(list((tmp_path / "lake/_checkpoints").iterdir())) == 1
+
+
+def test_no_file_is_too_old_to_be_listed(spark: SparkSession, tmp_path: Path) -> None:
+    listed: list[str] = []
+    for name, days in (("new", 0), ("old", 5_000)):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a row")
+        os.utime(path, ns=(0, (NOON - days * DAY) * 1_000_000))
+        query = listing(spark, str(path.parent), "l", 9).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = query.foreachBatch(lambda batch, _: listed.extend(Path(row.path).name for row in batch.collect()))
+        query.trigger(availableNow=True).start().awaitTermination()
+    assert listed == ["new", "old"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("no folder")
+    no_session: Any = None
+    engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
+    with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
+        engine.let_in()

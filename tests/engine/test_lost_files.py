@@ -3,12 +3,17 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine, LedgerError, ProgressError
+from platform_defs.engine.stream import Stream
 from platform_defs.resources.lake import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
@@ -51,6 +56,20 @@ def lacks(table: str, file: Path, seq: int) -> str:
     return rf"^{table} lacks a data file: .*/{name} \(ledger entry {seq}\) is in the table's log.*Restore the file from a backup"
 
 
+def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_session: Any = None
+    engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session)
+    write_deltalake(engine.lake.path("events/l"), pa.table({"seq": pa.array([1], pa.int64())}))
+    file = the_file(engine, "events/l", 1)
+
+    def fail(_: Stream, every: str | None, on_entry: object) -> None:
+        raise PySparkException(f"{every}: no such file: {file}")
+
+    monkeypatch.setattr(Stream, "run", fail)
+    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
+        engine.let_in("1 second")
+
+
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(engine: Engine, damage: str) -> None:
     file = the_file(engine, "events/l", 1)
@@ -91,8 +110,11 @@ def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(eng
     max(log.glob("*.json")).unlink()
     anew = make_engine(SOURCES, [join()])
     assert anew.ledger.head == 1
-    with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs tells of entry 2"):
-        anew.advance("pairs")
+    land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
+    for act in (anew.let_in, anew.drain, lambda: anew.advance("pairs")):
+        with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs tells of entry 2"):
+            act()
+    assert rows_of(anew.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 
 
 def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, make_engine: MakeEngine) -> None:

@@ -1,19 +1,23 @@
 """Maintenance: few files, nothing forgotten, and nobody disturbed."""
 
+import json
 import os
 import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.following import FOLDED
-from platform_defs.engine.maintenance import Maintained
+from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.resources.lake import Lake, LakeError
@@ -152,6 +156,22 @@ def test_a_table_that_is_being_written_is_left_for_the_next_time(engine: Engine)
     assert "pairs has a writer already: process" in (done["pairs"].left or "")
     assert done["pairs"] == Maintained("pairs", left=done["pairs"].left)
     assert {m.left for t, m in done.items() if t != "pairs"} == {None}
+
+
+def test_a_commit_that_comes_before_maintenance_leaves_the_table_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, rows, no_session = Lake(str(tmp_path / "lake")), pa.table({"n": [1]}), cast(Any, None)
+    told = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
+    for properties in (told, None):
+        write_deltalake(lake.path("pairs"), rows, mode="append", commit_properties=properties)
+    maintenance = Maintenance(no_session, lake, Ledger(lake, Clock()), {}, {"pairs": join()})
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "_still_mine", lambda _: write_deltalake(lake.path("pairs"), rows, mode="append"))
+        [done] = maintenance()
+    assert (done.table, done.left is None) == ("pairs", False)
+    assert maintenance() == [Maintained("pairs", 3, 3)]
+    remembered = lake.newest("pairs", PROGRESS)
+    assert remembered is not None
+    assert (remembered.value, remembered.version) == ({"step": 1}, lake.version("pairs"))
 
 
 def test_two_do_not_maintain_one_lake(engine: Engine) -> None:

@@ -9,11 +9,15 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, PySparkValueError
 
 from examples.olist.prepare import prepare
+from platform_defs import cli
 from platform_defs.cli import main
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
@@ -300,3 +304,33 @@ def test_a_wrong_setting_ends_in_words(lake, monkeypatch):
     said = tidemark("status")
     assert said.code == 1
     assert said.err.startswith("error: TIDEMARK_PAYMENT_WITHIN is '[a while]': legal: ")
+
+
+def _of_java(kind: str) -> Py4JJavaError:
+    java = SimpleNamespace(_target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: kind))
+    return Py4JJavaError("a row: MARKED", java)
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        pytest.param(PySparkException("a row: MARKED", "CAST_INVALID_INPUT", {}), "PySparkException CAST_INVALID_INPUT", id="condition"),
+        pytest.param(PySparkValueError("a row: MARKED"), "PySparkValueError", id="a ValueError too, no condition"),
+        pytest.param(_of_java("org.apache.spark.SparkException"), "org.apache.spark.SparkException", id="Java's"),
+    ],
+)
+def test_an_error_of_spark_is_named_without_its_text(lake, monkeypatch, error, named):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cli, "_engine", fail)
+    said = tidemark("status")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        f"error: Spark failed with {named}; its text may quote rows, so it is not shown. "
+        "TIDEMARK_TRACEBACK=1 shows it, with the traceback\n"
+    )
+    monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")
+    with pytest.raises(type(error)) as shown:
+        tidemark("status")
+    assert shown.value is error

@@ -13,6 +13,7 @@ GIVEN = {
     "driver_memory": ("512m", "512m"),
     "shuffle_partitions": ("7", 7),
     "spark_ui": ("true", True),
+    "traceback": ("1", True),
     "jars": ("/data/jars", "/data/jars"),
     "lease": ("5 s", "5 s"),
     "maven_mirror": ("https://mirror.invalid/maven2", "https://mirror.invalid/maven2"),
