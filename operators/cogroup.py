@@ -36,10 +36,10 @@ class CoGroup(InWindows):
     """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
 
     Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
-    meets no other: the null keys of each side are a group of their own. A row with a null time lies in no window. A result is
-    added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is
-    judged for each of its windows: it is in those that took rows before its entry came, `end - 1 ms + allowed lateness > watermark`,
-    and is late when none did. A row that comes after its group's result corrects it.
+    meets no other: the null keys of each side are a group of their own. A row with a null time lies in no window. A result is added
+    when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's `final_at` is its
+    `end`. In the engine a row is judged for each of its windows: it is in those that took rows before its entry came, `end - 1 ms +
+    allowed lateness > watermark`, and is late when none did. A row that comes after its group's result corrects it.
 
     The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. What Flink does in a `CoGroupFunction`
     is an expression over the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).

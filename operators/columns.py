@@ -84,9 +84,9 @@ def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) 
             raise ColumnError.key_types(column, one.simpleString(), other.simpleString())
 
 
-def check_distinct(columns: Sequence[str]) -> None:
-    """Raise `ColumnError` when a name occurs twice (Spark's names ignore case)."""
+def check_distinct(columns: Sequence[str], way_out: str = "rename one of them") -> None:
+    """Raise `ColumnError`, with the way out, when a name occurs twice (Spark's names ignore case)."""
     seen: set[str] = set()
     twice = [c for c in columns if c.lower() in seen or seen.add(c.lower())]
     if twice:
-        raise ColumnError.collision(twice)
+        raise ColumnError.collision(twice, way_out)

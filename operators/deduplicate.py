@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import bounds, closed_with, last_final, last_moment, missed, placed
+from operators.placing import bounds, check_aligned, closed_with, last_final, last_moment, missed, placed
 from operators.timing import Duration, length_ms
 from operators.windows import WINDOW, Aligned
 
@@ -59,6 +59,7 @@ class Deduplicate:
     allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        check_aligned(self.window, "a session's first or last row is a `min_by` or `max_by` of a WindowedAggregate")
         if self.lateness and not self.window:
             legal = "zero without a `window`: of the whole stream a row is kept current however late it is"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)

@@ -12,9 +12,9 @@ class OperatorError(ValueError):
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
 
 
-def check_count(parameter: str, value: int) -> None:
+def check_count(parameter: str, value: object) -> None:
     """Raise `OperatorError` unless a number of rows is a whole number of at least 1."""
-    if isinstance(value, bool) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OperatorError.bad_value(parameter, value, "a whole number of at least 1")
 
 
@@ -38,7 +38,7 @@ class WindowError(OperatorError):
 
     @classmethod
     def empty(cls, parameter: str, value: object) -> Self:
-        """A length is zero."""
+        """A length is zero, or below."""
         return cls.bad_value(parameter, value, "a duration of more than zero; a window of no length would hold no row")
 
 
@@ -80,9 +80,8 @@ class ColumnError(OperatorError):
         return cls(f"the column {column!r} is one that the result adds; rename it")
 
     @classmethod
-    def collision(cls, columns: list[str]) -> Self:
+    def collision(cls, columns: list[str], way_out: str) -> Self:
         """The result would hold a name twice."""
-        way_out = "choose other `left_prefix` / `right_prefix`, or rename the input columns"
         return cls(f"the result would hold {', '.join(columns)} twice; {way_out}")
 
 

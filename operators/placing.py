@@ -18,6 +18,12 @@ AnyWindow = Aligned | Session
 APART = temporary("apart")
 
 
+def check_aligned(window: object, way_out: str) -> None:
+    """Raise `OperatorError` where a window is a session, whose rows only an operator that gives verdicts can judge."""
+    if isinstance(window, Session):
+        raise OperatorError.bad_value("window", window, f"Tumbling, Sliding or Cumulative; {way_out}")
+
+
 def placed(rows: DataFrame, window: AnyWindow, *, time: str, lateness: int, group: Sequence[str]) -> DataFrame:
     """Rows, once for each of their windows that took them when they came, with the `WINDOW`; sessions are those of a group."""
     if isinstance(window, Session):

@@ -45,7 +45,8 @@ class Sides:
         check_present(left, self.key, "on")
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
-        check_distinct([*self.key, *self.payload(left, right), *self.added])
+        way_out = "choose other `left_prefix` / `right_prefix`, or rename the input columns"
+        check_distinct([*self.key, *self.payload(left, right), *self.added], way_out)
 
     def payload(self, left: DataFrame, right: DataFrame) -> list[str]:
         """The result's columns beside the key and those that it adds."""

@@ -12,7 +12,7 @@ from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, c
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.ordering import Ordering
-from operators.placing import bounds, closed_with, last_final, missed, placed, times_of_end
+from operators.placing import bounds, check_aligned, closed_with, last_final, missed, placed, times_of_end
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
 
@@ -60,6 +60,7 @@ class TopK:
     allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
+        check_aligned(self.window, "make sessions by a WindowedAggregate first, and rank its results in one of these")
         if self.lateness and not self.window:
             legal = "zero without a `window`: it is the operator that makes the windows that judges their rows"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)

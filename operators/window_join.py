@@ -27,11 +27,12 @@ _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 class WindowJoin(InWindows):
     """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
 
-    A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the
-    window, `anti` those that none does. Null keys and null times match nothing. A window's results are added when the watermark
-    reaches its last millisecond, `result_time = final_at = end - 1 ms`. In the engine a row is judged for each of its windows:
-    it is in those that took rows before its entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A
-    row that comes after its window's results corrects them: it adds pairs, and takes back what was padded or kept for want of it.
+    A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the window,
+    `anti` those that none does. A null key matches nothing; a row with a null time lies in no window, and is in no result, not even
+    padded. A window's results are added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a
+    session's `final_at` is its `end`. In the engine a row is judged for each of its windows: it is in those that took rows before
+    its entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A row that comes after its window's
+    results corrects them: it adds pairs, and takes back what was padded or kept for want of it.
 
     The semantics are those of Flink's `DataStream.join().where().equalTo().window()`, with the other kinds of its SQL window join.
 
@@ -39,7 +40,8 @@ class WindowJoin(InWindows):
         on: the key columns, by the same names on both sides.
         window: where the windows lie.
         how: which rows are kept.
-        residual: a further condition in SQL over the *result's* names of an inner join, e.g. `left_v < right_v`.
+        residual: a further condition in SQL over the *result's* names of the sides' columns in an inner join, e.g. `left_v < right_v`;
+            `window_start`, `window_end`, `result_time` and `final_at` are not there yet.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         left_prefix: put before a left column's name that the right side holds too, and before `window_start`, `window_end`,

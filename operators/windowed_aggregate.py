@@ -24,16 +24,18 @@ from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes,
 class WindowedAggregate(InWindows):
     """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
 
-    A window's result is added when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`. In the
-    engine a row is judged for each of its windows: it counts in those that took rows before its entry came, `end - 1 ms +
-    allowed lateness > watermark`, and is late when none did. A row that comes after its window's result corrects it. A null
-    key is an ordinary key; a row with a null time lies in no window.
+    A window's result is added when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`; a session's
+    `final_at` is its `end`. In the engine a row is judged for each of its windows: it counts in those that took rows before its
+    entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A row that comes after its window's result
+    corrects it. A null key is an ordinary key; a row with a null time lies in no window.
 
     The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL. Streaming
     frames are aggregated by Spark's own state, and refused where that would be wrong.
     Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
     `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`; with any other each row is handed
     to each of its windows.
+    A sum of doubles depends on the order of its rows: computed anew, its last bit may differ, and a correction or the law takes that for
+    another result. Sum decimals.
 
     Args:
         by: the key columns; none for one row a window.

@@ -3,7 +3,7 @@
 A pane is the longest stretch of time that lies in every window it touches whole, so a row is placed once, in its pane,
 however many windows overlap there; what was counted by pane is then handed to the windows. Times are epoch
 milliseconds, windows `[start, end)`, before 1970 as after it. A window's `result_time` and `final_at` are its
-last millisecond, `end - 1 ms`, as in Flink.
+last millisecond, `end - 1 ms`, as in Flink; a session, which is no pane's, is final at its `end`.
 
 Every window tells its `longest` length and its `pane` length in ms, an `origin` at which a pane
 starts, the windows `of_pane` (an array of `start` and `end`, bigint, rising), and the `last_end` of those, null where there is none.
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from operators.columns import temporary
 from operators.contract import WATERMARK
 from operators.errors import OperatorError, WindowError
-from operators.timing import Duration, duration_ms, length_ms, millis
+from operators.timing import Duration, duration_ms, millis
 
 START, END = "start", "end"
 PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
@@ -40,8 +40,8 @@ def _past(time: Column, origin: int, length: int) -> Column:
 
 def whole(parameter: str, value: Duration) -> int:
     """Read a duration of more than zero, in milliseconds."""
-    length = length_ms(value, parameter)
-    if not length:
+    length = duration_ms(value, parameter)
+    if length <= 0:
         raise WindowError.empty(parameter, value)
     return length
 

@@ -1,7 +1,8 @@
 """Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
 
 The table is of the present: each showing replaces it, in one commit that remembers the ledger entry and the watermark it was
-made at, so that a run that was killed shows it again. Nothing is made of it, and a result leaves it once it is final.
+made at, so that a run that was killed shows it again. Nothing is made of it. A result leaves it with the next showing after it is
+final; where the trigger is taken away there is none, and the table stays as it was.
 """
 
 from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, OperatorError, TopK
+from operators import ColumnError, OperatorError, Session, TopK
 from operators.ordering import Ordering
 
 RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
@@ -113,6 +113,12 @@ def test_nulls_stand_where_the_order_puts_them(spark: SparkSession, order: str) 
     [
         ({"k": 0}, "`k` is 0; legal: a whole number of at least 1"),
         ({"k": True}, "`k` is True; legal: a whole number of at least 1"),
+        ({"k": 2.5}, "`k` is 2.5; legal: a whole number of at least 1"),
+        ({"k": "2"}, "`k` is '2'; legal: a whole number of at least 1"),
+        (
+            {"window": Session(gap=10)},
+            "`window` is Session(gap=10, longest='1 day'); legal: Tumbling, Sliding or Cumulative; make sessions by a",
+        ),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
     ],
 )
@@ -127,5 +133,5 @@ def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
         TopK(k=1, order_by="m")(rows)
     with pytest.raises(ColumnError, match="`window_start` names the column 'window_start', which is not there"):
         TopK(k=1, order_by="n")(rows.drop("window_start"))
-    with pytest.raises(ColumnError, match="the result would hold rank twice"):
+    with pytest.raises(ColumnError, match="the result would hold rank twice; rename one of them"):
         TopK(k=1, order_by="n")(rows.withColumnRenamed("note", "rank"))

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import CoGroup, ColumnError, OperatorError, StreamingError, Tumbling, WindowJoin
+from operators import CoGroup, ColumnError, OperatorError, Session, StreamingError, Tumbling, WindowJoin
 from operators.contract import WATERMARK
+from operators.window_join import How
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS
 from tests.support.windows_model import Seen, Span, open_windows
@@ -118,6 +119,13 @@ def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> No
     found = count(left, right)
     assert found.columns == ["k", "id", "matches", "window_start", "window_end", "result_time", "final_at"]
     assert sorted((r.k, r.id, r.matches) for r in found.collect()) == [("a", 0, 2), ("a", 1, 2), ("b", 2, 0)]
+
+
+@pytest.mark.parametrize("window", [Tumbling(size=10), Session(gap=10)])
+@pytest.mark.parametrize("how", ["full", "anti"])
+def test_a_row_with_a_null_time_is_in_no_result(spark: SparkSession, how: How, window: Tumbling | Session) -> None:
+    left = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time UNION ALL SELECT 'b', null")
+    assert [row["k"] for row in WindowJoin(on="k", window=window, how=how)(left, left.where("k = 'b'")).collect()] == ["a"]
 
 
 def test_rows_that_have_a_window_already_keep_it_under_a_prefix(spark: SparkSession) -> None:

@@ -133,7 +133,7 @@ def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSess
     [
         ({"aggregates": {}}, OperatorError, "`aggregates` is {}; legal: at least one"),
         ({"aggregates": {"window_start": "count(*)"}}, ColumnError, "the result would hold window_start twice"),
-        ({"by": ("k", "K")}, ColumnError, "the result would hold K twice"),
+        ({"by": ("k", "K")}, ColumnError, "the result would hold K twice; rename one of them"),
     ],
 )
 def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], error: type[OperatorError], said: str) -> None:

@@ -71,7 +71,7 @@ def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: 
     [
         (lambda: Tumbling(size=0), "`size` is 0; legal: a duration of more than zero"),
         (lambda: Sliding(size="10 s", slide=0), "`slide` is 0; legal: a duration of more than zero"),
-        (lambda: Tumbling(size="-1 s"), "`size` is '-1 s'; legal: a duration of zero or more"),
+        (lambda: Tumbling(size="-1 s"), "`size` is '-1 s'; legal: a duration of more than zero"),
         (lambda: Tumbling(size="an hour"), "`size` is 'an hour'; legal: whole milliseconds"),
         (lambda: Tumbling(size=1, offset="noon"), "`offset` is 'noon'; legal: whole milliseconds"),
         (lambda: Cumulative(size=1_000, step=300), "`step` is 300; legal: a length that divides `size` (1000)"),
