@@ -12,9 +12,14 @@ class OperatorError(ValueError):
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
 
 
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def check_count(parameter: str, value: object) -> None:
     """Raise `OperatorError` unless a number of rows is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_count(value):
         raise OperatorError.bad_value(parameter, value, "a whole number of at least 1")
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegralType
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import check_distinct, check_present, check_time, names, same_rows, temporary
 from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
-from operators.errors import ColumnError, OperatorError, StreamingError
+from operators.errors import ColumnError, OperatorError, StreamingError, is_count
 from operators.ordering import Ordering
 from operators.timing import Duration, length_ms
 from operators.top_k import RANK
@@ -87,9 +87,9 @@ class TopN:
     def __post_init__(self) -> None:
         if not self.order:
             raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'revenue DESC'")
-        if not (_is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
+        if not (is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
             raise OperatorError.bad_value("rank_end", self.rank_end, "a whole number of at least 1, or the column that holds it")
-        if not _is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
+        if not is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
@@ -309,10 +309,6 @@ class TopN:
         if self.ttl and self.ttl_by == "event":
             check_time(rows, EVENT_TIME, "ttl")
         check_distinct([*rows.columns, *([RANK] if self.with_rank else [])])
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _places(rows: DataFrame) -> list[Column]:
