@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ from operators.windows import END, WINDOW, whole, window_of
 
 TIME = temporary("event_time")
 _TIME, _BEFORE, _FIRST, _FROM = (temporary(name) for name in ("time", "before", "first", "from"))
-_WAS, _DEAD, _MOVED = (temporary(name) for name in ("was", "dead", "moved"))
+_WAS, _DEAD, _LATE, _MOVED = (temporary(name) for name in ("was", "dead", "late", "moved"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,8 @@ def _next_multiple(time: Column, longest: Column) -> Column:
 def verdicts(rows: DataFrame, session: Session, lateness: int, watermark: int) -> DataFrame:
     """Judge an entry's rows as Flink does: they are merged with the sessions that still take rows, and what they form is judged.
 
+    A row that was let in so, and lies before a cut where a session has ended that takes no more, is late: the log puts it there.
+
     A session that takes no more rows stays as it is, even where a row that was let in by another lies within the gap of it: its
     rows are told the session that they stay in.
 
@@ -120,10 +122,15 @@ def verdicts(rows: DataFrame, session: Session, lateness: int, watermark: int) -
     near = of_keys(rows.where(F.col(SESSION).isNull()), behind, group).drop(SESSION).localCheckpoint()  # a few keys' rows, read three times
     closed = end + lateness <= parameter(watermark, end)
     old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_DEAD, closed).withColumnRenamed(WINDOW, _WAS)
-    new = near.where(NEW)
-    taken = in_sessions(old.where(~F.col(_DEAD)).drop(_DEAD, _WAS).unionByName(new), session, group, TIME).where(NEW)
-    let_in = old.unionByName(taken.where(~closed).drop(WINDOW), allowMissingColumns=True)
+    living = old.where(~F.col(_DEAD)).drop(_DEAD, _WAS).unionByName(near.where(NEW))
+    taken = in_sessions(living, session, group, TIME).where(NEW).withColumn(_LATE, closed)
+    let_in = old.unionByName(taken.where(~F.col(_LATE)).drop(WINDOW, _LATE), allowMissingColumns=True)
+    placed = in_sessions(let_in, session, group, TIME).withColumn(_LATE, F.col(NEW) & closed).localCheckpoint()
     moves = F.max(F.col(WINDOW) != F.col(_WAS)).over(Window.partitionBy(*group, _WAS))
-    moved = in_sessions(let_in, session, group, TIME).where(_DEAD).withColumn(_MOVED, moves).where(_MOVED)
-    told = taken.where(closed).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(moved.schema[_WAS].dataType).alias(SESSION))
-    return told.unionByName(moved.select(WHICH, SEQ, ARRIVAL, F.col(_WAS).alias(SESSION)))
+    moved = in_sessions(placed.where(~F.col(_LATE)).drop(WINDOW), session, group, TIME).where(_DEAD).withColumn(_MOVED, moves).where(_MOVED)
+    stays = moved.select(WHICH, SEQ, ARRIVAL, F.col(_WAS).alias(SESSION))
+    late = [
+        rows.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(stays.schema[SESSION].dataType).alias(SESSION))
+        for rows in (taken, placed)
+    ]
+    return reduce(DataFrame.unionByName, [*late, stays])

@@ -15,7 +15,7 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.sessions_model import Judged
-from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+from tests.support.shopkeeping import MINUTE, START, Event, broken, replay, rows_of, source
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
@@ -89,6 +89,18 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     assert any(judged.apart for judged in keys.values())
     assert any(end - start == SESSIONS.longest_ms for judged in keys.values() for (start, end), _ in judged.results())
     assert engine.advance("live") == engine.advance("live_top") == []
+
+
+@pytest.mark.parametrize(("how", "newest"), [("strict", 8.2), pytest.param("lenient", 11.2, marks=SOAK)])
+def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make_engine: MakeEngine, how: str, newest: float) -> None:
+    assets = [DerivedAsset(name=name, inputs=("l",), operator=_count(LATENESS[how])) for name in ("live", "again")]
+    engine = make_engine([source("l")], assets)
+    entries = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
+    _run(engine, ["live"], ["again"], [{"l": [Event("a", 1, int(minute * MINUTE)) for minute in minutes]} for minutes in entries])
+    assert rows_of(engine.table("live")) == rows_of(engine.table("again"))
+    assert [sum(row["n"] for row in engine.table(name).collect()) for name in ("live", "again")] == [8, 8]
+    assert rows_of(engine.late("live", "l").select(F.unix_millis("event_time"))) == [(START + int(6.9 * MINUTE),)]
+    assert broken(engine, "live") == set()
 
 
 @pytest.mark.parametrize("names", [["groups"], pytest.param(["groups", "pairs"], marks=SOAK)], ids=len)

@@ -1,6 +1,8 @@
 """Session windows: Spark's answer is the model's, on edges and before 1970; what is legal; verdicts told by cases."""
 
 import random
+from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from pyspark.sql import functions as F
 
 from operators import CoGroup, OperatorError, Session, Tumbling, WindowedAggregate, WindowError, WindowJoin
 from operators.contract import NEW, SESSION
-from tests.support.sessions_model import Row, sessions
+from tests.support.sessions_model import Judged, Row, sessions
 
 GAP, LONGEST = 10, 60
 SESSIONS = Session(gap=GAP, longest=LONGEST)
@@ -85,6 +87,13 @@ VERDICTS = {
     "between one that has ended and one that goes on": ([0, 19], [9], 20, [(0, (0, 10))]),
     "beside one that has ended, and itself goes on": ([0], [9], 15, [(0, (0, 10))]),
     "on time, at the end of one that goes on": ([11], [21], 20, []),
+    "before a cut, where the session has ended": ([*range(0, 71, 7)], [58], 65, [(58, None)]),
+    "beside one that has ended, once what a cut keeps out has gone": (
+        [1, 11, 21, 38, 48, 58],
+        [30, 40, 50, 60, 66],
+        75,
+        [(30, None), (38, (38, 68)), (40, None), (48, (38, 68)), (50, None), (58, (38, 68)), (60, None)],
+    ),
 }
 
 
@@ -96,6 +105,28 @@ def test_verdicts(spark: SparkSession, which: str) -> None:
     told = COUNT.verdicts(watermark, _frame(spark, rows)).collect()
     assert [(r["which"], r["seq"]) for r in told] == [(0, 1)] * len(wanted)
     assert sorted((r["arrival"], None if r[SESSION] is None else tuple(r[SESSION])) for r in told) == wanted
+
+
+@pytest.mark.parametrize("lateness", [0, 15])
+def test_verdicts_are_the_models_entry_by_entry(spark: SparkSession, lateness: int) -> None:
+    counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
+    seeded, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
+    keys = {str(k): Judged(GAP, LONGEST, lateness) for k in range(100)}
+    for newest in range(30, 120, 15):
+        mark, known = newest - 20, len(rows)
+        for k in [*keys] * 5:
+            rows.append({"k": k, "id": next(ids), "t": newest - seeded.randrange(30 + lateness), "new": True})
+        told = counted.verdicts(mark, _frame(spark, rows)).collect()
+        for k, judged in keys.items():
+            judged.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
+        late = {i for judged in keys.values() for _, i in judged.late}
+        kept = {i: span for judged in keys.values() for span, part in judged.apart.items() for _, i in part}
+        wanted = {r["id"]: kept.get(r["id"]) for r in rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
+        assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in told} == wanted
+        cut += sum(r["id"] in late and r["t"] + GAP + lateness > mark for r in rows[known:])
+        rows = [r | {"new": False, "s": kept.get(r["id"])} for r in rows if r["id"] not in late]
+    assert cut
+    assert any(judged.apart for judged in keys.values())
 
 
 def test_a_recorded_session_is_kept_apart(spark: SparkSession) -> None:

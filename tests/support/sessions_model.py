@@ -45,22 +45,26 @@ class Judged:
     apart: dict[Span, list[Row]] = field(default_factory=dict)
 
     def entry(self, rows: Sequence[Row], watermark: int | None) -> None:
-        """Merge an entry's rows with the sessions that take rows, judge what they form, and keep the others as they are."""
+        """Judge what an entry's rows form with the sessions that take rows, then where all rows' cuts put them; keep what has closed."""
         if watermark is None or all(t > watermark for t, _ in rows):
             self.taken += rows
             return
         was = self._sessions(self.taken)
         dead = {span: part for span, part in was.items() if span[1] + self.lateness <= watermark}
-        formed = self._sessions([r for span, part in was.items() if span not in dead for r in part] + [*rows])
-        missed = {r for span, part in formed.items() if span[1] + self.lateness <= watermark for r in part} & {*rows}
-        self.late += sorted(missed)
-        let_in = [r for r in rows if r not in missed]
+        let_in = self._open(rows, [r for span, part in was.items() if span not in dead for r in part], watermark)
+        let_in = self._open(let_in, self.taken, watermark)
+        self.late += sorted({*rows} - {*let_in})
         now = {r: span for span, part in self._sessions(self.taken + let_in).items() for r in part}
         for span, part in dead.items():
             if any(now[r] != span for r in part):
                 self.apart[span] = part
                 self.taken = [r for r in self.taken if r not in part]
         self.taken += let_in
+
+    def _open(self, rows: Sequence[Row], beside: Sequence[Row], watermark: int) -> list[Row]:
+        """The rows that lie in sessions that take rows, as they form them with others."""
+        formed = self._sessions([*beside, *rows])
+        return [r for span, part in formed.items() if span[1] + self.lateness > watermark for r in part if r in rows]
 
     def results(self) -> list[tuple[Span, list[Row]]]:
         """Every session with its rows."""

@@ -1,0 +1,119 @@
+"""The sessions of the model: a table kept step by step is what a backfill makes of the verdicts, and what has closed stays."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.sessions_model import Judged, Row, sessions
+from tests.support.windows_model import Span
+
+Entry = tuple[list[Row], int | None]
+"""An entry's rows, and the watermark before it."""
+
+UNCUT = 1_000_000
+
+
+@dataclass
+class Table:
+    """A table of one key's sessions, kept as the engine keeps it: from the log and the verdicts, by closed ranges and corrections."""
+
+    judged: Judged
+    log: list[Row] = field(default_factory=list)
+    results: dict[Span, list[Row]] = field(default_factory=dict)
+    closed_to: int | None = None
+
+    def backfill(self) -> dict[Span, list[Row]]:
+        """What the log makes, less the late rows; those with a session on record stay there."""
+        kept = self.judged.apart
+        free = [r for r in self.log if r not in self.judged.late and not any(r in part for part in kept.values())]
+        return kept | sessions(free, self.judged.gap, self.judged.longest)
+
+    def step(self, rows: list[Row]) -> None:
+        """Correct what the rows within the allowed lateness may change."""
+        self.log += rows
+        came = [t for t, _ in set(rows) - {*self.judged.late} if self.closed_to is not None and t <= self.closed_to]
+        if self.judged.lateness and came:
+            reach = 2 * self.judged.longest + self.judged.gap
+            self._put(min(came) - 1, min(max(came) + reach + 1, self.closed_to or 0))
+
+    def close(self, upto: int | None) -> None:
+        """Add what has ended."""
+        if upto is not None and (self.closed_to is None or upto > self.closed_to):
+            self._put(self.closed_to, upto)
+            self.closed_to = upto
+
+    def dead(self, watermark: int | None) -> dict[Span, list[Row]]:
+        """The results that take no more rows."""
+        return {} if watermark is None else {s: part for s, part in self.results.items() if s[1] + self.judged.lateness <= watermark}
+
+    def _put(self, after: int | None, upto: int) -> None:
+        def within(end: int) -> bool:
+            return (after is None or end > after) and end <= upto
+
+        kept = {s: part for s, part in self.results.items() if not within(s[1])}
+        self.results = kept | {s: sorted(part) for s, part in self.backfill().items() if within(s[1])}
+
+
+def _stream(seeded: random.Random, longest: int) -> Iterator[Entry]:
+    """A few entries, of rows near to each other and some way behind the newest, most behind the watermark."""
+    newest, mark, ids = seeded.randrange(-100, 100), None, iter(range(1_000))
+    bound = seeded.choice([0, 1, 5, 20])
+    for _ in range(seeded.randrange(2, 9)):
+        rows: list[Row] = []
+        for _ in range(seeded.choice([1, 1, 2, 4, 9])):
+            newest += seeded.choice([0, 0, 1, 4, 7, 9, 10, 11])
+            rows.append((newest - seeded.choice([0, 0, 0, 1, 5, 9, 12, 20, seeded.randrange(longest + 20)]), next(ids)))
+        yield rows, mark
+        if seeded.random() < 0.8:
+            mark = newest - bound - 1
+
+
+def _run(seed: int) -> Table:
+    """A stream run to its end, held at each entry to what had closed before it."""
+    seeded = random.Random(seed)
+    gap = seeded.choice([1, 5, 10])
+    longest = gap + seeded.choice([0, 1, 7, 20, 53])
+    table = Table(Judged(gap, longest, seeded.choice([0, 0, 3, 30])))
+    for rows, mark in _stream(seeded, longest):
+        table.close(mark)
+        dead = table.dead(mark)
+        table.judged.entry(rows, mark)
+        table.step(rows)
+        assert table.dead(mark) == dead, f"seed {seed}: a session that took no more rows has changed at {mark}"
+    table.close(10_000)
+    return table
+
+
+@pytest.mark.parametrize("first", range(0, 10_000, 1_000))
+def test_a_run_is_a_backfill_and_no_session_that_takes_no_more_rows_changes(first: int) -> None:
+    for seed in range(first, first + 1_000):
+        table = _run(seed)
+        assert table.results == {s: sorted(part) for s, part in table.backfill().items()}, f"seed {seed}"
+
+
+def test_where_nothing_is_cut_rows_are_merged_and_judged_as_flink_does() -> None:
+    late = 0
+    for seed in range(2_000):
+        seeded = random.Random(seed)
+        gap, lateness = seeded.choice([1, 5, 10]), seeded.choice([0, 3, 30])
+        judged = Judged(gap, UNCUT, lateness)
+        living, gone, missed = list[Row](), list[list[Row]](), list[Row]()
+        for rows, mark in _stream(seeded, 60):
+            judged.entry(rows, mark)
+            closed, living = _parted(living, gap, lateness, mark)
+            too_late, living = _parted([*living, *rows], gap, lateness, mark)
+            gone += closed
+            missed += [r for part in too_late for r in part]
+        assert sorted(judged.late) == sorted(missed), f"seed {seed}"
+        assert sorted(part for _, part in judged.results()) == sorted([*gone, *sessions(living, gap, UNCUT).values()]), f"seed {seed}"
+        late += len(missed)
+    assert late > 1_000
+
+
+def _parted(rows: list[Row], gap: int, lateness: int, watermark: int | None) -> tuple[list[list[Row]], list[Row]]:
+    """The sessions that take no more rows, and the rows of the others."""
+    formed = sessions(rows, gap, UNCUT)
+    closed = [] if watermark is None else [part for (_, end), part in formed.items() if end + lateness <= watermark]
+    return closed, [r for part in formed.values() if part not in closed for r in part]
