@@ -14,6 +14,7 @@ from platform_defs.resources.sources import MALFORMED, PATH, RAW
 
 REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
+_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark's cast from text to a time leaves off at both ends
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
@@ -59,7 +60,7 @@ def _typed(field: StructField) -> Column:
 
 def _has_no_date(text: Column) -> Column:
     """Whether a time's text is a time of day alone: Spark would put today's date before it."""
-    return F.instr(text, ":").between(1, len("T12:"))
+    return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
 
 
 def _mark(contract: SourceContract) -> Column:

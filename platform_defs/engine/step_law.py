@@ -1,7 +1,8 @@
 """The conservation law of one step: every row whose fate it settled is matched, unmatched or late, at the cost of the step.
 
 A row is settled by one step: the one in which it expires, or the one that handles its entry where it came too late.
-Terms are counted, each from its own table; the account of whole days compares row by row, and recounts.
+Terms are counted, each from its own table, but for unmatched rows that no table keeps: they are the rest. The account of
+whole days compares row by row, and recounts.
 """
 
 from collections import Counter
