@@ -150,6 +150,12 @@ class SourceContract:
         return f"quarantine/{self.name}"
 
 
+def _times(operator: Operator) -> list[tuple[str, str]]:
+    """The parameters of an operator that name an event time, and what they name; of `Consecutive` those of its first."""
+    first = getattr(operator, "of", operator)
+    return [(name, getattr(first, name)) for name in ("time", "left_time", "right_time") if hasattr(first, name)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DerivedAsset:
     """A table made of sources, or of other derived tables, by one operator.
@@ -175,7 +181,10 @@ class DerivedAsset:
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
             )
-
+        for time, column in _times(self.operator):
+            if column != EVENT_TIME:
+                legal = f"{EVENT_TIME!r}, by which rows are read, judged and accounted for; make it the source's `event_time`"
+                raise ContractError.bad_value(time, column, legal)
         if self.shape and isinstance(self.operator.reads, Entries):
             legal = f"None: {type(self.operator).__name__} folds new rows into its own, which a shape would alter"
             raise ContractError.bad_value("shape", self.shape, legal)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, SESSION_TYPE, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
 from platform_defs.engine.reading import Reading, Span
@@ -26,11 +26,17 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         return
     if not isinstance(operator, Judging):
         raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
+    tables = [name for name in asset.inputs if name in reading.assets]
+    if tables and len(tables) < len(asset.inputs):
+        raise OperatorError(
+            f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "
+            "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
+        )
     told = reading.lake.newest(asset.verdicts, JUDGED)
     entries, timeline = reading.ledger.entries()[0 if told is None else told.value : head], reading.operator_timeline(asset)
     marks: dict[int, int] = {}
     for name in asset.inputs:
-        if name in reading.sources:
+        if name not in tables:
             marks |= watermarks.possibly_late(entries, name, timeline)
     for seq, mark in sorted(marks.items()):
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
@@ -43,9 +49,6 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
 def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
     name, entry = asset.inputs[which], reading.ledger.entries()[seq - 1]
-    if name in reading.assets:
-        rows = reading.input(asset, which, seq, Span(first))
-        return rows.withColumns({NEW: F.lit(False), SESSION: F.lit(None).cast(SESSION_TYPE)})
     oldest = min((s.first_event_time for s in entry if s.source == name and s.first_event_time is not None), default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

@@ -1,11 +1,14 @@
 """Assets made of windowed assets: every one that appends can be read on, and what has no entries is not read by entries."""
 
+from dataclasses import replace
+
 import pytest
 
 from assets.contracts import DerivedAsset
-from operators import CoGroup, Deduplicate, OperatorError, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators import CoGroup, Consecutive, Deduplicate, IntervalJoin, OperatorError, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators.contract import Operator
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, Event, replay, source
+from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
 
 WINDOW = Tumbling(size="3 minutes")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"})
@@ -41,6 +44,25 @@ def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
     }
 
 
+def test_sessions_over_tables_alone_have_no_late_rows_and_over_a_source_beside_one_are_refused(make_engine: MakeEngine) -> None:
+    sessions = Session(gap="3 minutes")
+    assets = [
+        DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
+        DerivedAsset(name="visits", inputs=("counts",), operator=WindowedAggregate(by="k", window=sessions, aggregates={"n": "sum(n)"})),
+        DerivedAsset(name="beside", inputs=("l", "counts"), operator=CoGroup(on="k", window=sessions)),
+    ]
+    engine = make_engine([source("l")], assets)
+    replay(engine, [{"l": [Event("a", 1, minute * MINUTE) for minute in minutes]} for minutes in ((0, 2, 4, 30), (1, 31))])
+    engine.drain()
+    for name in ("counts", "visits"):
+        engine.advance(name)
+    assert rows_of(engine.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
+    with pytest.raises(
+        OperatorError, match="beside judges rows entry by entry, and those of counts are of no entry; legal: sources alone, or"
+    ):
+        engine.advance("beside")
+
+
 def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine: MakeEngine) -> None:
     assets = [
         DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
@@ -52,3 +74,20 @@ def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine:
     engine.advance("counts")
     with pytest.raises(OperatorError, match="last reads new ledger entries, and the rows of 'counts' are of none; let it read the sources"):
         engine.advance("last")
+
+
+@pytest.mark.parametrize(
+    ("operator", "time"),
+    [
+        (replace(COUNT, time="ts"), "time"),
+        (TopK(k=1, order_by="v", window=WINDOW, time="ts"), "time"),
+        (Deduplicate(by="k", time="ts"), "time"),
+        (Consecutive(of=replace(COUNT, time="ts"), then=TopK(k=1, order_by="n")), "time"),
+        (WindowJoin(on="k", window=WINDOW, left_time="ts"), "left_time"),
+        (CoGroup(on="k", window=WINDOW, right_time="ts"), "right_time"),
+        (IntervalJoin(on="k", lower=0, upper=1, right_time="ts"), "right_time"),
+    ],
+)
+def test_an_asset_goes_by_the_event_time_that_the_engine_reads_by(operator: Operator, time: str) -> None:
+    with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', by which .*; make it the source's `event_time`"):
+        DerivedAsset(name="x", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
