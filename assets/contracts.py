@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from operators.columns import TEMPORARY
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Entries, Operator
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Closed, Entries, Operator
 from operators.errors import OperatorError
 from operators.timing import Duration, length_ms
 
@@ -151,9 +151,10 @@ class SourceContract:
 
 
 def _times(operator: Operator) -> list[tuple[str, str]]:
-    """The parameters of an operator that name an event time, and what they name; of `Consecutive` those of its first."""
+    """The parameters by which an operator of closed ranges names an event time, and what they name; of `Consecutive` those of its first."""
     first = getattr(operator, "of", operator)
-    return [(name, getattr(first, name)) for name in ("time", "left_time", "right_time") if hasattr(first, name)]
+    named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
+    return [(name, column) for name, column in named.items() if isinstance(column, str)] if isinstance(operator.reads, Closed) else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine:
     [
         (replace(COUNT, time="ts"), "time"),
         (TopK(k=1, order_by="v", window=WINDOW, time="ts"), "time"),
-        (Deduplicate(by="k", time="ts"), "time"),
+        (Deduplicate(by="k", window=WINDOW, time="ts"), "time"),
         (Consecutive(of=replace(COUNT, time="ts"), then=TopK(k=1, order_by="n")), "time"),
         (WindowJoin(on="k", window=WINDOW, left_time="ts"), "left_time"),
         (CoGroup(on="k", window=WINDOW, right_time="ts"), "right_time"),
