@@ -18,6 +18,7 @@ TABLES = (
     "takings",
     "visits",
     ASSETS["visits"].early,
+    ASSETS["visits"].verdicts,
 )
 COMPARED = (*TABLES, PUBLISHED)
 """What is compared."""
