@@ -135,6 +135,7 @@ SPECS = [
     Spec("rising", _counted, {"rank_end": 2, "improving": True}, key=("k", "id"), strategy="update"),
     Spec("rising, no rank", _counted, {"rank_end": 2, "improving": True, "with_rank": False}, key=("k", "id"), strategy="update"),
     Spec("rising, dense rank", _counted, {"rank_end": 2, "improving": True, "function": "dense_rank"}, key=("k", "id")),
+    Spec("rising, rank", _counted, {"rank_end": 2, "improving": True, "function": "rank"}, key=("k", "id"), strategy="update"),
     Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
     Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),

@@ -1,0 +1,16 @@
+"""What a leaderboard is like, in numbers."""
+
+from assets.contracts import DerivedAsset
+from operators import TopN
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import Event, replay, rows_of, source
+
+
+def test_partitions_whose_rank_end_keeps_nothing_are_counted(make_engine: MakeEngine) -> None:
+    top = TopN(by="k", order_by="v", rank_end="v")
+    engine = make_engine([source("l")], [DerivedAsset(name="board", inputs=("l",), operator=top)])
+    replay(engine, [{"l": [Event("a", 0, 0), Event("b", 2, 1), Event(None, -1, 2)]}, {"l": [Event("a", 5, 3), Event("b", 1, 4)]}])
+    engine.advance("board")
+    assert rows_of(engine.table("board"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
+    told = engine.measured("board")
+    assert (told["partitions"], told["rows"], told["rows_in"], told["changes_out"], told["invalid_rank_ends"]) == (1, 2, 5, 2, 2)
