@@ -130,6 +130,14 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 
+def test_a_table_that_something_else_wrote_keeps_no_input_out(engine: Engine) -> None:
+    write_deltalake(engine.lake.path("pairs"), pa.table({"x": [1]}))
+    land(engine, "l", "late.jsonl", [Event("a", 1, 2 * HOUR).line])
+    assert len(engine.let_in()) == 1
+    with pytest.raises(LakeError, match="no commit of pairs tells its progress"):
+        engine.advance("pairs")
+
+
 def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="totals", inputs=("l",), operator=RunningTotal())])
     replay(engine, [{"l": [Event("a", 1, 0)]}])
