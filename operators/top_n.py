@@ -239,7 +239,7 @@ class TopN:
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the touched partitions, from those that were kept and the new entries'."""
         [rows] = frames
-        new = self._there(rows)
+        new = self._there(self._told(rows))
         kept = current.drop(RANK) if self.with_rank else current
         stays = kept.alias("f").join(new.select(*self.key).alias("k"), same_rows("f", "k", self.key), "left_anti") if self.key else kept
         return self._ranked(stays.unionByName(new))
@@ -262,7 +262,6 @@ class TopN:
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The rows that are there once all of them have come."""
-        rows = self._told(rows)
         if self.key:
             newest = Window.partitionBy(*self.key).orderBy(*[place.desc_nulls_last() for place in _places(rows)])
             last = rows.withColumn(_LAST, F.row_number().over(newest)).where(F.col(_LAST) == 1).drop(_LAST)
