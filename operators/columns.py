@@ -47,6 +47,11 @@ def same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
     return reduce(lambda a, b: a & b, [F.col(f"{one}.`{c}`").eqNullSafe(F.col(f"{other}.`{c}`")) for c in columns], F.lit(True))
 
 
+def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
+    """The keys that frames hold, each once."""
+    return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()
+
+
 def of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
     """A frame's rows with one of the keys, a null being equal to a null; all rows where a key has no column."""
     return frame if not key else frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")

@@ -6,16 +6,15 @@ are one Delta commit, so a kill anywhere loses and doubles nothing: the next run
 progress and goes on. The engine knows an operator by its contract alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference
-from operators.columns import FINAL_AT, RESULT_TIME, of_keys, same_rows
+from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
@@ -125,15 +124,15 @@ class Advance:
         """The keys that the step's rows touch: their own, and those that a row with the same `through` ever had."""
         new = self._new(now, after)
         if reads.through and self._followed is None:
-            new = [of_keys(frame, _distinct(new, reads.through), reads.through) for frame in self._all(after)]
-            return _distinct(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
-        return _distinct(new, reads.key)
+            new = [of_keys(frame, keys_of(new, reads.through), reads.through) for frame in self._all(after)]
+            return keys_of(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
+        return keys_of(new, reads.key)
 
     def _of_touched(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
         frames = [of_keys(frame, keys, reads.key) for frame in self._all(after)]
         if not reads.through or self._followed is not None:
             return self.asset.rows(*frames)
-        others = _distinct(frames, reads.through)
+        others = keys_of(frames, reads.through)
         return of_keys(self.asset.rows(*[of_keys(frame, others, reads.through) for frame in self._all(after)]), keys, reads.key)
 
     def _all(self, after: Progress) -> list[DataFrame]:
@@ -208,9 +207,9 @@ class Advance:
             return None
         oldest, every = now - reads.lives, range(len(self.asset.inputs))
         if reads.lives_by == "event":
-            return _distinct([self._frame(i, after.seq, Span(oldest)) for i in every], reads.key)
+            return keys_of([self._frame(i, after.seq, Span(oldest)) for i in every], reads.key)
         before = sum(entry[0].ingested_at < oldest for entry in entries)
-        return _distinct([self._frame(i, after.seq, after=before) for i in every], reads.key)
+        return keys_of([self._frame(i, after.seq, after=before) for i in every], reads.key)
 
     def put_right(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
@@ -250,7 +249,7 @@ class Advance:
                 keys, rows = keys.unionByName(gone).distinct(), of_keys(rows, living, living.columns)
         else:
             rows = self.results(now, after)
-            keys = _distinct([rows], key)
+            keys = keys_of([rows], key)
         return difference(self._upserting.touched(rows, keys), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
@@ -260,7 +259,7 @@ class Advance:
         new = self._new(now, after)
         told = operator.reads.touches if isinstance(operator.reads, Entries) else None
         touches = self._key if told is None else told
-        current = self._upserting.touched(operator(*new), _distinct(new, touches))
+        current = self._upserting.touched(operator(*new), keys_of(new, touches))
         if now.step:  # asked for twice; no more than each of the step's rows has keys, or partitions of a Top-N
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self._key)
@@ -276,7 +275,3 @@ class Advance:
     @property
     def _key(self) -> tuple[str, ...]:
         return self.asset.operator.emits.key
-
-
-def _distinct(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
-    return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()

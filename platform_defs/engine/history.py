@@ -1,13 +1,11 @@
 """An upserted table as it was, and as it would have been: read from its changelog, and from the log."""
 
-from functools import reduce
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
-from operators.columns import of_keys
+from operators.columns import keys_of, of_keys
 from operators.contract import Touched
 from operators.errors import OperatorError
 from platform_defs.engine.following import STEP, change_column, pinned, steps_of, upserted
@@ -51,8 +49,8 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     if not isinstance(reads, Touched) or reads.lives is None or reads.lives_by == "processing":
         return rows
     newest = Span(time - reads.lives, time)
-    living = [reading.input(asset, which, reading.ledger.head, newest).select(*reads.key) for which in range(len(asset.inputs))]
-    return of_keys(rows, reduce(DataFrame.unionByName, living).distinct(), reads.key)
+    living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
+    return of_keys(rows, keys_of(living, reads.key), reads.key)
 
 
 def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
