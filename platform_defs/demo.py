@@ -14,6 +14,7 @@ from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
 from platform_defs.resources.engine import make_engine
+from platform_defs.resources.files import is_local
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 from platform_defs.simulator import SOURCES, Shop, drop, simulate
@@ -69,7 +70,7 @@ def _settings(data: Path | None) -> Settings:
 
 def _clear(values: Settings) -> None:
     """Empty the lake of an earlier demo; touch nothing else."""
-    if "://" in values.lake:
+    if not is_local(values.lake):
         raise ValueError(f"TIDEMARK_LAKE is {values.lake!r}; the demo needs a folder on this machine, which it may empty")
     root = Path(values.lake)
     if root.exists() and any(root.iterdir()):
@@ -127,12 +128,12 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     Dagster stores several events for each asset and day of a run: minutes for all assets over Olist's two years. The
     others are advanced by the engine, as the stream does it.
     """
-    days = engine.open_days(PAYMENT_ORDER_WIDE) if years else engine.due_days()
+    days = engine.due.days(PAYMENT_ORDER_WIDE) if years else engine.due.all_days()
     only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
     job = definitions.resolve_job_def("advance")
     if days:
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
-    elif not years and (boards := engine.due_boards()):
+    elif not years and (boards := engine.due.boards()):
         job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in boards])
     for name in engine.assets if years else ():
         for _ in engine.lawful_steps(name):

@@ -38,7 +38,7 @@ def over(first: object, last: object) -> dict[str, str]:
 
 def due(engine: Engine, run_key: str | None = None) -> dg.RunRequest | None:
     """The run that advances what is due: all assets over days, or, where no day is open, those that have none; None for neither."""
-    days, boards = engine.due_days(), engine.due_boards()
+    days, boards = engine.due.all_days(), engine.due.boards()
     if days:
         return dg.RunRequest(run_key=run_key, tags=over(*days))
     return dg.RunRequest(run_key=run_key, asset_selection=[dg.AssetKey(name) for name in boards]) if boards else None

@@ -1,19 +1,12 @@
-"""Tables that upsert: what they are like now, in numbers, and which of them have something to handle."""
-
-from collections.abc import Mapping
+"""Tables that upsert: what they are like now, in numbers."""
 
 from pyspark.sql import functions as F
 
-from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, UPDATE_BEFORE
-from operators.contract import Closed
 from operators.top_n import TopN
 from platform_defs.engine.advance import Advance
-from platform_defs.engine.following import FOLDED, steps_of, upserted
-from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.progress import progress, stored_progress
-from platform_defs.engine.steps import changes_something
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.following import steps_of, upserted
+from platform_defs.engine.progress import progress
 
 
 def measured(advance: Advance) -> dict[str, int | float]:
@@ -43,31 +36,6 @@ def measured(advance: Advance) -> dict[str, int | float]:
         "changes_per_row": round(changes / came, 3) if came else 0.0,
         "invalid_rank_ends": ends,
     }
-
-
-def due(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> list[str]:
-    """The assets that read no closed ranges and have something to handle, each after those that it follows. No Spark job.
-
-    That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
-    new entry, where keys live for a time.
-    """
-    found: list[str] = []
-    for name, asset in assets.items():
-        reads = asset.operator.reads
-        if isinstance(reads, Closed):
-            continue
-        now = stored_progress(lake, asset)
-        came = changes_something(asset, ledger.entries()[now.seq :])
-        others = [of for of in asset.inputs if of in assets]
-        behind = any(of in found or stored_progress(lake, assets[of]).step > now.read.get(of, 0) for of in others)
-        if came or behind or (now.step and _folded(lake, name) < now.step):
-            found.append(name)
-    return found
-
-
-def _folded(lake: Lake, name: str) -> int:
-    commit = lake.newest(name, FOLDED)
-    return 0 if commit is None else commit.value["step"]
 
 
 def _varies(operator: TopN) -> bool:

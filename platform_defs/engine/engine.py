@@ -13,17 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.changelog import CHANGE
 from operators.columns import FINAL_AT
 from operators.contract import Closed, Early, plain
-from operators.timing import DAY_MS, instant
+from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
 from platform_defs.engine.advance import Advance, Step
-from platform_defs.engine.boards import due, measured
+from platform_defs.engine.boards import measured
 from platform_defs.engine.books import DayAccount
-from platform_defs.engine.corrections import oldest_touched
-from platform_defs.engine.days import day_of
+from platform_defs.engine.due import Due
+from platform_defs.engine.feeds import check_feed
 from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
@@ -37,7 +36,7 @@ from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import Stream
-from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
+from platform_defs.resources.change_feed import Landed, land_changes
 from platform_defs.resources.lake import Lake, LakeError
 
 
@@ -231,22 +230,8 @@ class Engine:
         Raises:
             ChangeFeedError: the table cannot be followed, or the source would not take its changes as what they are.
         """
-        contract, folder = self.sources[source], self.folders[source]
-        if CHANGE not in contract.struct.fieldNames() or contract.unique_key:
-            raise ChangeFeedError(
-                f"source {source!r} needs a column {CHANGE!r}, and no `unique_key`, by which an update would be a duplicate"
-            )
-        for asset in self.assets.values():
-            reads = asset.operator.reads
-            if source in asset.inputs and not isinstance(reads, Closed) and reads.change is None and CHANGE not in asset.operator.emits.key:
-                kind = type(asset.operator).__name__
-                raise ChangeFeedError(
-                    f"{asset.name} reads source {source!r}, and {kind} would take a row that went for one that came; give it "
-                    f"`change={CHANGE!r}`, or {CHANGE!r} among the columns it groups by"
-                )
-        if "://" in folder:
-            raise ChangeFeedError(f"the folder of source {source!r} is {folder!r}; legal: one on this machine")
-        return land_changes(table, Path(folder), first=first)
+        check_feed(self.sources[source], self.assets.values(), self.folders[source])
+        return land_changes(table, Path(self.folders[source]), first=first)
 
     def publish(self, asset: str, folder: str) -> int:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
@@ -271,58 +256,13 @@ class Engine:
         return stored_progress(self.lake, self.assets[asset])
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
-
-        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
-        waits for no watermark.
-        """
-        if not isinstance(self.assets[asset].operator.reads, Closed):
-            return {"steps": self.progress(asset).step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None}
-        reached, mark = self.progress(asset), self._reach(asset)
-        closed_to = reached.closed_to
-        start = self._start(asset) if closed_to is None else closed_to
-        behind = 0 if mark is None or start is None else mark - start
-        complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
-        return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
-
-    def open_days(self, asset: str) -> tuple[date, date] | None:
-        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none."""
-        if not isinstance(self.assets[asset].operator.reads, Closed):
-            return None
-        mark, now = self._reach(asset), self.progress(asset)
-        start = self._start(asset) if now.closed_to is None else now.closed_to + 1
-        if mark is None or start is None:
-            return None
-        corrected = oldest_touched(self._beside_spark, self.assets[asset], now, self.ledger.head)
-        first = start if corrected is None else min(start, corrected)
-        closes = now.closed_to is None or mark > now.closed_to
-        return (day_of(min(first, mark)), day_of(mark)) if closes or corrected is not None else None
-
-    def due_days(self) -> tuple[date, date] | None:
-        """The days that an advance of all assets would reach."""
-        due = [days for name in self.assets if (days := self.open_days(name)) is not None]
-        return (min(first for first, _ in due), max(last for _, last in due)) if due else None
-
-    def due_boards(self) -> list[str]:
-        """The assets without days that have something to handle, each after those that it follows."""
-        return due(self.lake, self.ledger, self.assets)
+        """How far an asset has come; see `Due.described`."""
+        return self.due.described(asset)
 
     @property
-    def _beside_spark(self) -> Reading:
-        """Reads what commits and the ledger tell, without a session."""
-        return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
-
-    def _reach(self, asset: str) -> int | None:
-        return self._beside_spark.watermark(self.assets[asset], self.ledger.head)
-
-    def _start(self, asset: str) -> int | None:
-        """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
-        sources = self._sources(asset)
-        seen = [s.first_event_time for e in self.ledger.entries() for s in e if s.source in sources and s.first_event_time is not None]
-        return min(seen, default=None)
-
-    def _sources(self, name: str) -> set[str]:
-        return {name} if name in self.sources else {source for of in self.assets[name].inputs for source in self._sources(of)}
+    def due(self) -> Due:
+        """How far assets have come, and what an advance would reach; asked without a session."""
+        return Due(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
 
     def _require_what_was_handled(self) -> None:
         """Pass if the ledger has every entry that an asset has handled; the next would take a lost one's number, and its rows' place."""

@@ -1,7 +1,7 @@
 """The stream: one Structured Streaming query finds files, each micro-batch becomes one ledger entry.
 
 The ledger, not Spark's checkpoint, knows what was let in: a lost checkpoint lists every file again, and those
-the ledger tells of are passed over. Spark's batch ids are not used.
+the ledger tells of are passed over. So a damaged one is thrown away. Spark's batch ids are not used.
 """
 
 import hashlib
@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File, Known, listing, one_path, survey
+from platform_defs.resources.files import File, Known, hadoop_path, is_local, listing, one_path, survey
 from platform_defs.resources.lake import Lake
+
+_TWO_STREAMS = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's word for another live query at the same checkpoint, which is then not ours to delete."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,24 @@ class Stream:
         return [entry]
 
     def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
-        """Run the query until it ends; what a micro-batch raises ends it, and is raised."""
+        """Run the query until it ends; what a micro-batch raises ends it, and is raised.
+
+        A process that is killed may leave a checkpoint that Spark refuses ever after. So what ends the query otherwise is raised
+        only where it does so without a checkpoint, too.
+        """
+        try:
+            failed = self._ended(every, enter)
+        except (PySparkException, Py4JJavaError) as error:
+            if _TWO_STREAMS in str(error):
+                raise
+            files, checkpoint = hadoop_path(self.spark, self._checkpoint())
+            files.delete(checkpoint, True)
+            failed = self._ended(every, enter)
+        if failed is not None:
+            raise failed
+
+    def _ended(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> BaseException | None:
+        """Run the query until it ends; returns what a micro-batch raised, if one did."""
         failed: list[BaseException] = []
 
         def let_in(batch: DataFrame, _: int) -> None:
@@ -85,11 +106,11 @@ class Stream:
         try:
             started.awaitTermination()
         except StreamingQueryException:
-            if failed:
-                raise failed[0] from None
-            raise
+            if not failed:
+                raise
         finally:
             started.stop()
+        return failed[0] if failed else None
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
@@ -108,7 +129,7 @@ class Stream:
     def _make_folders(self) -> None:
         """Make the local folders that are not there; what stands in the way is theirs, not the lake's."""
         for source, folder in self.folders.items():
-            if "://" in folder:
+            if not is_local(folder):
                 continue
             try:
                 Path(folder).mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -100,9 +101,21 @@ def _decoded(path: str) -> str:
     return unquote(path).removeprefix("file:").replace("///", "/", 1)
 
 
+def is_local(path: str) -> bool:
+    """Whether a path is of this machine, and no URI."""
+    return "://" not in path
+
+
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path's file system and the path, as the session's JVM has them, of this machine or behind a URI."""
+    jvm, hadoop = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
+    found = jvm.org.apache.hadoop.fs.Path(path)
+    return found.getFileSystem(hadoop), found
+
+
 def one_path(folder: str) -> str:
     """The one path of a folder of this machine, whatever links lead to it; a remote one's URI as it is."""
-    return folder if "://" in folder else str(Path(folder).resolve())
+    return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
 def listing(spark: SparkSession, folder: str, source: str, max_files: int) -> DataFrame:
@@ -119,7 +132,7 @@ def _described(reader: DataFrameReader | DataStreamReader, folder: str, source: 
 
 def survey(spark: SparkSession, folder: str, source: str) -> list[File]:
     """All files that a folder holds now. Of a remote folder, files of no bytes are left out: Spark does not list them."""
-    if "://" in folder:
+    if not is_local(folder):
         return [File(r.modified, r.path, r.length, r.source) for r in _described(spark.read, folder, source).collect()]
     return list(landed(folder, source))
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import DateType, NumericType, StringType, StructType, Tim
 from platform_defs.faults import point
 from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeError
+from platform_defs.resources.files import is_local
 from platform_defs.resources.lease import Lease, Purpose, locked
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -301,7 +302,7 @@ class Lake:
     @property
     def is_local(self) -> bool:
         """Whether the root is a folder of this machine."""
-        return "://" not in self.root
+        return is_local(self.root)
 
     @contextmanager
     def opened(self) -> Iterator[None]:

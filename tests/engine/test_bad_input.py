@@ -231,6 +231,7 @@ CSV = [
     ),
 ]
 
+FAR, YEARS = "event time: more than 24 hours ahead of the clock", "event time: not in the years 1 to 9999"
 _UTC = pa.timestamp("us", tz="UTC")
 _GOOD = {"k": pa.array(["typed"]), "v": pa.array([1], pa.int32()), "ts": pa.array([moment(START)], _UTC), "note": pa.array(["n"])}
 _LONG = {
@@ -264,14 +265,31 @@ PARQUET = [
         told=("malformed: the file cannot be read",),
     ),
     Bad(
+        "typed times of all ages; the one of 1970 is let in",
+        "parquet/ages.parquet",
+        _bytes(
+            {
+                "k": pa.array(["null", "1970", "2099", "year 10000", "year -44"]),
+                "v": pa.array([1] * 5, pa.int32()),
+                "ts": pa.array([None, 0, 4_070_908_800_000_000, 253_402_300_800_000_000, -63_549_446_400_000_000], pa.int64()).cast(_UTC),
+            }
+        ),
+        ("1970",),
+        ("event time: missing", FAR, YEARS, YEARS),
+    ),
+    Bad(
+        "doubles where whole numbers are wanted, NaN among them",
+        "parquet/nan.parquet",
+        _bytes({"k": pa.array(["nan", "one"]), "v": pa.array([float("nan"), 1.0]), "ts": pa.array([moment(START)] * 2, _UTC)}),
+        told=("type: v is no int",) * 2,
+    ),
+    Bad(
         "another case, a column too many, one missing",
         "parquet/case.parquet",
         _bytes({"K": pa.array(["cased"]), "TS": _GOOD["ts"], "w": pa.array([1])}),
         ("cased",),
     ),
 ]
-
-FAR, YEARS = "event time: more than 24 hours ahead of the clock", "event time: not in the years 1 to 9999"
 
 
 @dataclass(frozen=True)

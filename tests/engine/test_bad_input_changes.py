@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import ContractError
@@ -224,6 +225,20 @@ def test_a_million_rows_of_one_key(make_engine: MakeEngine) -> None:
     apart = _skewed(engine, "apart.parquet", 200_000, 1_001, "apart")
     assert (apart.accepted, apart.duplicate) == (200_000, 0)
     assert engine.reading.log("l", 2).count() == 200_001
+
+
+def test_a_million_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine) -> None:
+    million = 1_000_000
+    engine = make_engine([source("l"), source("r")], [join()])
+    assert _skewed(engine, "hot.parquet", million, 1, "hot").accepted == million
+    land(engine, "r", "1.jsonl", [Event("hot", 1, 5 * MINUTE).line])
+    engine.let_in()
+    engine.drain()
+    engine.advance("pairs")
+    matched = 10 * MINUTE + 1
+    found = engine.table("pairs").groupBy(F.col("right_v").isNotNull()).count().collect()
+    assert dict(map(tuple, found)) == {True: matched, False: million - matched}
+    assert all(account.holds for account in engine.account("pairs"))
 
 
 @pytest.mark.parametrize(

@@ -43,21 +43,21 @@ def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(correcte
 
 
 def test_what_has_only_closed_results_to_correct_is_due(corrected: Engine) -> None:
-    assert corrected.due_days() is None
+    assert corrected.due.all_days() is None
     replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
-    assert corrected.due_days() == corrected.open_days("counts") == (day_of(START), day_of(START))
+    assert corrected.due.all_days() == corrected.due.days("counts") == (day_of(START), day_of(START))
     corrected.advance("counts")
-    assert corrected.open_days("counts") is None
-    assert corrected.due_days() == corrected.open_days("top") == (day_of(START), day_of(START))
+    assert corrected.due.days("counts") is None
+    assert corrected.due.all_days() == corrected.due.days("top") == (day_of(START), day_of(START))
     corrected.advance("top")
-    assert corrected.due_days() is None
+    assert corrected.due.all_days() is None
 
 
 def test_rows_that_are_all_too_late_make_nothing_due(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("a", 1, DAY)]}])
     assert [corrected.advance(a.name) for a in ASSETS]
     replay(corrected, [{"l": [Event("a", 1, 5)]}])
-    assert corrected.due_days() is None
+    assert corrected.due.all_days() is None
 
 
 def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make_engine: MakeEngine) -> None:

@@ -255,6 +255,19 @@ def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEn
     assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
 
 
+def test_a_checkpoint_that_a_killed_process_left_half_written_keeps_nothing_out(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l")], [])
+    assert engine.let_in() == []
+    [checkpoint] = (tmp_path / "lake" / "_checkpoints").iterdir()
+    halves = ["offsets/.0.0a1b.tmp", "metadata", "offsets/0", "sources/0/0", "commits/0"]
+    for n, half in enumerate(halves):
+        assert half.startswith("offsets/.") or (checkpoint / half).stat().st_size
+        (checkpoint / half).write_bytes(b"")
+        land(engine, "l", f"{n}.jsonl", [Event(half, n, 0).line])
+        assert [s.accepted for [s] in engine.let_in()] == [1], half
+    assert rows_of(engine.reading.log("l", engine.ledger.head), "k") == [(half,) for half in sorted(halves)]
+
+
 def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])

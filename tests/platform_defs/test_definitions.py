@@ -287,7 +287,7 @@ def test_ledger_moved_asks_for_the_open_days_and_keeps_the_seq(instance, engine)
     assert request.run_key == "advance:1"
     assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
     assert request.tags["dagster/asset_partition_range_end"] in {"2026-03-02", "2026-03-03"}
-    assert request.tags["dagster/asset_partition_range_end"] == str(engine.open_days("payment_order_wide")[1])
+    assert request.tags["dagster/asset_partition_range_end"] == str(engine.due.days("payment_order_wide")[1])
 
 
 def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values):
@@ -314,9 +314,9 @@ def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
 def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
-    assert engine.due_boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
+    assert engine.due.boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
     (request,) = _ask(ledger_moved, instance, engine).run_requests
-    assert [key.to_user_string() for key in request.asset_selection] == engine.due_boards()
+    assert [key.to_user_string() for key in request.asset_selection] == engine.due.boards()
     assert "dagster/asset_partition_range_start" not in request.tags
 
 
@@ -328,8 +328,8 @@ def test_assets_that_nothing_came_for_are_not_due(engine):
         for s in ("order_items", "clicks", "order_updates")
     ]
     engine.ledger.commit([tuple(silent)])
-    assert {name for name in engine.assets if engine.open_days(name)} == {"payment_order_wide", "order_wide"}
-    assert engine.due_days() == engine.open_days("payment_order_wide")
+    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide", "order_wide"}
+    assert engine.due.all_days() == engine.due.days("payment_order_wide")
     assert engine.described("item_clicks")["lag_ms"] == 0
 
 
@@ -346,7 +346,7 @@ def test_nightly_skips_where_nothing_is_open(instance, engine):
 def test_nightly_asks_for_the_open_days(instance, engine):
     _read(engine.ledger, mark=START + DAY)
     (request,) = _tonight(instance, engine).run_requests
-    first, last = engine.open_days("payment_order_wide")
+    first, last = engine.due.days("payment_order_wide")
     assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
         str(first),
         str(last),

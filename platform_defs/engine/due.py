@@ -1,0 +1,102 @@
+"""What is due: how far assets have come, and what an advance of them would reach. No Spark job: commits and the ledger tell it."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from operators.contract import Closed
+from operators.timing import DAY_MS
+from platform_defs.engine.corrections import oldest_touched
+from platform_defs.engine.days import day_of
+from platform_defs.engine.following import FOLDED
+from platform_defs.engine.progress import Progress, stored_progress
+from platform_defs.engine.reading import Reading
+from platform_defs.engine.steps import changes_something
+
+
+@dataclass(frozen=True)
+class Due:
+    """Tells what is due.
+
+    Args:
+        reading: reads the lake and its ledger; it needs no session.
+    """
+
+    reading: Reading
+
+    def described(self, asset: str) -> dict[str, Any]:
+        """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
+
+        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
+        waits for no watermark.
+        """
+        reached = self._progress(asset)
+        if not self._has_days(asset):
+            return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None}
+        mark, closed_to = self._watermark(asset), reached.closed_to
+        start = self._start(asset) if closed_to is None else closed_to
+        behind = 0 if mark is None or start is None else mark - start
+        complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
+        return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
+
+    def days(self, asset: str) -> tuple[date, date] | None:
+        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none."""
+        if not self._has_days(asset):
+            return None
+        mark, now = self._watermark(asset), self._progress(asset)
+        start = self._start(asset) if now.closed_to is None else now.closed_to + 1
+        if mark is None or start is None:
+            return None
+        corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
+        first = start if corrected is None else min(start, corrected)
+        closes = now.closed_to is None or mark > now.closed_to
+        return (day_of(min(first, mark)), day_of(mark)) if closes or corrected is not None else None
+
+    def all_days(self) -> tuple[date, date] | None:
+        """The days that an advance of all assets would reach."""
+        due = [days for name in self.reading.assets if (days := self.days(name)) is not None]
+        return (min(first for first, _ in due), max(last for _, last in due)) if due else None
+
+    def boards(self) -> list[str]:
+        """The assets without days that have something to handle, each after those that it follows.
+
+        That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
+        new entry, where keys live for a time.
+        """
+        found: list[str] = []
+        for name, asset in self.reading.assets.items():
+            if self._has_days(name):
+                continue
+            now = self._progress(name)
+            came = changes_something(asset, self.reading.ledger.entries()[now.seq :])
+            others = [of for of in asset.inputs if of in self.reading.assets]
+            behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
+            if came or behind or (now.step and self._folded(name) < now.step):
+                found.append(name)
+        return found
+
+    def _has_days(self, asset: str) -> bool:
+        """Whether an asset reads closed ranges, day by day."""
+        return isinstance(self.reading.assets[asset].operator.reads, Closed)
+
+    def _progress(self, asset: str) -> Progress:
+        return stored_progress(self.reading.lake, self.reading.assets[asset])
+
+    def _watermark(self, asset: str) -> int | None:
+        return self.reading.watermark(self.reading.assets[asset], self.reading.ledger.head)
+
+    def _folded(self, asset: str) -> int:
+        commit = self.reading.lake.newest(asset, FOLDED)
+        return 0 if commit is None else commit.value["step"]
+
+    def _start(self, asset: str) -> int | None:
+        """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
+        sources = self._sources(asset)
+        entries = self.reading.ledger.entries()
+        seen = [s.first_event_time for e in entries for s in e if s.source in sources and s.first_event_time is not None]
+        return min(seen, default=None)
+
+    def _sources(self, name: str) -> set[str]:
+        if name in self.reading.sources:
+            return {name}
+        return {source for of in self.reading.assets[name].inputs for source in self._sources(of)}
