@@ -1,4 +1,4 @@
-"""The sensors: new files lead to an ingest, a ledger that has moved on leads to an advance. Neither starts Spark."""
+"""The sensors: new files lead to an ingest, a ledger that has moved on to an advance, each unless one is at work. Neither starts Spark."""
 
 import dagster as dg
 
@@ -15,6 +15,8 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     fresh = [file for source, folder in sorted(engine.folders.items()) for file in _unknown(engine, source, folder)]
     if not fresh:
         return dg.SkipReason("nothing new has landed")
+    if busy := engine.ingesting():
+        return dg.SkipReason(busy)
     return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{max(f.offset for f in fresh)}")
 
 
@@ -24,6 +26,8 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     head = engine.ledger.head
     if head <= int(context.cursor or 0):
         return dg.SkipReason(f"the ledger still stands at entry {head}")
+    if busy := engine.advancing():
+        return dg.SkipReason(busy)
     request = due(engine, f"advance:{head}")
     return dg.SensorResult(run_requests=[request] if request else [], cursor=str(head))
 

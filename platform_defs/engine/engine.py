@@ -35,7 +35,7 @@ from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
 from platform_defs.engine.step_law import LawError, account_step
-from platform_defs.engine.stream import Stream
+from platform_defs.engine.stream import Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
 from platform_defs.resources.lake import Lake, LakeError
 
@@ -119,6 +119,14 @@ class Engine:
             made = self.stream.run(every, on_entry)
             idle = self.signals.idle()
         return [*made, idle] if idle else made
+
+    def ingesting(self) -> str | None:
+        """Who lets in what lands in the folders just now; None for nobody."""
+        return self.lake.busy(place(self.folders))
+
+    def advancing(self) -> str | None:
+        """Who writes one of the assets just now; None for nobody."""
+        return next((busy for name in self.assets if (busy := self.lake.busy(name))), None)
 
     def drain(self) -> Entry | None:
         """Close the end of the input, far enough for every asset, those made of other assets too.

@@ -36,6 +36,6 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
 
 
 def _tells_changes(asset: DerivedAsset) -> bool:
-    """Whether an asset knows a row that went from one that came; of closed ranges that is asked elsewhere."""
+    """Whether an asset knows a row that went from one that came. Closed ranges are let pass: they take each change as a row."""
     reads = asset.operator.reads
     return isinstance(reads, Closed) or reads.change is not None or CHANGE in asset.operator.emits.key

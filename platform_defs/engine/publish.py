@@ -1,5 +1,7 @@
 """Publishing: an upserted table's changelog written to files as keyed upserts with tombstones, step by step."""
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
@@ -8,7 +10,7 @@ from platform_defs.engine.following import STEP, steps_of, upserted
 from platform_defs.engine.progress import ProgressError, progress
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
-from platform_defs.resources.files import hadoop_path
+from platform_defs.resources.files import hadoop_file
 
 _MARK = "_published"
 
@@ -47,7 +49,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 def _published(spark: SparkSession, folder: str) -> int:
     """The step that a folder's mark tells; 0 where there is none, or one that was not written whole."""
-    files, path = hadoop_path(spark, f"{folder.rstrip('/')}/{_MARK}")
+    files, path = _mark_of(spark, folder)
     if not files.exists(path):
         return 0
     stream = files.open(path)
@@ -59,9 +61,13 @@ def _published(spark: SparkSession, folder: str) -> int:
 
 
 def _mark(spark: SparkSession, folder: str, step: int) -> None:
-    files, path = hadoop_path(spark, f"{folder.rstrip('/')}/{_MARK}")
+    files, path = _mark_of(spark, folder)
     stream = files.create(path, True)
     try:
         stream.write(str(step).encode())
     finally:
         stream.close()
+
+
+def _mark_of(spark: SparkSession, folder: str) -> tuple[Any, Any]:
+    return hadoop_file(spark, f"{folder.rstrip('/')}/{_MARK}")

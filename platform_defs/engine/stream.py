@@ -1,7 +1,7 @@
 """The stream: one Structured Streaming query finds files, each micro-batch becomes one ledger entry.
 
 The ledger, not Spark's checkpoint, knows what was let in: a lost checkpoint lists every file again, and those
-the ledger tells of are passed over. So a damaged one is thrown away. Spark's batch ids are not used.
+the ledger tells of are passed over. So one that Spark cannot begin with is thrown away. Spark's batch ids are not used.
 """
 
 import hashlib
@@ -17,11 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File, Known, hadoop_path, is_local, listing, one_path, survey
+from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
 from platform_defs.resources.lake import Lake
-
-_TWO_STREAMS = "CONCURRENT_STREAM_LOG_UPDATE"
-"""Spark's word for another live query at the same checkpoint, which is then not ours to delete."""
 
 
 @dataclass(frozen=True)
@@ -75,42 +72,23 @@ class Stream:
     def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
 
-        A process that is killed may leave a checkpoint that Spark refuses ever after. So what ends the query otherwise is raised
-        only where it does so without a checkpoint, too.
+        A process that is killed may leave a checkpoint that Spark refuses ever after. So where the query ends before its first
+        micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
-        try:
-            failed = self._ended(every, enter)
-        except (PySparkException, Py4JJavaError) as error:
-            if _TWO_STREAMS in str(error):
-                raise
-            files, checkpoint = hadoop_path(self.spark, self._checkpoint())
-            files.delete(checkpoint, True)
-            failed = self._ended(every, enter)
-        if failed is not None:
-            raise failed
-
-    def _ended(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> BaseException | None:
-        """Run the query until it ends; returns what a micro-batch raised, if one did."""
-        failed: list[BaseException] = []
-
-        def let_in(batch: DataFrame, _: int) -> None:
+        with self.lake.writer(place(self.folders)):
+            checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
+            query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
             try:
-                found = [File(r.modified, r.path, r.length, r.source) for r in batch.collect()]
-                enter(found + self._overlooked(everything=False))
-            except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
-                failed.append(error)
-                raise RuntimeError("the micro-batch was not let in") from error
-
-        query = self._listing().writeStream.foreachBatch(let_in).option("checkpointLocation", self._checkpoint())
-        started = (query.trigger(availableNow=True) if every is None else query.trigger(processingTime=every)).start()
-        try:
-            started.awaitTermination()
-        except StreamingQueryException:
-            if not failed:
-                raise
-        finally:
-            started.stop()
-        return failed[0] if failed else None
+                query.run()
+            except (PySparkException, Py4JJavaError):
+                if query.began:
+                    raise
+                files, path = hadoop_file(self.spark, checkpoint)
+                if not files.delete(path, True):
+                    raise
+                query.run()
+            if query.failed is not None:
+                raise query.failed
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
@@ -141,8 +119,52 @@ class Stream:
     def _listing(self) -> DataFrame:
         return reduce(DataFrame.union, [listing(self.spark, folder, source, self.max_files) for source, folder in self.folders.items()])
 
-    def _checkpoint(self) -> str:
-        """One checkpoint for each set of folders, by whichever of their names: Spark refuses one that was made for another set."""
-        folders = sorted((source, one_path(folder)) for source, folder in self.folders.items())
-        told = hashlib.sha256(repr(folders).encode()).hexdigest()[:12]
-        return self.lake.path(f"_checkpoints/{told}")
+
+def place(folders: Mapping[str, str]) -> str:
+    """The writer's place of whoever lets in from folders: one at a time, since a stream has one checkpoint."""
+    return f"ingest-{_told(folders)}"
+
+
+def _told(folders: Mapping[str, str]) -> str:
+    """A set of folders in a few letters, by whichever of their names; Spark refuses a checkpoint that was made for another set."""
+    named = sorted((source, one_path(folder)) for source, folder in folders.items())
+    return hashlib.sha256(repr(named).encode()).hexdigest()[:12]
+
+
+@dataclass
+class _Query:
+    """The query.
+
+    Args:
+        listing: the stream of files.
+        every: the trigger's interval; None to end when all is listed.
+        checkpoint: where Spark keeps how far it has come.
+        enter: takes the files of a micro-batch.
+    """
+
+    listing: DataFrame
+    every: str | None
+    checkpoint: str
+    enter: Callable[[list[File]], None]
+    began: bool = False
+    failed: BaseException | None = None
+
+    def run(self) -> None:
+        """Run until it ends. What a micro-batch raises ends it, and is `failed` then; what Spark raises is raised."""
+        query = self.listing.writeStream.foreachBatch(self._let_in).option("checkpointLocation", self.checkpoint)
+        started = (query.trigger(availableNow=True) if self.every is None else query.trigger(processingTime=self.every)).start()
+        try:
+            started.awaitTermination()
+        except StreamingQueryException:
+            if self.failed is None:
+                raise
+        finally:
+            started.stop()
+
+    def _let_in(self, batch: DataFrame, _: int) -> None:
+        self.began = True
+        try:
+            self.enter([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
+        except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
+            self.failed = error
+            raise RuntimeError("the micro-batch was not let in") from error

@@ -102,11 +102,11 @@ def _decoded(path: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is of this machine, and no URI."""
+    """Whether a path is written as one of this machine, and not as a URI."""
     return "://" not in path
 
 
-def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """A path's file system and the path, as the session's JVM has them, of this machine or behind a URI."""
     jvm, hadoop = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
     found = jvm.org.apache.hadoop.fs.Path(path)

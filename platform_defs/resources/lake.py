@@ -27,7 +27,7 @@ from pyspark.sql.types import DateType, NumericType, StringType, StructType, Tim
 
 from platform_defs.faults import point
 from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
-from platform_defs.resources.errors import LakeError
+from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
 from platform_defs.resources.lease import Lease, Purpose, locked
 
@@ -336,6 +336,16 @@ class Lake:
         """
         with self.opened(), self._held(name, purpose):
             yield
+
+    def busy(self, name: str) -> str | None:
+        """Who is the writer of an asset just now, and since when; None for nobody. A writer that comes meanwhile waits for the answer."""
+        if self.is_local and not Path(self.root, "_locks").exists():
+            return None
+        try:
+            with self._held(name, "maintenance"):
+                return None
+        except LakeBusy as busy:
+            return str(busy)
 
     @contextmanager
     def _held(self, name: str, purpose: Purpose) -> Iterator[None]:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,11 +13,10 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.ledger import SourceEntry
-from platform_defs.resources.files import File, listing
-from platform_defs.resources.lake import Lake
+from platform_defs.resources.files import File
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
+from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
 
 MARKED = StructType().add("k", "string", nullable=False).add("ts", "timestamp").add("wm", "timestamp")
 
@@ -237,37 +234,6 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     assert engine.let_in() == []
 
 
-def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine([source("l"), source("r")], [])
-    _land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0)])
-    _land(engine, "r", "1.jsonl", [Event("a", 1, 0)])
-    assert len(engine.let_in()) == 1
-    assert engine.let_in() == []
-    version = engine.lake.version("ledger")
-    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
-    assert engine.let_in() == []
-    assert engine.lake.version("ledger") == version
-    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
-    _land(engine, "l", "2.jsonl", [Event("b", 2, 0)])
-    [[said]] = make_engine([source("l"), source("r")], []).let_in()
-    assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
-    assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
-    assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
-
-
-def test_a_checkpoint_that_a_killed_process_left_half_written_keeps_nothing_out(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine([source("l")], [])
-    assert engine.let_in() == []
-    [checkpoint] = (tmp_path / "lake" / "_checkpoints").iterdir()
-    halves = ["offsets/.0.0a1b.tmp", "metadata", "offsets/0", "sources/0/0", "commits/0"]
-    for n, half in enumerate(halves):
-        assert half.startswith("offsets/.") or (checkpoint / half).stat().st_size
-        (checkpoint / half).write_bytes(b"")
-        land(engine, "l", f"{n}.jsonl", [Event(half, n, 0).line])
-        assert [s.accepted for [s] in engine.let_in()] == [1], half
-    assert rows_of(engine.reading.log("l", engine.ledger.head), "k") == [(half,) for half in sorted(halves)]
-
-
 def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
@@ -326,35 +292,3 @@ def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngi
             engine.account_step("wide", step)
         new.append(compiled.getCount() - before)
     assert min(new[3:]) <= 2, new
-
-
-def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine([source("l")], [])
-    _land(engine, "l", "1.jsonl", [Event("x", 1, 0)])
-    (tmp_path / "link").symlink_to(tmp_path / "landing")
-    linked = replace(engine, folders={"l": str(tmp_path / "link/l")})
-    [[said]] = linked.let_in()
-    assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
-    assert linked.let_in() == engine.let_in() == []
-    assert len(list((tmp_path / "lake/_checkpoints").iterdir())) == 1
-
-
-def test_no_file_is_too_old_to_be_listed(spark: SparkSession, tmp_path: Path) -> None:
-    listed: list[str] = []
-    for name, days in (("new", 0), ("old", 5_000)):
-        path = tmp_path / "in" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("a row")
-        os.utime(path, ns=(0, (NOON - days * DAY) * 1_000_000))
-        query = listing(spark, str(path.parent), "l", 9).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = query.foreachBatch(lambda batch, _: listed.extend(Path(row.path).name for row in batch.collect()))
-        query.trigger(availableNow=True).start().awaitTermination()
-    assert listed == ["new", "old"]
-
-
-def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("no folder")
-    no_session: Any = None
-    engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
-    with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
-        engine.let_in()

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
+from platform_defs.engine.feeds import check_feed
 from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import rows_of
@@ -69,6 +70,13 @@ def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_e
     for name in ("mute", "keyed"):
         with pytest.raises(ChangeFeedError, match=f"source '{name}' needs a column 'change', and no `unique_key`"):
             engine.follow(stock.table_uri, name)
+
+
+def test_changes_land_on_this_machine() -> None:
+    source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
+    check_feed(source, [], "in/stock")
+    with pytest.raises(ChangeFeedError, match="the folder of source 'stock' is 's3a://b/stock'; legal: one on this machine"):
+        check_feed(source, [], "s3a://b/stock")
 
 
 def test_an_operator_that_would_count_what_went_as_what_came_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:

@@ -12,6 +12,7 @@ from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
+from platform_defs.engine.stream import place
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.lake import Lake
@@ -273,6 +274,22 @@ def test_new_input_asks_for_a_file_that_is_empty_or_changed_after_it_was_read(in
 def test_new_input_skips_a_file_that_a_stream_would_not_take(instance, engine, name):
     _land(engine, name)
     assert _ask(new_input, instance, engine).run_requests == []
+
+
+def test_new_input_waits_for_an_ingest_that_is_at_work(instance, engine):
+    _land(engine, "part-0.jsonl")
+    with engine.lake.writer(place(engine.folders)):
+        assert "has a writer already: process" in _ask(new_input, instance, engine).skip_message
+    assert len(_ask(new_input, instance, engine).run_requests) == 1
+
+
+def test_ledger_moved_waits_for_an_advance_that_is_at_work_and_keeps_its_place(instance, engine):
+    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
+    with engine.lake.writer("order_wide"):
+        tick = _ask(ledger_moved, instance, engine)
+    assert tick.skip_message.startswith("order_wide has a writer already: process")
+    assert not tick.cursor
+    assert len(_ask(ledger_moved, instance, engine).run_requests) == 1
 
 
 def test_ledger_moved_skips_an_empty_ledger(instance, engine):

@@ -1,0 +1,114 @@
+"""The stream: files found once whatever becomes of the checkpoint, by whichever name of their folder, however old; one stream at a time."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from platform_defs.engine import Engine, IngestError, stream
+from platform_defs.engine.ingest import Ingest
+from platform_defs.resources.errors import LakeBusy
+from platform_defs.resources.files import listing
+from platform_defs.resources.lake import Lake
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON
+from tests.support.shopkeeping import DAY, Event, land, rows_of, source
+
+
+def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l"), source("r")], [])
+    land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
+    land(engine, "r", "1.jsonl", [Event("a", 1, 0).line])
+    assert len(engine.let_in()) == 1
+    assert engine.let_in() == []
+    version = engine.lake.version("ledger")
+    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
+    assert engine.let_in() == []
+    assert engine.lake.version("ledger") == version
+    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
+    land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
+    [[said]] = make_engine([source("l"), source("r")], []).let_in()
+    assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
+    assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
+
+
+def test_a_checkpoint_that_a_killed_process_left_half_written_keeps_nothing_out(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l")], [])
+    assert engine.let_in() == []
+    halves = ["offsets/.0.0a1b.tmp", "metadata", "offsets/0", "sources/0/0", "commits/0"]
+    for n, half in enumerate(halves):
+        torn = _checkpoint(tmp_path) / half
+        assert half.startswith("offsets/.") or torn.stat().st_size
+        torn.write_bytes(b"")
+        land(engine, "l", f"{n}.jsonl", [Event(half, n, 0).line])
+        assert [s.accepted for [s] in engine.let_in()] == [1], half
+        assert not torn.exists() or torn.stat().st_size, half
+    assert rows_of(engine.reading.log("l", engine.ledger.head), "k") == [(half,) for half in sorted(halves)]
+
+
+def test_what_is_no_fault_of_the_checkpoint_leaves_it_alone_and_is_raised_once(
+    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine([source("l")], [])
+    land(engine, "l", "0.jsonl", [Event("a", 0, 0).line])
+    assert len(engine.let_in()) == 1
+    land(engine, "l", "1.jsonl", [Event("b", 1, 0).line])
+    query, tried = (_checkpoint(tmp_path) / "metadata").read_text(), []
+
+    def fail(*_: object) -> None:
+        tried.append(1)
+        raise PySparkException("the store is out of reach")
+
+    for of, name in ((stream, "listing"), (Ingest, "files")):
+        with monkeypatch.context() as patched:
+            patched.setattr(of, name, fail)
+            with pytest.raises(PySparkException, match="out of reach"):
+                engine.let_in()
+    assert len(tried) == 2
+    with engine.lake.writer(stream.place(engine.folders)), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
+        engine.let_in()
+    assert [s.accepted for [s] in engine.let_in()] == [1]
+    assert (_checkpoint(tmp_path) / "metadata").read_text() == query
+
+
+def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine([source("l")], [])
+    land(engine, "l", "1.jsonl", [Event("x", 1, 0).line])
+    (tmp_path / "link").symlink_to(tmp_path / "landing")
+    linked = replace(engine, folders={"l": str(tmp_path / "link/l")})
+    [[said]] = linked.let_in()
+    assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
+    assert linked.let_in() == engine.let_in() == []
+    assert len(list((tmp_path / "lake/_checkpoints").iterdir())) == 1
+
+
+def test_no_file_is_too_old_to_be_listed(spark: SparkSession, tmp_path: Path) -> None:
+    listed: list[str] = []
+    for name, days in (("new", 0), ("old", 5_000)):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a row")
+        os.utime(path, ns=(0, (NOON - days * DAY) * 1_000_000))
+        query = listing(spark, str(path.parent), "l", 9).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = query.foreachBatch(lambda batch, _: listed.extend(Path(row.path).name for row in batch.collect()))
+        query.trigger(availableNow=True).start().awaitTermination()
+    assert listed == ["new", "old"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("no folder")
+    no_session: Any = None
+    engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
+    with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
+        engine.let_in()
+
+
+def _checkpoint(tmp_path: Path) -> Path:
+    [found] = (tmp_path / "lake" / "_checkpoints").iterdir()
+    return found
