@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
@@ -72,7 +73,7 @@ def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_e
             engine.follow(stock.table_uri, name)
 
 
-def test_changes_land_on_this_machine() -> None:
+def test_changes_land_on_this_machine(spark: SparkSession) -> None:
     source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
     check_feed(source, [], "in/stock")
     with pytest.raises(ChangeFeedError, match="the folder of source 'stock' is 's3a://b/stock'; legal: one on this machine"):
