@@ -106,7 +106,7 @@ def growth(
     batches = [round(n * scale) for n in (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)]
     cells = {
         "rows": plan.rows(by_rows),
-        "keys": plan.keys(size, (1, 10, 100, 1_000, 10_000)),
+        "keys": plan.keys(size, (1, 10, 100, 1_000)),
         "bounds": plan.bounds(size, (1, 5, 10, 20, 30, 60)),
         "batch": plan.batch_sizes([max(2, n) for n in batches], base),
     }

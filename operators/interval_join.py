@@ -18,6 +18,8 @@ from operators.timing import Duration, Interval, millis, timestamp
 
 How = Literal["inner", "left", "right", "full"]
 _LEFT_THERE, _RIGHT_THERE = temporary("there_left"), temporary("there_right")
+_LEFT_AT, _RIGHT_AT = temporary("at_left"), temporary("at_right")
+"""The times in ms, told once for each row: the rows of one key in a step are all compared with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,7 @@ class IntervalJoin:
         sides = self.sides
         times = F.col(sides.name(self.left_time, right, 0)), F.col(sides.name(self.right_time, left, 1))
         joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
-        return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times(*times))
+        return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times())
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         self.sides.check(left, right)
@@ -156,10 +158,12 @@ class IntervalJoin:
     def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
         """One side with its names while joining. No column twice: Spark refuses a second copy of a time with a watermark."""
         there = F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which])
-        return frame.select(*self.sides.named(frame.columns, other, which), there)
+        at = millis(F.col((self.left_time, self.right_time)[which])).alias((_LEFT_AT, _RIGHT_AT)[which])
+        return frame.select(*self.sides.named(frame.columns, other, which), there, at)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
-        condition = _within(left_time, right_time, self.interval)
+        left_at, right_at = F.col(_LEFT_AT), F.col(_RIGHT_AT)
+        condition = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
         keys = self.sides.key_pairs()
         if streams:
             condition = streaming.within(left_time, right_time, self.interval) & condition
@@ -170,15 +174,11 @@ class IntervalJoin:
             return condition
         return condition & (streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
-    def _result_times(self, left_time: Column, right_time: Column) -> tuple[Column, Column]:
-        left, right = millis(left_time), millis(right_time)
+    def _result_times(self) -> tuple[Column, Column]:
+        left, right = F.col(_LEFT_AT), F.col(_RIGHT_AT)
         result = (
             F.when(F.col(_RIGHT_THERE).isNull(), left + self.interval.forward)
             .when(F.col(_LEFT_THERE).isNull(), right + self.interval.backward)
             .otherwise(F.greatest(left, right))
         )
         return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)
-
-
-def _within(left: Column, right: Column, interval: Interval) -> Column:
-    return (millis(right) >= millis(left) + interval.lower) & (millis(right) <= millis(left) + interval.upper)
