@@ -117,7 +117,7 @@ def growth(
 def age(
     steps: Annotated[int, typer.Option(help="Small micro-batches.", min=1)] = 1_000,
     step_rows: Annotated[int, typer.Option(help="Rows of each, both tables.", min=2)] = 1_000,
-    base: Annotated[int, typer.Option(help="Rows a table that are there before.", min=1)] = 1_000_000,
+    base: Annotated[int, typer.Option(help="Rows a table that are there before.", min=1)] = 100_000,
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 4 * 3_600,

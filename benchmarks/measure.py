@@ -51,7 +51,10 @@ class Measured:
 
 
 class Tree:
-    """A process and its descendants, sampled; what has ended keeps its last sample."""
+    """A process and its descendants, sampled; what has ended keeps its last sample.
+
+    Memory counts from the second look on: the child that a process forks only to start another program shares all its memory.
+    """
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -70,7 +73,7 @@ class Tree:
             try:
                 with process.oneshot():
                     times = process.cpu_times()
-                    now += process.memory_info().rss
+                    now += process.memory_info().rss if process in self._cpu else 0
             except psutil.Error:
                 continue
             self._cpu[process] = times.user + times.system

@@ -244,7 +244,7 @@ def tail(size: int) -> int:
 
 def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:
     """Many small micro-batches, on a log that fills the join's reach before."""
-    shape = Shape(base + steps * step_rows // 2)
+    shape = Shape(base + steps * step_rows // 2, 0, -(-(WITHIN_MS + LONGEST_DELAY_MS) // base))
     every = {"count_files_every": max(1, steps // 40)}
     yield Cell(kind="age", contender=TEN, shape=shape, batches=1 + steps, first=base, options=every)
 

@@ -22,6 +22,12 @@ def test_memory_and_cpu_are_the_whole_trees(tmp_path):
     assert measured.wall_s >= 0.8
 
 
+def test_memory_that_a_fork_shares_is_counted_once(tmp_path):
+    fork = "    child = os.fork()\n    if not child: time.sleep(0.03), os._exit(0)\n    os.waitpid(child, 0), time.sleep(0.03)"
+    parent = f"import os, time; block = b'1' * (200 << 20)\nfor _ in range(20):\n{fork}\nprint('outcome: {{}}')"
+    assert 200 < run(python(parent), tmp_path / "log", timeout_s=30).peak_mb < 300
+
+
 def test_a_run_that_breaks_down_shows_the_end_of_its_log(tmp_path):
     with pytest.raises(RunFailed, match=r"ended with 3; its log is .*\nno room left"):
         run(python("print('no room left'); raise SystemExit(3)"), tmp_path / "log", timeout_s=30)
