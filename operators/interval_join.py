@@ -163,7 +163,8 @@ class IntervalJoin:
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         left_at, right_at = F.col(_LEFT_AT), F.col(_RIGHT_AT)
-        condition = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
+        within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
+        condition = streaming.opaque(within) if streams else within
         keys = self.sides.key_pairs()
         if streams:
             condition = streaming.within(left_time, right_time, self.interval) & condition

@@ -1,4 +1,4 @@
-"""The sensors: new files lead to an ingest, a ledger that has moved on to an advance, each unless one is at work. Neither starts Spark."""
+"""The sensors: new files lead to an ingest, a ledger that has moved on to an advance, unless somebody writes just then; without Spark."""
 
 import dagster as dg
 

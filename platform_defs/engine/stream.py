@@ -55,11 +55,12 @@ class Stream:
         """
         with self.lake.opened():
             self._make_folders()
-            made: list[Entry] = []
-            self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
-            left = [] if every else self._overlooked(everything=True)
-            for first in range(0, len(left), self.max_files):
-                made.extend(self._enter(left[first : first + self.max_files], on_entry))
+            with self.lake.writer(place(self.folders)):
+                made: list[Entry] = []
+                self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
+                left = [] if every else self._overlooked(everything=True)
+                for first in range(0, len(left), self.max_files):
+                    made.extend(self._enter(left[first : first + self.max_files], on_entry))
         return made
 
     def _enter(self, files: Sequence[File], on_entry: Callable[[Entry], None]) -> list[Entry]:
@@ -75,20 +76,20 @@ class Stream:
         A process that is killed may leave a checkpoint that Spark refuses ever after. So where the query ends before its first
         micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
-        with self.lake.writer(place(self.folders)):
-            checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
-            query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
-            try:
-                query.run()
-            except (PySparkException, Py4JJavaError):
-                if query.began:
-                    raise
-                files, path = hadoop_file(self.spark, checkpoint)
-                if not files.delete(path, True):
-                    raise
-                query.run()
-            if query.failed is not None:
-                raise query.failed
+        checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
+        query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
+        try:
+            query.run()
+        except (PySparkException, Py4JJavaError):
+            if query.began:
+                raise
+            self.lake.still_mine()
+            files, path = hadoop_file(self.spark, checkpoint)
+            if not files.delete(path, True):
+                raise
+            query.run()
+        if query.failed is not None:
+            raise query.failed
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.

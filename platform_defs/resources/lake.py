@@ -150,7 +150,7 @@ class Lake:
             followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
             marked: whether a new table marks such rows by deletion vectors, in place of writing anew every file that holds one.
         """
-        self._still_mine()
+        self.still_mine()
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_NO_CHECKPOINT_BY_SPARK)
         writer = writer.option("mergeSchema", str(widen).lower())
@@ -182,7 +182,7 @@ class Lake:
         Raises:
             LakeError: another has committed meanwhile.
         """
-        self._still_mine()
+        self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         told = {"userMetadata": json.dumps(metadata)} if metadata else None
         once = CommitProperties(custom_metadata=told, max_commit_retries=0)
@@ -198,7 +198,7 @@ class Lake:
         """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
         from delta.tables import DeltaTable as SparkDelta
 
-        self._still_mine()
+        self.still_mine()
         spark = rows.sparkSession
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
@@ -212,7 +212,7 @@ class Lake:
         """Delete rows, as one commit with the metadata."""
         from delta.tables import DeltaTable as SparkDelta
 
-        self._still_mine()
+        self.still_mine()
         with _commit_metadata(spark, metadata):
             SparkDelta.forPath(spark, self.path(table)).delete(condition)
         self._tend(spark, table)
@@ -237,7 +237,7 @@ class Lake:
         """Compact a table's files below `SMALL_BYTES`."""
         from delta.tables import DeltaTable as SparkDelta
 
-        self._still_mine()
+        self.still_mine()
         SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
@@ -249,7 +249,7 @@ class Lake:
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
         """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark."""
-        self._still_mine()
+        self.still_mine()
         delta = DeltaTable(self.path(table))
         if has_vectors(delta):
             self._vacuumed(spark, table, hours)
@@ -289,7 +289,7 @@ class Lake:
         delta = self.delta(table)
         if delta is None:
             return
-        self._still_mine()
+        self.still_mine()
         told = {key: commit.value for key, commit in commits.items()} | {_ROWS: {key: commit.rows for key, commit in commits.items()}}
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)}, max_commit_retries=0)
         delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
@@ -361,7 +361,7 @@ class Lake:
             finally:
                 del self._leases[name]
 
-    def _still_mine(self) -> None:
+    def still_mine(self) -> None:
         """Pass if this process still is the writer of all that it took."""
         for lease in list(self._leases.values()):
             lease.check()

@@ -34,6 +34,8 @@ PATIENCE_S = math.inf
 """How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end."""
 
 _POLL_S = 0.2
+_GRACE_S = 0.3
+"""How long a refusal is asked again: one who has just taken a file lock may not have said yet who it is, and what for."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
@@ -58,12 +60,13 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
     Raises:
         LakeBusy: somebody else is there; it says who, and since when.
     """
-    end = time.monotonic() + patience_s
+    begun = time.monotonic()
     while True:
         try:
             return take()
         except Busy as busy:
-            if purpose == "maintenance" or busy.purpose != "maintenance" or time.monotonic() > end:
+            waits_s = patience_s if busy.purpose == "maintenance" and purpose != "maintenance" else min(_GRACE_S, patience_s)
+            if time.monotonic() - begun >= waits_s:
                 raise LakeBusy.held(name, busy.holder) from None
         time.sleep(_POLL_S)
 

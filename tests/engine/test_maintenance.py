@@ -165,7 +165,7 @@ def test_a_commit_that_comes_before_maintenance_leaves_the_table_for_the_next_ti
         write_deltalake(lake.path("pairs"), rows, mode="append", commit_properties=properties)
     maintenance = Maintenance(no_session, lake, Ledger(lake, Clock()), {}, {"pairs": join()})
     with monkeypatch.context() as patch:
-        patch.setattr(Lake, "_still_mine", lambda _: write_deltalake(lake.path("pairs"), rows, mode="append"))
+        patch.setattr(Lake, "still_mine", lambda _: write_deltalake(lake.path("pairs"), rows, mode="append"))
         [done] = maintenance()
     assert (done.table, done.left is None) == ("pairs", False)
     assert maintenance() == [Maintained("pairs", 3, 3)]
