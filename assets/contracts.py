@@ -168,6 +168,8 @@ class DerivedAsset:
         shape: a pure function from the operator's result to the table's rows; it keeps the operator's own columns.
         description: what the table holds.
         group: the asset's group in Dagster.
+        version: of what the engine cannot see into: the code of `shape`, and of an operator of one's own. A table made with another
+            version is refused until it is made again.
     """
 
     name: str
@@ -176,6 +178,7 @@ class DerivedAsset:
     shape: Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
     group: str = WIDE
+    version: str = ""
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.operator.inputs):

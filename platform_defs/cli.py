@@ -150,6 +150,19 @@ def backfill(
 
 
 @app.command()
+def rebuild(
+    assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to make again.")],
+    downstream: Annotated[bool, typer.Option(help="Make every table that reads them again too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make tables again from the event logs, under the present settings. For days of a table see `backfill --rebuild`."""
+    engine = _engine()
+    names = _named(engine, assets)
+    steps = [report.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
+    _show(as_json, {"steps": steps}, report.print_steps)
+
+
+@app.command()
 def drain(assets: Named = None, as_json: Json = False) -> None:
     """Close the end of the input: nothing more will come, so every row's fate is settled. What comes later is late."""
     engine = _engine()

@@ -6,10 +6,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from assets.ports import TERMS
-from platform_defs.engine import DayAccount, Engine
+from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.advance import Step
 from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
@@ -48,7 +49,8 @@ def maintained(done: Maintained) -> dict[str, Any]:
 
 
 def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
-    """The lake at a glance, and these assets."""
+    """The lake at a glance, and these assets, all as they are at one time."""
+    engine = engine.snapshot()
     return {
         "lake": engine.lake.root,
         "ledger_head": engine.ledger.head,
@@ -78,7 +80,10 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     }
     if reached.step == 0 and engine.ledger.head == 0:
         return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
-    accounts, pairs = engine.account(name), engine.pairs(name)
+    try:
+        accounts, pairs = engine.account(name), engine.pairs(name)
+    except ProgressError as error:
+        return told | {"law": {"holds": False, "broken": [], "refused": str(error)}}
     counted = {"results": engine.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
     return told | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
 
@@ -159,6 +164,9 @@ def print_status(told: dict[str, Any]) -> None:
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"]:
         out.print(f"[bold]{name}[/]: nothing is closed yet")
+        return
+    if "refused" in asset["law"]:
+        out.print(f"[bold]{name}[/]: [red]cannot be accounted for:[/] {escape(asset['law']['refused'])}", highlight=False, soft_wrap=True)
         return
     terms = [t for t in TERMS if t in asset]
     sides = sorted(asset["accepted"])

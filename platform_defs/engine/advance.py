@@ -8,6 +8,7 @@ progress and goes on. The engine knows an operator by its contract alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,12 +23,15 @@ from platform_defs.engine.corrections import inputs_read, is_corrected, told_wit
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
 from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
-from platform_defs.engine.progress import Progress, describe, progress, rows_committed
+from platform_defs.engine.identity import identity_of
+from platform_defs.engine.orphans import require_logs
+from platform_defs.engine.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from platform_defs.engine.upserting import Upserting
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
+from platform_defs.resources.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
@@ -70,30 +74,57 @@ class Advance:
             ProgressError: its table was made by another operator.
         """
         with self.reading.lake.writer(self.asset.name):
-            self._recover()
+            self.recover()
             head = self.reading.ledger.head
             judge(self.reading, self.asset, head)
-            while (step := self._next(head, until)) is not None:
+            while (step := self.pinned().next(head, until)) is not None:
                 yield step
             show(self.reading, self.asset, head)
 
-    def _recover(self) -> Progress:
-        """Fold what a killed step left, once the ledger is known to be whole and of a format that this version writes."""
+    def pinned(self) -> "Advance":
+        """The asset and its inputs as they are now, whatever is committed later."""
+        return replace(self, reading=self.reading.pinned(self.asset.name))
+
+    def recover(self) -> Progress:
+        """Apply what a killed step left, once ledger and logs are known to be whole and of a format that this version writes."""
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
+        require_logs(self.reading.lake, self.reading.ledger, {n: self.reading.sources[n] for n in self._sources})
+        self.reading.require_same_inputs(self.asset, now)
         self._upserting.recover()
         return now
 
-    def _next(self, head: int, until: int | None) -> Step | None:
+    @property
+    def _sources(self) -> list[str]:
+        """The sources that an asset is made of, by way of others too."""
+        found: dict[str, None] = {}
+        names = [*self.asset.inputs]
+        while names:
+            name = names.pop()
+            if name in self.reading.sources:
+                found[name] = None
+            else:
+                names.extend(self.reading.assets[name].inputs)
+        return [*found]
+
+    def next(self, head: int, until: int | None) -> Step | None:
+        """Make the next step, from what a pinned reading holds. Its commit lands only where it follows that."""
         now = progress(self.reading.lake, self.asset)
-        told = {"step": now.step + 1, "operator": describe(self.asset.operator), "read": inputs_read(self.reading, self.asset)}
+        made_of = {**now.inputs} | self.reading.input_identities(self.asset)
+        next_step: dict[str, Any] = {
+            "step": now.step + 1,
+            "operator": identity_of(self.asset),
+            "read": inputs_read(self.reading, self.asset),
+            "generation": now.generation,
+            "inputs": made_of,
+        }
         closed = touched(self.reading, self.asset, now, head)
         if closed is not None:
-            return self.correct(now, replace(now, seq=head, **told), closed, self._key)
+            return self.correct(now, replace(now, seq=head, **next_step), closed, self._key)
         after = self._target(now, head, until)
         if after is None:
             return None
-        after = replace(after, corrected=now.corrected, **told | ({"read": after.read} if after.read else {}))
+        after = replace(after, corrected=now.corrected, **next_step | ({"read": after.read} if after.read else {}))
         upserts = isinstance(self.asset.operator.emits, Upsert)
         rows = self._upserting.commit(self._changes(now, after), after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
@@ -166,6 +197,7 @@ class Advance:
         With a key, which no two rows of the table may share, a change is an update; without one rows are deleted and inserted.
         """
         wanted = self.closed(closed, after.seq)
+        self._require_same_columns(wanted)
         held = self.reading.table(self.asset.name, FINAL_AT, Span(None if closed.after is None else closed.after + 1, closed.upto))
         changes = (difference(held, wanted, key=key) if key else bag_changes(held, wanted)).persist()
         try:
@@ -184,7 +216,7 @@ class Advance:
         gone = F.col(f"c.{CHANGE}") == DELETE
         same = same_rows("t", "c", key) if key else same_rows("t", "c", changes.drop(CHANGE).columns) & gone
         due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
-        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
+        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata(), number=after.step)
 
     def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:
         """Each input's rows as far as an asset that reads no closed ranges has handled them."""
@@ -214,26 +246,37 @@ class Advance:
     def put_right(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
-            now = self._recover()
-            if not now.step:
-                return {}
-            wanted = self.whole(now.seq, now.read)
-            changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
-            try:
-                kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-                if kinds:
-                    self._upserting.commit(changes, replace(now, step=now.step + 1))
-                return kinds
-            finally:
-                changes.unpersist()
+            now = self.recover()
+            return self.pinned()._put_whole_right(now) if now.step else {}
+
+    def _put_whole_right(self, now: Progress) -> dict[str, int]:
+        wanted = self.whole(now.seq, now.read)
+        changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
+        try:
+            kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+            if kinds:
+                self._upserting.commit(changes, replace(now, step=now.step + 1))
+            return kinds
+        finally:
+            changes.unpersist()
 
     def _append(self, rows: DataFrame, after: Progress) -> int:
-        lake = self.reading.lake
+        self._require_same_columns(rows)
         pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
         point("advance.before_commit")
-        lake.append(rows, self.asset.name, after.metadata(), pruned_by=pruned_by, followed=is_corrected(self.reading, self.asset))
+        written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, followed=is_corrected(self.reading, self.asset))
         point("advance.after_commit")
-        return rows_committed(lake, self.asset)
+        return written
+
+    def _require_same_columns(self, rows: DataFrame) -> None:
+        """Pass if the table, where there is one, holds the columns of its rows.
+
+        Raises:
+            ProgressError: it holds others: a source's contract has gained or lost a column.
+        """
+        held = self.reading.lake.schema(self.asset.name)
+        if held.fields and not is_emptied(progress(self.reading.lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
+            raise ProgressError.other_columns(self.asset.name, differing)
 
     def _changes(self, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the keys that the step decides and their rows after it."""

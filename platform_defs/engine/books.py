@@ -12,6 +12,7 @@ from operators.columns import FINAL_AT
 from operators.contract import Closed
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
+from platform_defs.engine.corrections import not_followed
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
 from platform_defs.engine.reading import EVER, Span
@@ -130,8 +131,12 @@ class Books:
         closing = self.scope.recount
         if closing is None:
             return []
-        wanted = self.advance.closed(closing, progress(self.advance.reading.lake, self.advance.asset).seq)
+        reading, asset = self.advance.reading, self.advance.asset
+        now = progress(reading.lake, asset)
+        wanted = self.advance.closed(closing, now.seq)
         held = self.table(Span(closing.after, closing.upto)).where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        for later in not_followed(reading, asset, now):  # the next step recomputes these: nothing is wrong with them yet
+            held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
         days = _differing(held, wanted)
         if not days:
             return []

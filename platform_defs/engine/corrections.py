@@ -49,16 +49,24 @@ def touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> 
     reads = asset.operator.reads
     if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
         return None
-    ends: list[tuple[int, int]] = []
+    ends = [(r.after or 0, r.upto) for r in not_followed(reading, asset, now)]
     for which, name in enumerate(asset.inputs):
-        if name in reading.assets:
-            found = list(_corrected(stored_progress(reading.lake, reading.assets[name]), reading.assets[name], now.read))
-        else:
-            found = _come_late(reading, asset, which, now, head) if reads.lateness else []
-        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in found]
+        late = _come_late(reading, asset, which, now, head) if name not in reading.assets and reads.lateness else []
+        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in late]
     if not ends or min(after for after, _ in ends) >= now.closed_to:
         return None
     return ClosedRange(min(after for after, _ in ends), min(now.closed_to, max(upto for _, upto in ends)))
+
+
+def not_followed(reading: Reading, asset: DerivedAsset, now: Progress) -> list[ClosedRange]:
+    """The results that corrections of derived inputs may change which the asset has not followed yet."""
+    reads, found = asset.operator.reads, list[ClosedRange]()
+    for which, name in enumerate(asset.inputs if isinstance(reads, Closed) else ()):
+        if name in reading.assets and isinstance(reads, Closed):
+            upstream = stored_progress(reading.lake, reading.assets[name])
+            for s in _corrected(upstream, reading.assets[name], now.read):
+                found.append(ClosedRange(s.first - 1, s.last + reads.reach[which] + reads.delay))
+    return found
 
 
 def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:

@@ -26,12 +26,14 @@ from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, class
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
+from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
 from platform_defs.resources.new_columns import Brought
+from platform_defs.resources.pinned import PinnedLake
 from platform_defs.resources.sifting import set_aside
 from platform_defs.resources.sources import PATH, RAW, is_columnar, read
 
@@ -120,7 +122,7 @@ class Ingest(LedgerWriter):
         seq, now = self.ledger.head + 1, self.ledger.now()
         last = self.ledger.last()
         attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
-        clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
+        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq, attempts)
         with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
             said = list(pool.map(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
         point("ingest.before_ledger")
@@ -147,7 +149,7 @@ class Ingest(LedgerWriter):
             sifted = set_aside(self.spark, contract, files)
             if [f.fault for f in sifted] == [f.fault for f in files]:
                 raise
-        clear_orphans(self.spark, self.lake, {contract.name: contract}, seq)
+        clear_orphans(self.spark, self.lake, self.ledger, {contract.name: contract}, seq)
         return self._told(seq, now, contract, sifted, last)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
@@ -204,7 +206,8 @@ class Ingest(LedgerWriter):
         within = {EVENT_TIME: (counts.first - horizon, counts.last + horizon)}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
-        known = log.where(F.col(SEQ) <= parameter(self.ledger.head, F.col(SEQ)))
+        newest = last_with_rows(self.ledger.entries(), contract.name)
+        known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
         return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
@@ -241,13 +244,13 @@ class Ingest(LedgerWriter):
         if left is not None and left.value == attempt:
             if left.rows == due:
                 return due
-            remove_orphans(self.spark, self.lake, table, attempt["seq"])
+            remove_orphans(self.spark, PinnedLake.of(self.lake), table, attempt["seq"] - 1, attempt["seq"])
+            left = self.lake.newest(table, ATTEMPT)
         if due == 0:
             return 0
         point("ingest.before_append")
-        self.lake.append(rows, table, {ATTEMPT: attempt}, pruned_by=pruned_by, widen=True)
-        written = self.lake.newest(table, ATTEMPT)
-        return 0 if written is None else written.rows
+        known = None if left is None else left.value
+        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True)
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:

@@ -21,10 +21,11 @@ from platform_defs.engine.following import FOLDED
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
-from platform_defs.engine.verdicts import JUDGED
+from platform_defs.engine.reading import JUDGED
 from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.lake import Lake, small_files
+from platform_defs.resources.pinned import PinnedLake
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,12 @@ class Maintenance:
 
     def _carry(self, kept: _Kept) -> None:
         """Let the newest commit hold what the table's commits remember, where it does not."""
-        commits = {key: commit for key in kept.keys if (commit := self.lake.newest(kept.table, key)) is not None}
-        version = self.lake.version(kept.table)
-        if any(commit.version != version for commit in commits.values()):
+        pinned = PinnedLake.of(self.lake)
+        commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
+        seen = pinned.delta(kept.table)
+        if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
             point("maintenance.before_carry")
-            self.lake.carry(kept.table, commits)
+            self.lake.carry(commits, seen)
             point("maintenance.after_carry")
 
     def _checkpoint(self, kept: _Kept) -> None:

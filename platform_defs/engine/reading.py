@@ -1,7 +1,8 @@
 """What a step reads: the rows of its inputs that are not late, pinned at a ledger entry."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,16 +16,30 @@ from operators.errors import OperatorError
 from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
 from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.progress import stored_progress
+from platform_defs.engine.ledger_view import LedgerView, last_with_rows
+from platform_defs.engine.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.watermarks import Timeline
 from platform_defs.resources.lake import Lake
+from platform_defs.resources.pinned import PinnedLake
 
 _MARK, _JUDGED = temporary("mark"), temporary("judged")
 VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
+JUDGED = "judged"
+"""What a commit of `verdicts/<asset>` records: the batch that it decided about, and the generation of the table it was for, if not 0."""
+
+
+def seq_of(decided: Any) -> int:
+    """The batch that a commit of `verdicts/<asset>` decided about; 0 for none."""
+    return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
+
+
+def generation_of(decided: Any) -> int:
+    """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
+    return decided["generation"] if isinstance(decided, dict) else 0
 
 
 @dataclass(frozen=True)
@@ -57,10 +72,39 @@ class Reading:
 
     spark: SparkSession
     lake: Lake
-    ledger: Ledger
+    ledger: Ledger | LedgerView
     sources: Mapping[str, SourceContract]
     assets: Mapping[str, DerivedAsset]
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
+
+    def pinned(self, *assets: str) -> "Reading":
+        """The inputs as they are now, whatever is committed later: the tables of some assets first, then the ledger, then all others.
+
+        In this order each fits the next: a table's progress names a batch that the ledger has, and steps that its inputs have made.
+        """
+        lake = PinnedLake.of(self.lake)
+        for name in assets:
+            lake.delta(results_table(self.assets[name]))
+            lake.delta(name)
+        return replace(self, lake=lake, ledger=LedgerView.of(self.ledger))
+
+    def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
+        """What the tables of an asset's inputs have that ones made again have not; inputs without a table are left out."""
+        found = {name: self.lake.identity(self.sources[name].log) for name in asset.inputs if name in self.sources}
+        found |= {name: table_identity(self.lake, self.assets[name]) for name in asset.inputs if name in self.assets}
+        return {name: identity for name, identity in found.items() if identity is not None}
+
+    def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
+        """Pass if the inputs are the tables that an asset's rows were made of.
+
+        Raises:
+            ProgressError: one was made again since.
+        """
+        found = self.input_identities(asset)
+        behind = {n for n, step in now.read.items() if n in self.assets and stored_progress(self.lake, self.assets[n]).step < step}
+        replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind)
+        if replaced:
+            raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see."""
@@ -149,7 +193,9 @@ class Reading:
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
         """Rows with the verdicts that were recorded of them."""
-        told = self.lake.read(self.spark, asset.verdicts, VERDICTS).where(F.col("which") == which)
+        newest = self.lake.newest(asset.verdicts, JUDGED)
+        is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
+        told = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
         known = told.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
         late = F.coalesce(F.col(_JUDGED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
@@ -159,8 +205,9 @@ class Reading:
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """A source's event log: its rows of a span of event times, after an entry and up to another."""
+        """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""
         contract, seq = self.sources[source], F.col(SEQ)
+        head = last_with_rows(self.ledger.entries()[:head], source)
         within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
         rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
         rows = rows.where(seq > parameter(after, seq)) if after else rows

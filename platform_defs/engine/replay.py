@@ -35,7 +35,7 @@ class Replay(LedgerWriter):
         """
         with self.lake.writer("ledger"):
             head, now = self.ledger.head, self.ledger.now()
-            clear_orphans(self.spark, self.lake, self.contracts, head + 1)
+            clear_orphans(self.spark, self.lake, self.ledger, self.contracts, head + 1)
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
             last, entries = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):

@@ -60,7 +60,7 @@ class Signals(LedgerWriter):
             return self._commit(tuple(_lifted(last.get(name), name, mark, seq, now, kind) for name, mark in given.items()))
 
     def _commit(self, entry: Entry) -> Entry:
-        clear_orphans(self.spark, self.lake, self.contracts, entry[0].seq)
+        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, entry[0].seq)
         point("signals.before_ledger")
         self.ledger.commit([entry])
         point("signals.after_ledger")

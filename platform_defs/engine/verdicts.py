@@ -13,10 +13,9 @@ from operators.columns import parameter
 from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
-from platform_defs.engine.reading import Reading, Span
+from platform_defs.engine.progress import stored_progress
+from platform_defs.engine.reading import JUDGED, Reading, Span, generation_of, seq_of
 from platform_defs.faults import point
-
-JUDGED = "judged"
 
 
 def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
@@ -32,8 +31,10 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
             f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "
             "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
         )
-    told = reading.lake.newest(asset.verdicts, JUDGED)
-    entries, timeline = reading.ledger.entries()[0 if told is None else told.value : head], reading.operator_timeline(asset)
+    generation = stored_progress(reading.lake, asset).generation
+    newest = reading.lake.newest(asset.verdicts, JUDGED)
+    anew, judged = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
+    entries, timeline = reading.ledger.entries()[0 if anew else seq_of(judged) : head], reading.operator_timeline(asset)
     marks: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
@@ -42,7 +43,13 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        reading.lake.append(operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session"), asset.verdicts, {JUDGED: seq})
+        rows = operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session")
+        decided = {"seq": seq, "generation": generation} if generation else seq
+        if anew:
+            reading.lake.overwrite(rows, asset.verdicts, {JUDGED: decided})
+        else:
+            reading.lake.append(rows, asset.verdicts, {JUDGED: decided}, after=judged)
+        anew, judged = False, decided
         point("verdicts.after_commit")
 
 

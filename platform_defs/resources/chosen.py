@@ -22,11 +22,11 @@ Ranges = Mapping[str, tuple[Any, Any]]
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
-def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame:
-    """The rows of the chosen files of the table at a path; all rows, by Delta, where files alone do not tell them."""
+def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame | None:
+    """The rows of the chosen files of the table at a path; None where files alone do not give its rows, and Delta must be asked."""
     files = chosen_files(delta, within)
     if files is None:
-        return spark.read.format("delta").load(path)
+        return None
     if not files:
         return no_rows(spark, schema_of(delta))
     return spark.read.schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])

@@ -1,5 +1,7 @@
 """The lake's error: the text says what stands in the way and what to do."""
 
+from collections.abc import Sequence
+
 
 class LakeError(RuntimeError):
     """The lake cannot do what was asked; the text says what stands in the way and what to do."""
@@ -11,6 +13,22 @@ class LakeError(RuntimeError):
             f"{name} has another writer by now: {holder}; this process did not renew its lease in time (it was suspended, or "
             "could not reach the lake), so it stopped before its next commit. Run it again when the other has ended; "
             "TIDEMARK_LEASE sets how long a lease lasts"
+        )
+
+    @classmethod
+    def overtaken(cls, table: str, what: str) -> "LakeError":
+        """Another writer has committed since this one looked."""
+        return cls(
+            f"{table} has a newer {what} than this process started from: another writer has committed meanwhile, so nothing was written. "
+            "Run it again when the other has ended; if nobody else should write, look for a second process, or a lease that ran out"
+        )
+
+    @classmethod
+    def other_columns(cls, table: str, differing: Sequence[str]) -> "LakeError":
+        """Rows have other columns than the table."""
+        return cls(
+            f"{table} holds other columns than the rows to be written: {'; '.join(differing)}. Nothing was written. Legal: the table's "
+            "own columns; give the column its former type or name, or another name, or choose another lake (TIDEMARK_LAKE)"
         )
 
     @classmethod

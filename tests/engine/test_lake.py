@@ -60,9 +60,9 @@ def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) ->
     known = {key: lake.newest("t", key) for key in ("one", "other")}
     assert [c and c.version for c in known.values()] == [0, 1]
     told = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
-    lake.carry("t", told)
+    lake.carry(told, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
-    lake.carry("t", {key: commit for key in told if (commit := lake.newest("t", key)) is not None})
+    lake.carry({key: commit for key in told if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
     assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
     lake.append_small(ROWS, "t", {"one": {"seq": 2}})
