@@ -84,8 +84,8 @@ def _folder(value: str) -> str:
 
 def _table_folder(value: str) -> str:
     found = _one_spelling(value, local=False)
-    if found == "/" or set(found) & set("*?[]{}\\,"):
-        raise ValueError("legal: a folder below the root, without * ? [ ] { } , and \\, which Spark takes as patterns")
+    if found == "/" or set(found) & set("*?[]{}\\"):
+        raise ValueError("legal: a folder below the root, without * ? [ ] { } and \\, which Spark takes as patterns")
     return found
 
 
