@@ -210,8 +210,8 @@ def main() -> int:
     """Fetch what is missing and say so; the exit status is 1 when that failed."""
     try:
         fetched = fetch()
-    except (JarError, JavaNotFound) as error:
-        sys.stderr.write(f"{error}\n")
+    except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
+        sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
     done = f"fetched {_names(fetched)}" if fetched else f"all {len(pinned())} are there"
     sys.stdout.write(f"jars: {done}, in {jars_folder()}\n")

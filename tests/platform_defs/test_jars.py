@@ -173,6 +173,8 @@ def test_the_ivy_inside_pyspark_is_found():
     [
         pytest.param(JarError("no such JAR"), "no such JAR\n", id="a JAR fails"),
         pytest.param(JavaNotFound("no Java"), "no Java\n", id="no Java to fetch with"),
+        pytest.param(ValueError("TIDEMARK_LAKE is ''"), "TIDEMARK_LAKE is ''\n", id="a wrong setting"),
+        pytest.param(OSError("\x1b http://u:s3cret@h/"), "\\x1b http://***@h/\n", id="a folder that is read-only"),
     ],
 )
 def test_the_command_fails_with_the_message_alone(
