@@ -34,7 +34,7 @@ class NotTheDemos(FileExistsError):
         """Something else is in the folder."""
         return cls(
             f"`--lake` is '{root}', which holds {what}, which no demo made; nothing was deleted. "
-            "Legal: a folder that is absent, empty or a demo's own"
+            "Legal: a folder that is absent, empty or a demo's own; name another one, or delete it yourself if nothing in it is needed"
         )
 
     @classmethod
