@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, cast
 
 import typer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -17,11 +16,14 @@ from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs import report
+from platform_defs.arguments import interval, one_folder
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
 from platform_defs.resources.lake import LakeError
+from platform_defs.resources.paths import canonical, canonical_local
+from platform_defs.resources.safe_text import without_credentials
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 
@@ -44,8 +46,10 @@ EXPECTED = (
     ValueError,
     FileExistsError,
 )
+_UsageError = cast(type[Exception], typer.BadParameter.__base__)
+"""What Typer raises for a command line that it cannot read."""
 
-errors = Console(stderr=True)
+errors = report.Terminal(stderr=True, emoji=False)
 
 
 def _engine() -> Engine:
@@ -66,19 +70,29 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
     ] = None,
-    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1)] = 2_000,
-    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1)] = 4,
+    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1, max=10_000_000)] = 2_000,
+    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1, max=10_000)] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
     arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
+    lake: Annotated[
+        str | None, typer.Option(help="The demo's lake, which it empties: absent, empty or a demo's own. By default .tidemark/demo.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, and account for every row."""
+    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, in a lake of its own, and account for every row."""
+    folder = one_folder("--lake", lake, canonical_local) if lake is not None else None
     from platform_defs import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
         told = demos.run(
-            data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1)
+            data,
+            orders=orders,
+            parts=parts,
+            seed=seed,
+            arrival=arrival,
+            lake=folder,
+            tick=lambda what: bar.update(task, description=what, advance=1),
         )
     _show(as_json, told, report.print_demo)
 
@@ -94,6 +108,7 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Let in what has landed."""
+    looks = interval("--every", every)
     engine = _engine()
     with _progress() as bar:
         task = bar.add_task("ledger entries", total=None)
@@ -103,7 +118,7 @@ def ingest(
             for name in engine.assets if every else ():
                 list(engine.lawful_steps(name))
 
-        entries = engine.let_in(every, entered)
+        entries = engine.let_in(looks, entered)
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
 
 
@@ -193,26 +208,30 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Write what changed in a leaderboard since the last time, as keyed upserts with tombstones, a folder a step."""
+    target = one_folder("folder", folder, canonical)
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
-    told = {"asset": asset, "folder": folder, "step": engine.publish(asset, folder)}
-    _show(as_json, told, lambda t: report.out.print(f"{t['folder']} holds {t['asset']} up to step {t['step']}", highlight=False))
+    told = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
+    _show(
+        as_json, told, lambda t: report.out.print(f"{report.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False)
+    )
 
 
 @app.command()
 def late(
     source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
     asset: Annotated[str, typer.Option(help="The asset that judges.")] = "payment_order_wide",
-    limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(help="Rows to show.", min=1, max=100_000)] = 20,
+    as_json: Json = False,
 ) -> None:
-    """Show the rows of a source that came too late for an asset: the view `late/<asset>`."""
+    """Show the rows of a source that came too late for an asset: how many, and the first of them."""
     engine = _engine()
-    _known("asset", asset, engine.assets)
+    _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
     _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
-    if not engine.ledger.head:
+    if not engine.ledger.head and not as_json:
         report.out.print("Nothing has landed yet.")
         return
-    engine.late(asset, source).orderBy("seq", "arrival").show(limit, truncate=False)
+    _show(as_json, report.late(engine, source, asset, limit), report.print_late)
 
 
 def _known(what: str, name: str, legal: Iterable[str]) -> None:
@@ -222,9 +241,12 @@ def _known(what: str, name: str, legal: Iterable[str]) -> None:
 
 def _day(option: str, text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"`{option}` is {text!r}; legal: a day, YYYY-MM-DD") from None
+    if day.year > 9998:  # the day after a range must be a day too
+        raise ValueError(f"`{option}` is {text!r}; legal: a day up to 9998-12-31")
+    return day
 
 
 def _without_rows(error: PySparkException | Py4JJavaError) -> str:
@@ -239,18 +261,33 @@ def _without_rows(error: PySparkException | Py4JJavaError) -> str:
 def main() -> None:
     """Run the command line; what a user can put right ends in one line, not in a traceback, and so does an error of Spark."""
     try:
-        app()
+        code = typer.main.get_command(app).main(standalone_mode=False)
+    except _UsageError as error:
+        _end_usage(cast(Any, error))
+    except typer.Abort:
+        _end("interrupted")
     except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
         if settings().traceback:
             raise
         _end(_without_rows(error))
     except EXPECTED as error:
         _end(str(error))
+    else:
+        if code:
+            raise SystemExit(code)
 
 
-def _end(told: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)
-    raise SystemExit(1) from None
+def _end_usage(error: Any) -> NoReturn:
+    """End on a command line that cannot be read; one without a command gets the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        raise SystemExit(error.exit_code)
+    _end(error.format_message().replace("\n", " "), error.exit_code)
+
+
+def _end(message: str, code: int = 1) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {escape(without_credentials(message))}", highlight=False, soft_wrap=True)
+    raise SystemExit(code) from None
 
 
 __all__ = ["app", "main"]

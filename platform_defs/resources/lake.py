@@ -32,6 +32,7 @@ from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows,
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
 from platform_defs.resources.lease import Lease, Purpose, locked
+from platform_defs.resources.paths import canonical
 from platform_defs.resources.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -68,13 +69,19 @@ class Lake:
     """The tables below one root.
 
     Args:
-        root: a path or a URI that both Spark and deltalake understand.
+        root: a path or a URI that both Spark and deltalake understand; it gets its one spelling, see `paths.canonical`.
         lease_s: for a URI, how many seconds after a writer died another may take its place.
+        leases: whether a `file://` URI stays one, whose writers take leases in place of file locks; for tests alone.
     """
 
     root: str
     lease_s: float = 60.0
+    leases: bool = False
     _leases: dict[str, Lease] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.leases:
+            object.__setattr__(self, "root", canonical(self.root))
 
     def path(self, table: str) -> str:
         """Where a table lies."""

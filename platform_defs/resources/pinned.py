@@ -20,14 +20,14 @@ class PinnedLake(Lake):
         base: the lake as it goes on.
     """
 
-    base: Lake = field(kw_only=False, default_factory=lambda: Lake(""))
+    base: Lake = field(kw_only=True)
     _tables: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, lake: Lake) -> "PinnedLake":
         """A lake as it is now; one that is pinned is the one it is."""
-        return lake if isinstance(lake, PinnedLake) else cls(lake.root, lake.lease_s, lake)
+        return lake if isinstance(lake, PinnedLake) else cls(lake.root, lake.lease_s, lake.leases, base=lake)
 
     @property
     def live(self) -> Lake:

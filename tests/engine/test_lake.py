@@ -69,9 +69,18 @@ def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) ->
     assert (lake.newest("t", "one").value, lake.newest("t", "other").version) == ({"seq": 2}, 3)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.parametrize(("root", "local"), [("/data/lake", True), ("lake", True), ("s3a://b/lake", False), ("hdfs://h/lake/", False)])
-def test_paths_below_a_root(root: str, local: bool) -> None:
-    assert Lake(root).path("events/l") == root.rstrip("/") + "/events/l"
+@pytest.mark.parametrize(
+    ("root", "spelled", "local"),
+    [
+        ("/data/lake", "/data/lake", True),
+        ("lake", f"{Path.cwd()}/lake", True),
+        ("file:///data/lake/", "/data/lake", True),
+        ("s3a://b/lake", "s3a://b/lake", False),
+        ("hdfs://h/lake/", "hdfs://h/lake", False),
+    ],
+)
+def test_paths_below_a_root(root: str, spelled: str, local: bool) -> None:
+    assert Lake(root).path("events/l") == f"{spelled}/events/l"
     assert Lake(root).is_local is local
 
 

@@ -23,7 +23,7 @@ WHO = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\
 HOLD = """
 import sys, time
 from platform_defs.resources.lake import Lake
-with Lake(sys.argv[1], 2.0).writer("ledger"):
+with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -45,7 +45,7 @@ def wall() -> Wall:
 
 
 def remote(tmp_path: Path, seconds: float = 60.0) -> Lake:
-    return Lake(f"file://{tmp_path}/lake", seconds)
+    return Lake(f"file://{tmp_path}/lake", seconds, leases=True)
 
 
 def lease(tmp_path: Path, wall: Wall, **more: str) -> Lease:
