@@ -7,8 +7,9 @@ from typing import Any
 from operators.contract import Closed
 from operators.timing import DAY_MS
 from platform_defs.engine.corrections import oldest_touched
-from platform_defs.engine.days import day_of
+from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.following import FOLDED
+from platform_defs.engine.ingest import idle_sources
 from platform_defs.engine.progress import Progress, stored_progress
 from platform_defs.engine.reading import Reading
 from platform_defs.engine.steps import changes_something
@@ -36,7 +37,7 @@ class Due:
         mark, closed_to = self._watermark(asset), reached.closed_to
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
-        complete = None if closed_to is None else day_of(closed_to + 1 - DAY_MS)
+        complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
 
     def days(self, asset: str) -> tuple[date, date] | None:
@@ -50,7 +51,7 @@ class Due:
         corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
-        return (day_of(min(first, mark)), day_of(mark)) if closes or corrected is not None else None
+        return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
 
     def all_days(self) -> tuple[date, date] | None:
         """The days that an advance of all assets would reach."""
@@ -75,6 +76,11 @@ class Due:
                 found.append(name)
         return found
 
+    def idle(self) -> list[str]:
+        """The sources that are silent for longer than their idle timeout, which the ledger does not record yet."""
+        ledger = self.reading.ledger
+        return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
+
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""
         return isinstance(self.reading.assets[asset].operator.reads, Closed)
@@ -89,14 +95,19 @@ class Due:
         commit = self.reading.lake.newest(asset, FOLDED)
         return 0 if commit is None else commit.value["step"]
 
-    def _start(self, asset: str) -> int | None:
-        """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
-        sources = self._sources(asset)
-        entries = self.reading.ledger.entries()
-        seen = [s.first_event_time for e in entries for s in e if s.source in sources and s.first_event_time is not None]
-        return min(seen, default=None)
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
+        sources = self.reading.sources_of(asset)
+        said = [s for e in self.reading.ledger.entries() for s in e if s.source in sources]
+        first = min((s.first_event_time for s in said if s.first_event_time is not None), default=None)
+        last = max((s.last_event_time for s in said if s.last_event_time is not None), default=None)
+        return None if first is None or last is None else (first, last)
 
-    def _sources(self, name: str) -> set[str]:
-        if name in self.reading.sources:
-            return {name}
-        return {source for of in self.reading.assets[name].inputs for source in self._sources(of)}
+    def _start(self, asset: str) -> int | None:
+        times = self.event_times(asset)
+        return None if times is None else times[0]
+
+
+def _day(epoch_ms: int) -> date:
+    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    return day_of(max(day_start(date.min), min(epoch_ms, day_start(date.max))))
