@@ -29,6 +29,7 @@ from platform_defs.faults import point
 from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
+from platform_defs.resources.interrupts import to_its_end
 from platform_defs.resources.lease import Lease, Purpose, locked
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -160,11 +161,12 @@ class Lake:
             kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))
         if anew:
-            writer.mode("overwrite").option("mergeSchema", "false").option("overwriteSchema", "true").save(self.path(table))
+            writer = writer.mode("overwrite").option("mergeSchema", "false").option("overwriteSchema", "true")
         elif replace_where is None:
-            writer.mode("append").save(self.path(table))
+            writer = writer.mode("append")
         else:
-            writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))
+            writer = writer.mode("overwrite").option("replaceWhere", replace_where)
+        to_its_end(lambda: writer.save(self.path(table)))
         self._tend(frame.sparkSession, table)
 
     def append_small(
@@ -205,7 +207,7 @@ class Lake:
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=gone)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with _commit_metadata(spark, metadata):
-            merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute()
+            to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute)
         self._tend(spark, table)
 
     def delete(self, spark: SparkSession, table: str, condition: Column, metadata: dict[str, Any]) -> None:
@@ -214,7 +216,7 @@ class Lake:
 
         self.still_mine()
         with _commit_metadata(spark, metadata):
-            SparkDelta.forPath(spark, self.path(table)).delete(condition)
+            to_its_end(lambda: SparkDelta.forPath(spark, self.path(table)).delete(condition))
         self._tend(spark, table)
 
     def _tend(self, spark: SparkSession, table: str) -> None:
@@ -238,7 +240,7 @@ class Lake:
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""
