@@ -11,14 +11,17 @@ from assets.day_checks import log_days
 from assets.keys import input_keys
 from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
-from assets.partitions import days_of, end_of, span
+from assets.partitions import days_of, end_of, range_of, span
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import Accountable, Closed
 from operators.timing import DAY_MS
 
-LAW, COMPLETENESS = "conservation_law", "join_completeness"
+LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
 JOINED = "Every accepted row is matched, unmatched, pending or late, once."
 COUNTED = "Every accepted row is in what is closed, in what is open, in no window, or late; and the results are those of the log."
+
+
+OUTSIDE = "No event lies before the first day or after the last: its results are in the table, and in no partition."
 
 
 class AdvanceConfig(dg.Config):
@@ -51,6 +54,7 @@ def event_time_asset(
     """
     joins = isinstance(derived.operator, Accountable) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
+    specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=OUTSIDE))
     if joins:
         words = f"At least {completeness:.0%} of the settled rows of each side found a match."
         specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
@@ -75,6 +79,7 @@ def event_time_asset(
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
         checks = [law_check(accounts, engine.uncounted(derived.name, settled))]
+        checks.append(_in_days(engine.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_told(engine, derived) | done, check_results=checks)
 
@@ -131,6 +136,26 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
             "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
             "days": len({a.day for a in accounts}),
             **_sum(accounts),
+        },
+    )
+
+
+def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
+    """Report events outside of the partitions, by the ledger: they are handled as all others, and shown on no day."""
+    known = range_of(days)
+    outside = times is not None and (known is None or times[0] < end_of(known[0]) - DAY_MS + 1 or times[1] > end_of(known[1]))
+    told = (
+        "events lie outside of the days: their results are in the table, and in no partition" if outside else "all events lie in the days"
+    )
+    return dg.AssetCheckResult(
+        check_name=IN_DAYS,
+        passed=not outside,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=told,
+        metadata={
+            "oldest_event_time": moment(times[0] if times else None),
+            "newest_event_time": moment(times[1] if times else None),
+            "days": span(known or ()),
         },
     )
 

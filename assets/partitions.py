@@ -18,6 +18,20 @@ def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(start_date=first_day, end_offset=1 + -(-ahead_ms // DAY_MS))
 
 
+def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:
+    """The first and the last day that is a partition now; None where there is none yet."""
+    first, last = days.get_first_partition_key(), days.get_last_partition_key()
+    return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
+
+
+def within(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
+    """The part of a range of days that is partitions: what lies before the first is closed with it. None where all comes later."""
+    known = range_of(days)
+    if known is None or first > known[1]:
+        return None
+    return max(first, known[0]), max(min(last, known[1]), known[0])
+
+
 def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
     """The first and last day of a run."""
     window = context.partition_key_range
