@@ -104,6 +104,8 @@ def _reach(derived: DerivedAsset) -> timedelta:
 def _told(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     state = engine.described(derived.name)
     told = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    if state.get("waits_for"):
+        told["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
     if not state["steps"]:
         return told
     frame = engine.table(derived.name)

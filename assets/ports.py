@@ -116,5 +116,5 @@ class EnginePort(Protocol):
         ...
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date)."""
+        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
         ...

@@ -28,17 +28,20 @@ class Due:
     def described(self, asset: str) -> dict[str, Any]:
         """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
+        `waits_for` names the derived inputs whose sources are all idle, where the asset's other inputs go on: they hold its watermark.
+
         The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
         waits for no watermark.
         """
         reached = self._progress(asset)
         if not self._has_days(asset):
-            return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None}
+            return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
         mark, closed_to = self._watermark(asset), reached.closed_to
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
-        return {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind), "complete_to": complete}
+        told: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
+        return told | {"complete_to": complete, "waits_for": self._waits_for(asset)}
 
     def days(self, asset: str) -> tuple[date, date] | None:
         """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none."""
@@ -80,6 +83,14 @@ class Due:
         """The sources that are silent for longer than their idle timeout, which the ledger does not record yet."""
         ledger = self.reading.ledger
         return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
+
+    def _waits_for(self, asset: str) -> list[str]:
+        """The derived inputs whose sources are all idle; none where every input's are."""
+        last = self.reading.ledger.last()
+        idle = [
+            name for name in self.reading.assets[asset].inputs if all(s in last and last[s].idle for s in self.reading.sources_of(name))
+        ]
+        return [name for name in idle if name in self.reading.assets] if len(idle) < len(self.reading.assets[asset].inputs) else []
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""

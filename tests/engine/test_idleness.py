@@ -119,8 +119,10 @@ def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None
     _rows(bare, {"p": DAY})
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
     assert _mark(bare, "pairs") == HOUR - MINUTE - 1, "an operator whose sources are all idle stands still"
+    assert {name: bare.described(name)["waits_for"] for name in bare.assets} == {"pairs": [], "pay": ["pairs"]}
     _rows(bare, {"l": DAY})
     assert (_mark(bare, "pairs"), _mark(bare, "pay")) == (DAY - MINUTE - 1, DAY - MINUTE - 1 - delay), "one source is enough"
+    assert bare.described("pay")["waits_for"] == []
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
