@@ -11,7 +11,7 @@ from assets.day_checks import log_days
 from assets.keys import input_keys
 from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
-from assets.partitions import days_of, end_of, range_of, span
+from assets.partitions import day_at, days_of, end_of, range_of, span, start_of
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import Accountable, Closed
 from operators.timing import DAY_MS
@@ -73,8 +73,8 @@ def event_time_asset(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         first, last = days_of(context)
+        settled = _settled_from(engine, derived, first), last
         done = _advance(engine, derived.name, first, last, config)
-        settled = first - _reach(derived), last
         accounts = engine.account(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
@@ -93,6 +93,14 @@ def _advance(engine: EnginePort, name: str, first: date, last: date, config: Adv
         told = {"rebuilt": span(rebuilt.days), "rows_put_right": rebuilt.missing + rebuilt.extra}
     steps = list(engine.steps(name, end_of(last)))
     return told | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
+
+
+def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
+    """The first day of rows whose fate a run decides: it closes all that is open, also before its own first day."""
+    closed_to, times = engine.described(derived.name)["closed_to"], engine.event_times(derived.name)
+    oldest = closed_to if closed_to is not None else times[0] if times else None
+    start = first if oldest is None else min(first, day_at(oldest + 1))
+    return max(start, date.min + _reach(derived)) - _reach(derived)
 
 
 def _reach(derived: DerivedAsset) -> timedelta:
@@ -145,7 +153,7 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
 def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
     """Report events outside of the partitions, by the ledger: they are handled as all others, and shown on no day."""
     known = range_of(days)
-    outside = times is not None and (known is None or times[0] < end_of(known[0]) - DAY_MS + 1 or times[1] > end_of(known[1]))
+    outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
     told = (
         "events lie outside of the days: their results are in the table, and in no partition" if outside else "all events lie in the days"
     )

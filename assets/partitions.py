@@ -38,10 +38,20 @@ def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
     return date.fromisoformat(window.start), date.fromisoformat(window.end)
 
 
+def start_of(day: date) -> int:
+    """The first millisecond of a day, in epoch ms."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def end_of(day: date) -> int:
     """The watermark at which a day is complete, in epoch ms."""
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) + DAY_MS - 1
+    return start_of(day) + DAY_MS - 1
+
+
+def day_at(epoch_ms: int) -> date:
+    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    return date(1970, 1, 1) + timedelta(milliseconds=max(start_of(date.min), min(epoch_ms, start_of(date.max))))
 
 
 def span(days: Sequence[date]) -> str:

@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.contracts import LEADERBOARDS, WIDE, WINDOWS
 from assets.events import EVENTS
-from assets.partitions import within
+from assets.partitions import range_of, start_of, within
 from platform_defs.engine import Engine
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -69,7 +69,8 @@ def due(
             last are left open until they are partitions.
         tags: further tags of the run.
     """
-    wanted, boards = engine.due.all_days(), engine.due.boards()
+    known = range_of(days) if days else None
+    wanted, boards = engine.due.all_days(start_of(known[0]) if known else None), engine.due.boards()
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:

@@ -43,12 +43,18 @@ class Due:
         told: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
         return told | {"complete_to": complete, "waits_for": self._waits_for(asset)}
 
-    def days(self, asset: str) -> tuple[date, date] | None:
-        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none."""
+    def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
+        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none.
+
+        Args:
+            asset: the asset.
+            since: of a table that was never advanced, start where rows lie from this time (epoch ms) on, if there are any: a single row
+                of 1970 would make it fifty years of days.
+        """
         if not self._has_days(asset):
             return None
         mark, now = self._watermark(asset), self._progress(asset)
-        start = self._start(asset) if now.closed_to is None else now.closed_to + 1
+        start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
         if mark is None or start is None:
             return None
         corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
@@ -56,9 +62,9 @@ class Due:
         closes = now.closed_to is None or mark > now.closed_to
         return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
 
-    def all_days(self) -> tuple[date, date] | None:
-        """The days that an advance of all assets would reach."""
-        due = [days for name in self.reading.assets if (days := self.days(name)) is not None]
+    def all_days(self, since: int | None = None) -> tuple[date, date] | None:
+        """The days that an advance of all assets would reach; see `days`."""
+        due = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
         return (min(first for first, _ in due), max(last for _, last in due)) if due else None
 
     def boards(self) -> list[str]:
@@ -114,9 +120,16 @@ class Due:
         last = max((s.last_event_time for s in said if s.last_event_time is not None), default=None)
         return None if first is None or last is None else (first, last)
 
-    def _start(self, asset: str) -> int | None:
-        times = self.event_times(asset)
-        return None if times is None else times[0]
+    def _start(self, asset: str, since: int | None = None) -> int | None:
+        """The oldest event time of an asset's sources; with `since` the oldest known from then on, if there is one.
+
+        The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
+        """
+        sources = self.reading.sources_of(asset)
+        said = [(s.first_event_time, s.last_event_time) for e in self.reading.ledger.entries() for s in e if s.source in sources]
+        seen = [(first, last) for first, last in said if first is not None and last is not None]
+        known = [first if first >= since else last for first, last in seen if last >= since] if since is not None else []
+        return min(known or [first for first, _ in seen], default=None)
 
 
 def _day(epoch_ms: int) -> date:

@@ -183,8 +183,8 @@ class Range:
 TODAY = "2026-03-02"
 YEAR_1 = -62_135_596_800_000
 RANGES = [
-    Range("a row of 1970", 0, START + DAY, ("2016-01-01", TODAY)),
-    Range("a row of the year 1", YEAR_1, START + DAY, ("2016-01-01", TODAY)),
+    Range("a row of 1970", 0, START + DAY, (TODAY, TODAY)),
+    Range("a row of the year 1", YEAR_1, START + DAY, (TODAY, TODAY)),
     Range("nothing but rows before the first day", YEAR_1, YEAR_1 - 60_001, ("2016-01-01", "2016-01-01")),
     Range("a watermark in the year 9999", START, 253_402_300_799_999, ("2026-03-01", "the last")),
     Range("a watermark after the year 9999", START, 253_402_300_799_999 + DAY, ("2026-03-01", "the last")),
@@ -213,6 +213,15 @@ def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: 
         [tonight] = [*(nightly.evaluate_tick(context).run_requests or ())]
     assert tonight.tags[FIRST] == case.asked[0]
     assert daemon.engine.described("payment_order_wide")["watermark"] == case.mark
+
+
+def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> None:
+    """Each day of a run costs Dagster some events for each asset: ten years of empty days are minutes."""
+    for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
+        _commit(daemon.engine, first, mark)
+    request = due(daemon.engine, days=partition_days(daemon.repository))
+    assert request is not None
+    assert (request.tags[FIRST], request.tags[LAST]) == ("2026-03-01", "2026-03-03")
 
 
 def test_jobs_try_again_what_passes(daemon: Daemon) -> None:
