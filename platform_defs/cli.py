@@ -18,7 +18,9 @@ from operators.errors import OperatorError
 from platform_defs import report
 from platform_defs.arguments import interval, one_folder
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
+from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.resources.engine import make_engine
+from platform_defs.resources.interrupts import ends_in_order
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
 from platform_defs.resources.lake import LakeError
@@ -110,16 +112,25 @@ def ingest(
     """Let in what has landed."""
     looks = interval("--every", every)
     engine = _engine()
-    with _progress() as bar:
+    advancing = AdvanceAll(engine.lawful_steps, [*engine.assets], _report_failed)
+    with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger entries", total=None)
 
         def entered(_: object) -> None:
             bar.update(task, advance=1)
-            for name in engine.assets if every else ():
-                list(engine.lawful_steps(name))
+            if every:
+                advancing()
 
-        entries = engine.let_in(looks, entered)
+        entries = engine.let_in(looks, entered, advancing.retry)
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
+
+
+def _report_failed(asset: str, failed: Failed) -> None:
+    error = failed.error
+    told = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
+    tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
+    text = f"{asset} does not advance ({tries}): {told}. It is tried again in {failed.wait_s:.0f} s; all else goes on"
+    errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 @app.command()

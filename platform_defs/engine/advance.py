@@ -89,23 +89,10 @@ class Advance:
         """Apply what a killed step left, once ledger and logs are known to be whole and of a format that this version writes."""
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
-        require_logs(self.reading.lake, self.reading.ledger, {n: self.reading.sources[n] for n in self._sources})
+        require_logs(self.reading.lake, self.reading.ledger, {n: self.reading.sources[n] for n in self.reading.sources_of(self.asset.name)})
         self.reading.require_same_inputs(self.asset, now)
         self._upserting.recover()
         return now
-
-    @property
-    def _sources(self) -> list[str]:
-        """The sources that an asset is made of, by way of others too."""
-        found: dict[str, None] = {}
-        names = [*self.asset.inputs]
-        while names:
-            name = names.pop()
-            if name in self.reading.sources:
-                found[name] = None
-            else:
-                names.extend(self.reading.assets[name].inputs)
-        return [*found]
 
     def next(self, head: int, until: int | None) -> Step | None:
         """Make the next step, from what a pinned reading holds. Its commit lands only where it follows that."""

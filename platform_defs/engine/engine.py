@@ -36,7 +36,7 @@ from platform_defs.engine.rebuild import Rebuilt, empty, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
 from platform_defs.engine.step_law import LawError, account_step
-from platform_defs.engine.stream import Stream, place
+from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
 from platform_defs.resources.lake import Lake, LakeError
 from platform_defs.resources.pinned import PinnedLake
@@ -104,21 +104,22 @@ class Engine:
     @property
     def stream(self) -> Stream:
         """Ingests what lands in the sources' folders."""
-        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
+        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
 
-    def let_in(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
+    def let_in(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what has landed, and record the sources that have fallen idle.
 
         Args:
             every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is let in.
-            on_entry: called after each entry of files is committed.
+            on_entry: called after each entry of files is committed, and where the stream stays, after one of idle sources.
+            on_quiet: called at each interval that brought no entry, where the stream stays.
 
         Raises:
             LedgerError: the ledger lacks an entry that an asset has handled.
         """
         self._require_what_was_handled()
         with self._naming_lost_files():
-            made = self.stream.run(every, on_entry)
+            made = self.stream.run(every, on_entry, on_quiet)
             idle = self.signals.idle()
         return [*made, idle] if idle else made
 
@@ -300,6 +301,10 @@ class Engine:
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""
         return stored_progress(self.lake, self.assets[asset])
+
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of an asset's sources; see `Due.event_times`."""
+        return self.due.event_times(asset)
 
     def described(self, asset: str) -> dict[str, Any]:
         """How far an asset has come; see `Due.described`."""

@@ -26,7 +26,7 @@ from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, class
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
-from platform_defs.engine.ledger_view import last_with_rows
+from platform_defs.engine.ledger_view import LedgerView, last_with_rows
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
@@ -134,7 +134,7 @@ class Ingest(LedgerWriter):
     def _silent(self, seq: int, now: int, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
         """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
         return tuple(
-            moved(said, seq=seq, kind="rows", ingested_at=now, idle=True)
+            moved(said, seq=seq, kind="silent", ingested_at=now, idle=True)
             for name, said in idle_sources(self.ledger, self.contracts, now).items()
             if name not in told
         )
@@ -253,18 +253,19 @@ class Ingest(LedgerWriter):
         return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True)
 
 
-def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
-    """The sources that have been silent for longer than their idle timeout and are not idle yet.
+def idle_sources(ledger: Ledger | LedgerView, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
+    """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet.
 
-    A source never seen has been silent since the ledger's first entry.
+    A source is heard of by its rows, and by a watermark that is given to it. One never seen has been silent since the ledger's
+    first entry. One that an earlier version recorded as idle is recorded again, so that the present rule holds from then on.
     """
-    heard = {s.source: e[0].ingested_at for e in ledger.entries() for s in e if s.rows_read}
+    heard = {s.source: e[0].ingested_at for e in ledger.entries() for s in e if s.rows_read or s.kind in ("watermark", "drain")}
     began = ledger.entries()[0][0].ingested_at if ledger.head else now
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
-        said = last.get(name) or SourceEntry(seq=0, kind="idle", ingested_at=began, source=name)
-        silent = now - heard.get(name, began)
-        if contract.idle_timeout is not None and not said.idle and silent > length_ms(contract.idle_timeout, "idle_timeout"):
+        said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
+        silent, recorded = now - heard.get(name, began), said.idle and said.kind == "silent"
+        if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = said
     return found
 

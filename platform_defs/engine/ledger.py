@@ -23,7 +23,7 @@ from platform_defs.resources.lake import Lake
 TABLE = "ledger"
 MANY_FILES = 64
 FORMAT = 1  # of the lake: told by the ledger from its first commit on; one more for each change that an older version misreads
-Kind = Literal["rows", "watermark", "idle", "drain"]
+Kind = Literal["rows", "watermark", "silent", "drain", "idle"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
@@ -54,7 +54,7 @@ class SourceEntry:
 
     Args:
         seq: the entry's place in the total order, from 1.
-        kind: what made the entry.
+        kind: what made the entry. A source that became idle has `silent`; earlier versions wrote `idle` or `rows` for it.
         ingested_at: the wall clock; strictly rising from entry to entry.
         source: the source.
         watermark: the source's watermark after the entry.

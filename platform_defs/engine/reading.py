@@ -119,14 +119,24 @@ class Reading:
             return watermarks.of_source(self.ledger.entries(), name)
         asset = self.assets[name]
         reads = asset.operator.reads
-        return watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0)
+        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0)
+        return replace(seen, idle=watermarks.passed_on(self.ledger.entries(), self.sources_of(name)))
+
+    def sources_of(self, name: str) -> frozenset[str]:
+        """The sources that a table is made of, by way of others too; of a source itself."""
+        if name in self.sources:
+            return frozenset({name})
+        return frozenset().union(*(self.sources_of(of) for of in self.assets[name].inputs))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
         return watermarks.of_operator([self.timeline(name) for name in asset.inputs])
 
     def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
-        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far."""
+        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far.
+
+        It is never above the one that decides which rows are late, `operator_timeline`.
+        """
         marks = [self.operator_timeline(asset).after[seq]]
         for name in asset.inputs:
             if name in self.assets:

@@ -78,6 +78,9 @@ def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int |
         kind="rows" if mark is None else "watermark",
         ingested_at=now,
     )
+    if mark is None and rows is None:
+        return moved(said, kind="silent") if said.idle else said
+    said = moved(said, idle=False)
     if mark is not None:
         said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
     if rows is None:

@@ -6,7 +6,8 @@ the ledger tells of are passed over. So one that Spark cannot begin with is thro
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -14,11 +15,17 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from operators.timing import length_ms
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
+from platform_defs.engine.turns import PATIENCE_S, Turns
 from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
 from platform_defs.resources.lake import Lake
+
+OnEntry = Callable[[Entry], None]
+OnQuiet = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Stream:
         ingest: lets micro-batches in.
         folders: each source's folder.
         max_files: files of a source that one micro-batch takes.
+        idle: records the sources that became idle; asked at each trigger of a stream that stays.
     """
 
     spark: SparkSession
@@ -38,16 +46,18 @@ class Stream:
     ingest: Ingest
     folders: Mapping[str, str]
     max_files: int
+    idle: Callable[[], Entry | None] = lambda: None
 
-    def run(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
+    def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what is there (`every` None: `availableNow`), or what comes, for ever, at a processing-time interval.
 
         Args:
             every: the trigger's interval, such as `'30 seconds'`.
             on_entry: called after each entry is committed.
+            on_quiet: called at each trigger interval that brought no entry, where the stream stays.
 
         Returns:
-            The entries made.
+            The entries made; where the stream stays, the newest of them.
 
         Raises:
             IngestError: a rule whose action is to fail was broken, a column came that the contract refuses, or a folder cannot be used.
@@ -56,28 +66,24 @@ class Stream:
         with self.lake.opened():
             self._make_folders()
             with self.lake.writer(place(self.folders)):
-                made: list[Entry] = []
-                self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
+                turns = Turns(self.ingest.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
+                if every is None:
+                    turns.made = deque()
+                self._query(every, turns)
                 left = [] if every else self._overlooked(everything=True)
                 for first in range(0, len(left), self.max_files):
-                    made.extend(self._enter(left[first : first + self.max_files], on_entry))
-        return made
+                    turns.files(left[first : first + self.max_files])
+        return list(turns.made)
 
-    def _enter(self, files: Sequence[File], on_entry: Callable[[Entry], None]) -> list[Entry]:
-        entry = self.ingest.files(files)
-        if entry is None:
-            return []
-        on_entry(entry)
-        return [entry]
-
-    def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
+    def _query(self, every: str | None, turns: Turns) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
 
         A process that is killed may leave a checkpoint that Spark refuses ever after. So where the query ends before its first
         micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
         checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
-        query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
+        query = _Query(self._listing(), every, checkpoint, lambda files: turns.files(files + self._overlooked(everything=False)))
+        query.quiet = turns.quiet
         try:
             query.run()
         except (PySparkException, Py4JJavaError):
@@ -141,12 +147,14 @@ class _Query:
         every: the trigger's interval; None to end when all is listed.
         checkpoint: where Spark keeps how far it has come.
         enter: takes the files of a micro-batch.
+        quiet: called at each trigger interval while the query stays, in the thread that runs it.
     """
 
     listing: DataFrame
     every: str | None
     checkpoint: str
     enter: Callable[[list[File]], None]
+    quiet: Callable[[], None] = lambda: None
     began: bool = False
     failed: BaseException | None = None
 
@@ -155,12 +163,25 @@ class _Query:
         query = self.listing.writeStream.foreachBatch(self._let_in).option("checkpointLocation", self.checkpoint)
         started = (query.trigger(availableNow=True) if self.every is None else query.trigger(processingTime=self.every)).start()
         try:
-            started.awaitTermination()
+            self._await(started)
         except StreamingQueryException:
             if self.failed is None:
                 raise
         finally:
-            started.stop()
+            started.stop()  # returns when a micro-batch that is under way has ended
+
+    def _await(self, started: StreamingQuery) -> None:
+        """Wait for the query's end. Spark calls for no micro-batch where no file comes, so the time is watched here."""
+        if self.every is None:
+            started.awaitTermination()
+            return
+        interval_s = max(length_ms(self.every, "every") // 1000, 1)
+        while not started.awaitTermination(interval_s):
+            try:
+                self.quiet()
+            except Exception as error:  # not Spark's, so that no checkpoint is thrown away for it
+                self.failed = error
+                return
 
     def _let_in(self, batch: DataFrame, _: int) -> None:
         self.began = True

@@ -1,6 +1,6 @@
 """Watermarks as functions of the ledger, so that every verdict of lateness can be replayed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from platform_defs.engine.ledger import Entry, SourceEntry
@@ -29,6 +29,21 @@ def of_source(entries: Sequence[Entry], source: str) -> Timeline:
         marks.append(marks[-1] if said is None else _later(marks[-1], said.watermark))
         idle.append(idle[-1] if said is None else said.idle)
     return Timeline(tuple(marks), tuple(idle))
+
+
+def passed_on(entries: Sequence[Entry], sources: Collection[str]) -> tuple[bool, ...]:
+    """Whether what is made of sources does not hold its readers' watermarks after entry n, at index n.
+
+    A derived table holds its readers while it is idle: what it has not finalized would otherwise come behind what they have closed.
+    Earlier versions let its readers go on. So that every row keeps the decision it got then, the old rule still holds from an entry by
+    which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next entry that names one of them.
+    """
+    old = dict.fromkeys(sources, False)
+    found = [False]
+    for entry in entries:
+        old |= {s.source: s.idle and s.kind != "silent" for s in entry if s.source in old}
+        found.append(bool(old) and all(old.values()))
+    return tuple(found)
 
 
 def of_operator(inputs: Sequence[Timeline]) -> Timeline:

@@ -80,3 +80,11 @@ class LakeBusy(LakeError):
     def held(cls, name: str, holder: str) -> "LakeBusy":
         """Another writer holds the place."""
         return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
+
+    @classmethod
+    def waited(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
+        """Maintenance did not end."""
+        return cls(
+            f"{name} has a writer already: {holder}; it is maintenance, and did not end in {waited_s / 60:.0f} minutes. "
+            "Nothing was written. End that process if it hangs (its place is free at once, and what it did is whole), and run again"
+        )

@@ -31,6 +31,7 @@ from platform_defs.resources import commits
 from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
+from platform_defs.resources.interrupts import to_its_end
 from platform_defs.resources.lease import Lease, Purpose, locked
 from platform_defs.resources.paths import canonical
 from platform_defs.resources.table_columns import bounded_columns, check_columns, configuration, statistics_columns
@@ -242,7 +243,7 @@ class Lake:
         )
         writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
-        writer.options(**numbered).save(self.path(table))
+        to_its_end(lambda: writer.options(**numbered).save(self.path(table)))
         self._check_landed(table, before, stamped["id"])
         self._tend(frame.sparkSession, table)
 
@@ -304,7 +305,7 @@ class Lake:
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with _commit_metadata(spark, stamped, number):
             try:
-                merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute()
+                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute)
             except DeltaConcurrentModificationException as error:
                 raise LakeError.overtaken(table, "step") from error
         self._check_landed(table, before, stamped["id"])
@@ -345,7 +346,7 @@ class Lake:
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""

@@ -7,6 +7,7 @@ Delta's put-if-absent is the one atomic operation that every object store has.
 """
 
 import json
+import logging
 import math
 import os
 import socket
@@ -30,10 +31,13 @@ from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy, LakeError
 
 Purpose = Literal["write", "maintenance"]
-PATIENCE_S = math.inf
-"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end."""
+PATIENCE_S = 4 * 3600.0
+"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end, of a table of any size here."""
+REPORT_S = 60.0
+"""How often a writer that waits reports whom it waits for."""
 
 _POLL_S = 0.2
+_log = logging.getLogger(__name__)
 _GRACE_S = 0.3
 """How long a refusal is asked again: one who has just taken a file lock may not have said yet who it is, and what for."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
@@ -55,19 +59,23 @@ def holder(purpose: Purpose) -> str:
 
 
 def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
-    """Take a place. A writer waits while maintenance has it; whoever else has it is named.
+    """Take a place. A writer waits while maintenance has it, and warns of that in the log each minute; any other holder is named.
 
     Raises:
-        LakeBusy: somebody else is there; it says who, and since when.
+        LakeBusy: somebody else is there, or maintenance is and did not end in `patience_s`; it says who, and since when.
     """
-    begun = time.monotonic()
+    begun, reported = time.monotonic(), -math.inf
     while True:
         try:
             return take()
         except Busy as busy:
-            waits_s = patience_s if busy.purpose == "maintenance" and purpose != "maintenance" else min(_GRACE_S, patience_s)
-            if time.monotonic() - begun >= waits_s:
-                raise LakeBusy.held(name, busy.holder) from None
+            waits = busy.purpose == "maintenance" and purpose != "maintenance"
+            waited_s = time.monotonic() - begun
+            if waited_s >= (patience_s if waits else min(_GRACE_S, patience_s)):
+                raise (LakeBusy.waited(name, busy.holder, waited_s) if waits else LakeBusy.held(name, busy.holder)) from None
+            if waits and waited_s >= max(_GRACE_S, reported + REPORT_S):
+                _log.warning("%s: waiting for maintenance, for %.0f s so far: %s", name, waited_s, busy.holder)
+                reported = waited_s
         time.sleep(_POLL_S)
 
 

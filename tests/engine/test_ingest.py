@@ -210,7 +210,7 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     [[said]] = engine.let_in()
     assert (said.source, said.kind, said.idle, said.watermark, said.rows_read, said.offsets) == (
         "r",
-        "idle",
+        "silent",
         True,
         START - MINUTE - 1,
         0,
@@ -228,8 +228,8 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     [entry] = engine.let_in()
     assert {s.source: (s.kind, s.idle, s.rows_read) for s in entry} == {
         "l": ("rows", False, 1),
-        "r": ("rows", True, 0),
-        "s": ("rows", True, 0),
+        "r": ("silent", True, 0),
+        "s": ("silent", True, 0),
     }
     assert engine.let_in() == []
 

@@ -236,3 +236,40 @@ def test_the_patience_of_a_writer_ends() -> None:
 
     with pytest.raises(LakeError, match=re.escape("x has a writer already: process 1 (tidemark, maintenance)")):
         patiently("x", taken, "write", patience_s=0)
+
+
+def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+
+    class Time:
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+
+    def taken() -> None:
+        raise Busy("process 7 (tidemark maintain) on host", "maintenance")
+
+    monkeypatch.setattr("platform_defs.resources.lease.time", Time)
+    with (
+        caplog.at_level("WARNING"),
+        pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
+    ):
+        patiently("ledger", taken, "write")
+    told = [r.getMessage() for r in caplog.records]
+    assert told[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
+    assert 235 <= len(told) <= 241, "once a minute"
+    caplog.clear()
+    left = [Busy("process 7 on host", "maintenance")]
+
+    def free_soon() -> None:
+        if left:
+            raise left.pop()
+
+    patiently("ledger", free_soon, "write")
+    assert caplog.records == [], "a short look at a place is no news"

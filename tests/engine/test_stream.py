@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from platform_defs.engine import Engine, IngestError, stream
 from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ledger import Entry
 from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.files import listing
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
-from tests.support.clock import NOON
-from tests.support.shopkeeping import DAY, Event, land, rows_of, source
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
 
 
 def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -112,3 +113,22 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -
 def _checkpoint(tmp_path: Path) -> Path:
     [found] = (tmp_path / "lake" / "_checkpoints").iterdir()
     return found
+
+
+def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_calls_for_an_advance(
+    make_engine: MakeEngine, clock: Clock
+) -> None:
+    engine = make_engine([source("l"), source("r", idle_timeout="1 hour")], [join()])
+    for name in ("l", "r"):
+        land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
+
+    def on_entry(entry: Entry) -> None:
+        if entry[0].kind == "silent":
+            raise TimeoutError("seen")
+        land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if entry[0].seq == 1 else clock.pass_ms(2 * HOUR)
+
+    with pytest.raises(TimeoutError, match="seen"):
+        engine.let_in("1 second", on_entry)
+    assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
+    assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
+    assert engine.ingesting() is None
