@@ -83,10 +83,18 @@ class Lake:
         except TableNotFoundError:
             return None
 
-    def place(self, table: str) -> int | None:
-        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to tell."""
-        log = Path(self.path(table), "_delta_log")
-        return log.stat().st_ino if self.is_local and log.exists() else None
+    def place(self, table: str, version: int) -> str | None:
+        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to compare.
+
+        That is the file of a commit that was read: its number, its inode and its time. A file system may give a new file the inode of a
+        deleted one, and never its time with it.
+        """
+        if not self.is_local:
+            return None
+        with suppress(FileNotFoundError):  # the log may have been cleaned up to a checkpoint: the table is read anew then
+            found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
+            return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
+        return None
 
     def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
         """The rows of the data files that can hold rows within ranges, as the table is now.
