@@ -68,7 +68,7 @@ class Due:
             if self._has_days(name):
                 continue
             now = self._progress(name)
-            came = changes_something(asset, self.reading.ledger.entries()[now.seq :])
+            came = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
             others = [of for of in asset.inputs if of in self.reading.assets]
             behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
             if came or behind or (now.step and self._folded(name) < now.step):
@@ -91,10 +91,8 @@ class Due:
 
     def _start(self, asset: str) -> int | None:
         """The oldest event time among the sources that an asset is made of, by way of others too; None where nothing came."""
-        sources = self._sources(asset)
-        entries = self.reading.ledger.entries()
-        seen = [s.first_event_time for e in entries for s in e if s.source in sources and s.first_event_time is not None]
-        return min(seen, default=None)
+        seen = [self.reading.ledger.source(name).oldest for name in self._sources(asset)]
+        return min((oldest for oldest in seen if oldest is not None), default=None)
 
     def _sources(self, name: str) -> set[str]:
         if name in self.reading.sources:

@@ -204,6 +204,40 @@ class Ledger:
         times = self.history.times
         return max(self._clock(), after + 1, times[-1] + 1 if len(times) else 0)
 
+    def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
+        """When the batches `after < seq <= head` came, in processing time: epoch ms by batch, rising; and `after`.
+
+        That is the wall clock, but none later than a later batch's: what a clock that had jumped ahead recorded is put right by the
+        first batch after it was set back.
+        """
+        clocks = self.history.clocks.between(after, head)
+        backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
+        least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
+        return after, least.take(backwards) if len(clocks) else pa.array([], pa.int64())
+
+    def set_back(self, after: int, head: int) -> bool:
+        """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
+        clocks = self.history.clocks.between(max(0, after - 1), head)
+        return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+
+    def heard(self, source: str) -> int | None:
+        """When rows of a source were last read, by the wall clock; None where none ever were.
+
+        Where the clock had jumped ahead then, and is right again, it is the newest batch before that whose time is not in the future.
+        """
+        seq = self.source(source).read_in
+        if seq is None:
+            return None
+        now, clocks = self.true_now(), self.history.clocks
+        if clocks[seq - 1] <= now:
+            return clocks[seq - 1]
+        later = clocks.between(seq)
+        known = pc.min(later).as_py()
+        if known is not None and known <= now:
+            return known
+        before = clocks.between(0, seq - 1)
+        return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
+
     def require(self, seq: int, witness: str) -> None:
         """Pass if the ledger has a batch that another table records.
 

@@ -60,11 +60,11 @@ class SourceHistory:
         found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
         return found.filter(pc.and_(pc.greater(found["accepted"], 0), pc.is_valid(found["first_event_time"])))
 
-    def spreads(self, after: int, upto: int | None = None) -> dict[int, list[int]]:
-        """By batch number, the quantiles of the event times of the rows of the batches `after < seq <= upto`, where they were recorded."""
-        seq, spread = self.spread
-        first, end = seq.count_upto(after), len(seq) if upto is None else seq.count_upto(upto)
-        return dict(zip(seq.between(first, end).to_pylist(), spread.between(first, end).to_pylist(), strict=True))
+    def spreads(self, seqs: pa.ChunkedArray) -> dict[int, list[int]]:
+        """By batch number, of some batches, the quantiles of the event times of their rows, where they were recorded."""
+        seq, spread = (column.between(0) for column in self.spread)
+        asked = pc.is_in(seq, value_set=seqs)
+        return dict(zip(seq.filter(asked).to_pylist(), spread.filter(asked).to_pylist(), strict=True))
 
     def extended(self, more: "_New") -> "SourceHistory":
         """The history with more batches."""

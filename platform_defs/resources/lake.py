@@ -8,6 +8,7 @@ another store needs a change in this module alone.
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _ONE_AT_A_TIME = Lock()
 _ROWS = "rows_of"
+_COMMIT = "commit_id"
 
 
 @dataclass(frozen=True)
@@ -192,15 +194,30 @@ class Lake:
         """
         self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
-        told = {"userMetadata": json.dumps(metadata)} if metadata else None
-        once = CommitProperties(custom_metadata=told, max_commit_retries=0)
-        before = self.version(table) if seen is None else seen.version()
+        mine = {_COMMIT: uuid.uuid4().hex}
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps({**(metadata or {}), **mine})}, max_commit_retries=0)
+        known = self.delta(table) if seen is None else seen
+        before = None if known is None else known.version()
+        merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
+        how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
         try:
-            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None)
-        except CommitFailedError as error:
-            if self.version(table) == before:  # nobody was first: the store itself refused
+            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None, **how)
+        except (DeltaError, OSError) as error:
+            newest = self._since(table, before)
+            if any(_metadata(commit).get(_COMMIT) == mine[_COMMIT] for commit in newest):  # it was committed, and the answer was lost
+                return
+            if not newest or not isinstance(error, CommitFailedError):  # nobody was first: the store itself refused
                 raise
             raise LakeError.lost(table, "unknown") from error
+
+    def _since(self, table: str, version: int | None) -> list[dict[str, Any]]:
+        """The commits of a table after a version; None for all. None can be told apart where the store is out of reach."""
+        try:
+            delta = self.delta(table)
+            new = 0 if delta is None else delta.version() - (-1 if version is None else version)
+            return [] if delta is None or not new else delta.history(new)
+        except (DeltaError, OSError):
+            return []
 
     def merge(self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any]) -> None:
         """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
