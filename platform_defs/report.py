@@ -92,9 +92,7 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:
-    said = [s for e in engine.ledger.entries() for s in e if s.source == name]
-    counts = {c: sum(getattr(s, c) for s in said) for c in COUNTS}
-    last = said[-1] if said else None
+    counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     return counts | times | {"idle": bool(last and last.idle)}
 

@@ -19,6 +19,7 @@ from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
+from platform_defs.engine.columns import pc
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
@@ -122,7 +123,7 @@ class Advance:
             return standing(self.reading, self._followed, now.read.get(self._followed.name, 0))
         if not isinstance(self.asset.operator.reads, Closed):
             seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
-            return Progress(seq=seq) if changes_something(self.asset, self.reading.ledger.entries()[now.seq : seq]) else None
+            return Progress(seq=seq) if changes_something(self.reading, self.asset, now.seq, seq) else None
         mark = self.reading.watermark(self.asset, head)
         mark = mark if until is None or mark is None else min(mark, until)
         if mark is None or (now.closed_to is not None and mark <= now.closed_to):
@@ -220,14 +221,15 @@ class Advance:
         reads = self.asset.operator.reads
         if not isinstance(reads, Touched) or reads.lives is None:
             return None
-        entries, timeline = self.reading.ledger.entries(), self.reading.operator_timeline(self.asset)
-        now = timeline.after[after.seq] if reads.lives_by == "event" else entries[after.seq - 1][0].ingested_at
+        _, arrived = self.reading.ledger.arrived(after.seq)
+        by_event = reads.lives_by == "event"
+        now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
         if now is None:
             return None
         oldest, every = now - reads.lives, range(len(self.asset.inputs))
         if reads.lives_by == "event":
             return keys_of([self._frame(i, after.seq, Span(oldest)) for i in every], reads.key)
-        before = sum(entry[0].ingested_at < oldest for entry in entries)
+        before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
         return keys_of([self._frame(i, after.seq, after=before) for i in every], reads.key)
 
     def put_right(self) -> dict[str, int]:

@@ -110,9 +110,9 @@ def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress,
 
 
 def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple[int, int]]:
-    """Between which times the rows lie that each of the entries `after < seq <= head` brought of a source."""
-    said = [s for entry in reading.ledger.entries()[after:head] for s in entry if s.source == source and s.accepted]
-    return [(s.first_event_time, s.last_event_time) for s in said if s.first_event_time is not None and s.last_event_time is not None]
+    """Between which times the rows lie that each of the batches `after < seq <= head` brought of a source."""
+    brought = reading.ledger.source(source).brought(after, head)
+    return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
 
 
 def told_with(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:

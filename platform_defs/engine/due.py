@@ -78,7 +78,7 @@ class Due:
             if self._has_days(name):
                 continue
             now = self._progress(name)
-            came = changes_something(asset, self.reading.ledger.entries()[now.seq :])
+            came = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
             others = [of for of in asset.inputs if of in self.reading.assets]
             behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
             if came or behind or (now.step and self._folded(name) < now.step):
@@ -114,22 +114,19 @@ class Due:
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
-        sources = self.reading.sources_of(asset)
-        said = [s for e in self.reading.ledger.entries() for s in e if s.source in sources]
-        first = min((s.first_event_time for s in said if s.first_event_time is not None), default=None)
-        last = max((s.last_event_time for s in said if s.last_event_time is not None), default=None)
-        return None if first is None or last is None else (first, last)
+        ledger, sources = self.reading.ledger, self.reading.sources_of(asset)
+        first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
+        newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
+        return None if first is None or not newest else (first, max(newest))
 
     def _start(self, asset: str, since: int | None = None) -> int | None:
         """The oldest event time of an asset's sources; with `since` the oldest known from then on, if there is one.
 
         The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
         """
-        sources = self.reading.sources_of(asset)
-        said = [(s.first_event_time, s.last_event_time) for e in self.reading.ledger.entries() for s in e if s.source in sources]
-        seen = [(first, last) for first, last in said if first is not None and last is not None]
-        known = [first if first >= since else last for first, last in seen if last >= since] if since is not None else []
-        return min(known or [first for first, _ in seen], default=None)
+        sources = [self.reading.ledger.source(of) for of in self.reading.sources_of(asset)]
+        known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
+        return min(known or [of.oldest for of in sources if of.oldest is not None], default=None)
 
 
 def _day(epoch_ms: int) -> date:

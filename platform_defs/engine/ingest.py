@@ -26,8 +26,8 @@ from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, class
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
-from platform_defs.engine.ledger_view import LedgerView, last_with_rows
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
+from platform_defs.engine.ledger_view import last_with_rows
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans, require_logs
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
@@ -122,6 +122,7 @@ class Ingest(LedgerWriter):
         seq, now = self.ledger.head + 1, self.ledger.now()
         last = self.ledger.last()
         attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
+        require_logs(self.lake, self.ledger, self.contracts)
         clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq, attempts)
         with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
             said = list(pool.map(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
@@ -206,7 +207,7 @@ class Ingest(LedgerWriter):
         within = {EVENT_TIME: (counts.first - horizon, counts.last + horizon)}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
-        newest = last_with_rows(self.ledger.entries(), contract.name)
+        newest = last_with_rows(self.ledger, contract.name)
         known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
         return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
@@ -253,18 +254,18 @@ class Ingest(LedgerWriter):
         return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True)
 
 
-def idle_sources(ledger: Ledger | LedgerView, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
+def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
     """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet.
 
     A source is heard of by its rows, and by a watermark that is given to it. One never seen has been silent since the ledger's
     first entry. One that an earlier version recorded as idle is recorded again, so that the present rule holds from then on.
     """
-    heard = {s.source: e[0].ingested_at for e in ledger.entries() for s in e if s.rows_read or s.kind in ("watermark", "drain")}
-    began = ledger.entries()[0][0].ingested_at if ledger.head else now
+    began = ledger.history.times[0] if ledger.head else now
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
-        silent, recorded = now - heard.get(name, began), said.idle and said.kind == "silent"
+        heard = ledger.heard(name)
+        silent, recorded = now - (began if heard is None else heard), said.idle and said.kind == "silent"
         if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = said
     return found

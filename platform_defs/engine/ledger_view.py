@@ -1,60 +1,48 @@
 """The ledger as it is at one batch: what a step, an account and a status compute from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-
-from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
+from platform_defs.engine.columns import pc
+from platform_defs.engine.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger_history import History
 
 
-@dataclass(frozen=True)
-class LedgerView:
-    """The batches of a ledger up to one, whatever is committed later.
+class LedgerView(Ledger):
+    """A ledger as it is now, whatever is committed later.
 
     Args:
         ledger: the ledger as it goes on.
-        head: the last batch.
     """
 
-    ledger: Ledger
-    head: int
+    def __init__(self, ledger: Ledger) -> None:
+        self._live, self._clock, self._store = ledger, ledger._clock, ledger._store
+        self._pinned = ledger.history
 
     @classmethod
-    def of(cls, ledger: "Ledger | LedgerView") -> "LedgerView":
+    def of(cls, ledger: Ledger) -> "LedgerView":
         """A ledger as it is now; a view is the one it is."""
-        return ledger if isinstance(ledger, LedgerView) else cls(ledger, ledger.head)
+        return ledger if isinstance(ledger, LedgerView) else cls(ledger)
 
-    @cached_property
-    def _entries(self) -> Sequence[Entry]:
-        return self.ledger.entries()[: self.head]
-
-    def entries(self) -> Sequence[Entry]:
-        """The batches, by `seq`; the batch with `seq` n stands at index n - 1."""
-        return self._entries
+    @property
+    def history(self) -> History:
+        """What was known of all batches then."""
+        return self._pinned
 
     def last(self) -> dict[str, SourceEntry]:
-        """The newest row of each source."""
-        if self.ledger.head == self.head:
-            return self.ledger.last()
-        return {of_source.source: of_source for entry in self._entries for of_source in entry}
-
-    def now(self, after: int = 0) -> int:
-        """The wall clock for the next batch; see `Ledger.now`."""
-        return self.ledger.now(after)
+        """What was last recorded of each source then, without its offsets."""
+        live = self._live.last()
+        newest = {name: of.columns["seq"][-1] for name, of in self._pinned.sources.items()}
+        earlier = self._read_last({name: seq for name, seq in newest.items() if live[name].seq != seq})
+        return {name: earlier.get(name, live[name]) for name in newest}
 
     def require(self, seq: int, witness: str) -> None:
         """Pass if the ledger has a batch that another table records; see `Ledger.require`."""
-        self.ledger.require(seq, witness)
+        self._live.require(seq, witness)
 
 
-def last_with_rows(entries: Sequence[Entry], source: str, quarantined: bool = False) -> int:
-    """The newest batch that brought rows of a source to its log, or to its quarantine; 0 where none did.
+def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
+    """The newest batch that brought rows of a source to its log; 0 where none did.
 
     No row of the source with a later `seq` counts, though the batch of that number be there: an ingest that was killed left it while
     the source was away from the pipeline.
     """
-    for entry in reversed(entries):
-        for of_source in entry:
-            if of_source.source == source and (of_source.quarantined if quarantined else of_source.accepted):
-                return of_source.seq
-    return 0
+    rows = ledger.source(source).table(["seq", "accepted"], 0, head)
+    return pc.max(rows["seq"].filter(pc.greater(rows["accepted"], 0))).as_py() or 0

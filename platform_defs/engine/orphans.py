@@ -9,7 +9,7 @@ from assets.contracts import SourceContract
 from operators.contract import SEQ
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.ledger_view import LedgerView, last_with_rows
+from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.faults import point
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.pinned import PinnedLake
@@ -21,16 +21,14 @@ REPLAY = "replay"
 """The input of an attempt that spans several entries."""
 
 
-def require_logs(lake: Lake, ledger: Ledger | LedgerView, contracts: Mapping[str, SourceContract]) -> None:
+def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContract]) -> None:
     """Pass if the logs and quarantines of some sources hold every batch that the ledger says brought rows to them.
 
     Raises:
         LedgerError: one has lost its newest commits.
     """
-    entries = ledger.entries()
-    for name, contract in contracts.items():
-        for table, quarantined in ((contract.log, False), (contract.quarantine, True)):
-            wanted = last_with_rows(entries, name, quarantined)
+    for contract in contracts.values():
+        for table, wanted in _named(ledger, contract).items():
             newest = lake.newest(table, ATTEMPT) if wanted else None
             held = 0 if newest is None else newest.value["seq"]
             if held < wanted:
@@ -59,21 +57,24 @@ def clear_orphans(
         attempts: for each source with input, what its commits will record.
 
     Raises:
-        LedgerError: a table holds an attempt at a later batch, so the one before it was committed and is lost; or has lost commits.
+        LedgerError: a table holds an attempt at a later batch, so the one before it was committed and is lost.
     """
-    require_logs(lake, ledger, contracts)
-    entries = ledger.entries()
     for name, contract in contracts.items():
-        for table, quarantined in ((contract.log, False), (contract.quarantine, True)):
+        for table, named in _named(ledger, contract).items():
             pinned = PinnedLake.of(lake)
             left = pinned.newest(table, ATTEMPT)
             if left is None:
                 continue
             if left.value["seq"] > seq and left.value["input"] != REPLAY:
                 raise LedgerError.too_short(seq - 1, left.value["seq"] - 1, f"table {table}", lake.path(TABLE))
-            named = last_with_rows(entries, name, quarantined)
             if left.value["seq"] > named and left.value["input"] != REMOVED and left.value != (attempts or {}).get(name):
                 remove_orphans(spark, pinned, table, named, seq)
+
+
+def _named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
+    """For a source's log and its quarantine, the newest batch that the ledger says brought rows to it; 0 for none."""
+    rejected = ledger.source(contract.name).rejected_in or 0
+    return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: rejected}
 
 
 def remove_orphans(spark: SparkSession, lake: Lake, table: str, named: int, seq: int) -> None:

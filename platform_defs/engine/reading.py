@@ -1,6 +1,6 @@
 """What a step reads: the rows of its inputs that are not late, pinned at a ledger entry."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.ledger_view import LedgerView, last_with_rows
 from platform_defs.engine.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
 from platform_defs.engine.tables import log_schema
-from platform_defs.engine.watermarks import Timeline
+from platform_defs.engine.watermarks import NOTHING, Timeline
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.pinned import PinnedLake
 
@@ -72,10 +72,10 @@ class Reading:
 
     spark: SparkSession
     lake: Lake
-    ledger: Ledger | LedgerView
+    ledger: Ledger
     sources: Mapping[str, SourceContract]
     assets: Mapping[str, DerivedAsset]
-    _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
+    _timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
 
     def pinned(self, *assets: str) -> "Reading":
         """The inputs as they are now, whatever is committed later: the tables of some assets first, then the ledger, then all others.
@@ -107,20 +107,16 @@ class Reading:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
 
     def timeline(self, name: str) -> Timeline:
-        """The watermark of a source, or the one that readers of a derived asset see."""
-        head = self.ledger.head
-        known = self._timelines.get(name)
-        if known is None or known[0] != head:
-            known = self._timelines[name] = head, self._timeline(name)
-        return known[1]
+        """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
+        return self._kept(f"seen:{name}", lambda known: self._timeline(name, known))
 
-    def _timeline(self, name: str) -> Timeline:
+    def _timeline(self, name: str, known: Timeline) -> Timeline:
         if name in self.sources:
-            return watermarks.of_source(self.ledger.entries(), name)
+            return watermarks.of_source(self.ledger.source(name), self.ledger.head, known)
         asset = self.assets[name]
         reads = asset.operator.reads
-        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0)
-        return replace(seen, idle=watermarks.passed_on(self.ledger.entries(), self.sources_of(name)))
+        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0, known)
+        return seen.with_idle(watermarks.passed_on([self.ledger.source(of) for of in self.sources_of(name)], self.ledger.head))
 
     def sources_of(self, name: str) -> frozenset[str]:
         """The sources that a table is made of, by way of others too; of a source itself."""
@@ -130,7 +126,17 @@ class Reading:
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        return watermarks.of_operator([self.timeline(name) for name in asset.inputs])
+        return self._kept(f"own:{asset.name}", lambda known: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+
+    def _kept(self, key: str, extend: Callable[[Timeline], Timeline]) -> Timeline:
+        """A timeline up to the ledger's head, made of what is known of it; anew where the ledger is another."""
+        history = self.ledger.history
+        known = self._timelines.get(key, NOTHING)
+        if len(known.after) > history.head + 1:
+            known = NOTHING
+        if len(known.after) != history.head + 1:
+            known = self._timelines[key] = extend(known)
+        return known
 
     def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
         """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far.
@@ -171,13 +177,13 @@ class Reading:
             )
         rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
         reads = asset.operator.reads
-        return self._with_times(rows, head) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
+        return self._with_times(rows, head, after) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
 
-    def _with_times(self, rows: DataFrame, head: int) -> DataFrame:
+    def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `CAME_AT`: when the ledger let their entries in."""
-        told = {SEQ: [entry[0].seq for entry in self.ledger.entries()[:head]]}
-        told[_MARK] = [entry[0].ingested_at for entry in self.ledger.entries()[:head]]
-        times = self.spark.createDataFrame(pa.table(told)).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
+        first, arrived = self.ledger.arrived(head, after)
+        told = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
+        times = self.spark.createDataFrame(told).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
     def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
@@ -192,7 +198,8 @@ class Reading:
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
         if isinstance(asset.operator.reads, Closed) and asset.operator.reads.recorded:
             return self._recorded(asset, which, rows)
-        marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
+        ends = (span.first, span.last)
+        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         reads = asset.operator.reads
         kept = [WATERMARK] if isinstance(reads, Closed) and reads.judged else []
         if not marks:
@@ -217,7 +224,7 @@ class Reading:
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""
         contract, seq = self.sources[source], F.col(SEQ)
-        head = last_with_rows(self.ledger.entries()[:head], source)
+        head = last_with_rows(self.ledger, source, head)
         within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
         rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
         rows = rows.where(seq > parameter(after, seq)) if after else rows

@@ -34,11 +34,11 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
     generation = stored_progress(reading.lake, asset).generation
     newest = reading.lake.newest(asset.verdicts, JUDGED)
     anew, judged = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
-    entries, timeline = reading.ledger.entries()[0 if anew else seq_of(judged) : head], reading.operator_timeline(asset)
+    after, timeline = 0 if anew else seq_of(judged), reading.operator_timeline(asset)
     marks: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
-            marks |= watermarks.possibly_late(entries, name, timeline)
+            marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, mark in sorted(marks.items()):
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
@@ -55,7 +55,7 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
 
 def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
-    name, entry = asset.inputs[which], reading.ledger.entries()[seq - 1]
-    oldest = min((s.first_event_time for s in entry if s.source == name and s.first_event_time is not None), default=first)
+    brought = reading.ledger.source(asset.inputs[which]).brought(seq - 1, seq)["first_event_time"].to_pylist()
+    oldest = min(brought, default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

@@ -109,10 +109,18 @@ class Lake:
         """A table by Delta, as far as this lake knows it."""
         return spark.read.format("delta").load(self.path(table))
 
-    def place(self, table: str) -> int | None:
-        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to tell."""
-        log = Path(self.path(table), "_delta_log")
-        return log.stat().st_ino if self.is_local and log.exists() else None
+    def place(self, table: str, version: int) -> str | None:
+        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to compare.
+
+        That is the file of a commit that was read: its number, its inode and its time. A file system may give a new file the inode of a
+        deleted one, and never its time with it.
+        """
+        if not self.is_local:
+            return None
+        with suppress(FileNotFoundError):  # the log may have been cleaned up to a checkpoint: the table is read anew then
+            found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
+            return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
+        return None
 
     def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
         """The rows of the data files that can hold rows within ranges, as the table is now.
@@ -249,7 +257,7 @@ class Lake:
 
     def _check_landed(self, table: str, before: int | None, commit: str) -> None:
         """Pass if a commit by Spark is there: Delta skips one whose number is not above the table's, without a word."""
-        if not commits.is_committed(DeltaTable(self.path(table)), -1 if before is None else before, commit):
+        if not self._is_committed(table, before, commit):
             raise LakeError.overtaken(table, "step")
 
     def append_small(
@@ -269,15 +277,27 @@ class Lake:
         """
         self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
-        told = {"userMetadata": json.dumps(metadata)} if metadata else None
-        once = CommitProperties(custom_metadata=told, max_commit_retries=0)
-        before = self.version(table) if seen is None else seen.version()
+        stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamped)}, max_commit_retries=0)
+        known = self.delta(table) if seen is None else seen
+        before = None if known is None else known.version()
+        merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
+        how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
         try:
-            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None)
-        except CommitFailedError as error:
-            if self.version(table) == before:  # nobody was first: the store itself refused
+            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None, **how)
+        except (DeltaError, OSError) as error:
+            if self._is_committed(table, before, stamped["id"]):  # and the answer was lost
+                return
+            if not isinstance(error, CommitFailedError) or self.version(table) == before:  # nobody was first: the store itself refused
                 raise
             raise LakeError.lost(table, "unknown") from error
+
+    def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
+        """Whether a commit after a version has an id, as far as the store can be reached."""
+        with suppress(DeltaError, OSError):
+            delta = self.live.delta(table)
+            return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
+        return False
 
     def merge(
         self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any], number: int | None = None

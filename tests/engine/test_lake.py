@@ -1,13 +1,16 @@
 """What the lake remembers."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from platform_defs.resources import lake as lakes
@@ -125,3 +128,41 @@ def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: La
     assert sorted(int(p.name.split(".")[0]) for p in log.glob("*.checkpoint*.parquet")) == [3, 4, 6, 7, 9, 10]
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
     assert spark.read.format("delta").load(lake.path("t")).count() == 12
+
+
+@pytest.mark.parametrize(
+    "error", [CommitFailedError("a concurrent transaction has committed"), OSError("the connection was reset")], ids=["conflict", "reset"]
+)
+def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The store has made the commit, its answer does not arrive, and the retry finds the version taken."""
+    lake.append_small(ROWS, "t")
+    write = lakes.write_deltalake
+
+    def lose(*args: Any, **more: Any) -> None:
+        write(*args, **more)
+        raise error
+
+    seen = lake.delta("t")
+    monkeypatch.setattr(lakes, "write_deltalake", lose)
+    lake.append_small(ROWS, "t", {"key": 1}, seen=seen)
+    assert (lake.version("t"), lake.newest("t", "key").value) == (1, 1)  # pyright: ignore[reportOptionalMemberAccess]
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(lakes, "write_deltalake", refuse)
+    with pytest.raises(type(error), match=re.escape(str(error))):
+        lake.append_small(ROWS, "t")
+    assert lake.version("t") == 1
+
+
+def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: Lake) -> None:
+    lake.append_small(ROWS, "t")
+    before = lake.place("t", 0)
+    commit = Path(lake.path("t"), "_delta_log", f"{0:020}.json")
+    kept = commit.stat()
+    assert lake.place("t", 0) == before
+    os.utime(commit, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
+    assert lake.place("t", 0) != before
+    commit.unlink()
+    assert lake.place("t", 0) is None

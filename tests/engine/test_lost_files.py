@@ -62,7 +62,7 @@ def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch
     write_deltalake(engine.lake.path("events/l"), pa.table({"seq": pa.array([1], pa.int64())}))
     file = the_file(engine, "events/l", 1)
 
-    def fail(_: Stream, every: str | None, on_entry: object) -> None:
+    def fail(_: Stream, every: str | None, *_others: object) -> None:
         raise PySparkException(f"{every}: no such file: {file}")
 
     monkeypatch.setattr(Stream, "run", fail)
