@@ -4,7 +4,7 @@ import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.jobs import due
-from platform_defs.resources.files import File, Known, landed
+from platform_defs.resources.files import File, landed
 
 
 @dg.sensor(
@@ -34,5 +34,6 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 
 def _unknown(engine: Engine, source: str, folder: str) -> list[File]:
     """The files that the ledger does not tell of as they are now."""
-    known = Known(engine.ledger.offsets(source))
-    return [file for file in landed(folder, source) if not known.holds(file)]
+    files = list(landed(folder, source))
+    known = engine.ledger.known(source, files)
+    return [file for file in files if not known.holds(file)]

@@ -5,8 +5,10 @@ the ledger tells of are passed over. So one that Spark cannot begin with is thro
 """
 
 import hashlib
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -17,8 +19,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
+from platform_defs.resources.files import File, found_by, hadoop_file, is_local, listing, one_path, survey, without_links
 from platform_defs.resources.lake import Lake
+
+MANY_KNOWN = 5_000
+"""From so many known files on, a new checkpoint is begun with `KNOWN_AT_ONCE` files a batch."""
+KNOWN_AT_ONCE = 100_000
+_TORN = re.compile(r"[Ii]ncomplete log|log file was malformed|streaming metadata|log version|STREAMING_.*(LOG|CHECKPOINT|METADATA|OFFSET)")
+"""What Spark says of a checkpoint that a killed process left half written."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,33 @@ class Stream:
             self._make_folders()
             with self.lake.writer(place(self.folders)):
                 made: list[Entry] = []
-                self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
-                left = [] if every else self._overlooked(everything=True)
-                for first in range(0, len(left), self.max_files):
-                    made.extend(self._enter(left[first : first + self.max_files], on_entry))
+
+                def enter(files: Sequence[File]) -> None:
+                    for entry in self._enter(files):
+                        on_entry(entry)
+                        if every is None:  # one that stays would keep them for its life
+                            made.append(entry)
+
+                self._query(every, enter)
+                if every is None:
+                    enter(self._overlooked(everything=True))
         return made
 
-    def _enter(self, files: Sequence[File], on_entry: Callable[[Entry], None]) -> list[Entry]:
-        entry = self.ingest.files(files)
-        if entry is None:
-            return []
-        on_entry(entry)
-        return [entry]
+    def _enter(self, files: Sequence[File]) -> Iterator[Entry]:
+        """Ingest files, `max_files` of a source at once; those that the ledger records already cost nothing."""
+        fresh = self._unknown(files) if len(files) > self.max_files * len(self.folders) else files
+        for some in _in_turn(fresh, self.max_files):
+            entry = self.ingest.files(some)
+            if entry is not None:
+                yield entry
+
+    def _unknown(self, files: Sequence[File]) -> list[File]:
+        found: list[File] = []
+        for source in self.folders:
+            mine = [f for f in files if f.source == source]
+            known = self.ingest.ledger.known(source, mine)
+            found += [f for f in mine if not known.holds(f)]
+        return found
 
     def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
@@ -77,19 +101,32 @@ class Stream:
         micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
         checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
-        query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
+        files, path = hadoop_file(self.spark, checkpoint)
+        max_files = self._catch_up(enter) if not files.exists(path) else self.max_files
+        listing = self._listing(max_files)
+        query = _Query(listing, self.folders, every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
         try:
             query.run()
-        except (PySparkException, Py4JJavaError):
-            if query.began:
+        except (PySparkException, Py4JJavaError) as error:
+            if query.began or not _names_the_checkpoint(error, checkpoint):
                 raise
             self.lake.still_mine()
-            files, path = hadoop_file(self.spark, checkpoint)
             if not files.delete(path, True):
                 raise
+            query.listing = self._listing(self._catch_up(enter))
             query.run()
         if query.failed is not None:
             raise query.failed
+
+    def _catch_up(self, enter: Callable[[Sequence[File]], None]) -> int:
+        """Prepare for a checkpoint of which nothing is there, for which Spark lists every file anew; returns how many it shall at once.
+
+        Where the ledger knows many, the new ones are ingested first, and Spark passes over the known ones in few batches.
+        """
+        if sum(self.ingest.ledger.known_count(source) for source in self.folders) < MANY_KNOWN:
+            return self.max_files
+        enter(self._overlooked(everything=True))
+        return max(self.max_files, KNOWN_AT_ONCE)
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
@@ -100,8 +137,9 @@ class Stream:
         """
         found: list[File] = []
         for source, folder in self.folders.items():
-            known = Known(self.ingest.ledger.offsets(source))
-            fresh = [f for f in survey(self.spark, folder, source) if not known.holds(f)]
+            files = survey(self.spark, folder, source)
+            known = self.ingest.ledger.known(source, files)
+            fresh = [f for f in files if not known.holds(f)]
             found += [f for f in fresh if everything or f.length == 0 or known.holds_path(f)]
         return sorted(found)
 
@@ -117,8 +155,8 @@ class Stream:
             if not os.access(folder, os.R_OK | os.X_OK):
                 raise IngestError.no_folder(source, folder, "it may not be read")
 
-    def _listing(self) -> DataFrame:
-        return reduce(DataFrame.union, [listing(self.spark, folder, source, self.max_files) for source, folder in self.folders.items()])
+    def _listing(self, max_files: int) -> DataFrame:
+        return reduce(DataFrame.union, [listing(self.spark, folder, source, max_files) for source, folder in self.folders.items()])
 
 
 def place(folders: Mapping[str, str]) -> str:
@@ -132,18 +170,35 @@ def _told(folders: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(named).encode()).hexdigest()[:12]
 
 
+def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
+    """The files, the oldest first, so many of each source at once."""
+    by_source: dict[str, list[File]] = {}
+    for file in sorted(files):
+        by_source.setdefault(file.source, []).append(file)
+    for first in range(0, max(map(len, by_source.values()), default=0), at_once):
+        yield [file for mine in by_source.values() for file in mine[first : first + at_once]]
+
+
+def _names_the_checkpoint(error: Exception, checkpoint: str) -> bool:
+    """Whether Spark says that it is the checkpoint that it cannot begin with."""
+    text = str(error)
+    return checkpoint.rsplit("/", 1)[-1] in text or _TORN.search(text) is not None
+
+
 @dataclass
 class _Query:
     """The query.
 
     Args:
         listing: the stream of files.
+        folders: each source's folder.
         every: the trigger's interval; None to end when all is listed.
         checkpoint: where Spark keeps how far it has come.
         enter: takes the files of a micro-batch.
     """
 
     listing: DataFrame
+    folders: Mapping[str, str]
     every: str | None
     checkpoint: str
     enter: Callable[[list[File]], None]
@@ -165,7 +220,10 @@ class _Query:
     def _let_in(self, batch: DataFrame, _: int) -> None:
         self.began = True
         try:
-            self.enter([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
+            files, linked = without_links(found_by(batch.collect(), self.folders))
+            for file in linked:
+                _log.warning("%s is passed over: a link below the folder of source %r leads to it", file.path, file.source)
+            self.enter(files)
         except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
             self.failed = error
             raise RuntimeError("the micro-batch was not let in") from error
