@@ -8,7 +8,7 @@ import dagster as dg
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger import TABLE
 from platform_defs.jobs import due, partition_days
-from platform_defs.resources.files import File, Known, landed
+from platform_defs.resources.files import File, landed
 from platform_defs.tries import Tries, tries
 
 
@@ -59,6 +59,7 @@ def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subjec
 
 
 def _unknown(engine: Engine, source: str, folder: str) -> list[File]:
-    """The files that the ledger does not tell of as they are now."""
-    known = Known(engine.ledger.offsets(source))
-    return [file for file in landed(folder, source) if not known.holds(file)]
+    """The files that the ledger does not hold as they are now."""
+    files = list(landed(folder, source))
+    known = engine.ledger.known(source, files)
+    return [file for file in files if not known.holds(file)]

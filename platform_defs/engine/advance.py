@@ -277,6 +277,9 @@ class Advance:
             rows = self._of_touched(operator.reads, keys, after)
             living = self._living(after)
             if living is not None:
+                if operator.reads.lives_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
+                    keys = living  # a clock that had jumped ahead took keys away that live still
+                    rows = self._of_touched(operator.reads, keys, after)
                 gone = self._upserting.current(rows).select(*operator.reads.key).distinct().exceptAll(living)
                 keys, rows = keys.unionByName(gone).distinct(), of_keys(rows, living, living.columns)
         else:

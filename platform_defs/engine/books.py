@@ -144,8 +144,8 @@ class Books:
 
 
 def day_of(time: Column) -> Column:
-    """The day of a time, in UTC, as `day`."""
-    return time.cast("date").alias("day")
+    """The day of a time, in UTC, as `day`; the first and the last that Python has for times beyond these."""
+    return F.least(F.greatest(time.cast("date"), F.lit(date.min)), F.lit(date.max)).alias("day")
 
 
 def lacks() -> dict[str, Column]:

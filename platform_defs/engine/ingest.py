@@ -22,6 +22,7 @@ from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContra
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, millis, timestamp
+from platform_defs.engine import spread
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
@@ -31,7 +32,7 @@ from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans,
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.files import File, Known
+from platform_defs.resources.files import File
 from platform_defs.resources.new_columns import Brought
 from platform_defs.resources.pinned import PinnedLake
 from platform_defs.resources.sifting import set_aside
@@ -89,6 +90,8 @@ class _Counts:
     first: int | None
     last: int | None
     mark: int | None
+    mean: float | None
+    deviation: float | None
     min_key: Any = None
     max_key: Any = None
 
@@ -113,8 +116,9 @@ class Ingest(LedgerWriter):
     def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
         fresh: dict[str, list[File]] = {}
         for source in sorted({f.source for f in found}):
-            known = Known(self.ledger.offsets(source))
-            files = sorted({f.path: known.judged(f) for f in found if f.source == source and not known.holds(f)}.values())
+            mine = [f for f in found if f.source == source]
+            known = self.ledger.known(source, mine)
+            files = sorted({f.path: known.judged(f) for f in mine if not known.holds(f)}.values())
             fresh |= {source: files} if files else {}
         return fresh
 
@@ -154,13 +158,14 @@ class Ingest(LedgerWriter):
         return self._told(seq, now, contract, sifted, last)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        judged = classify(read(self.spark, contract, files), contract, now)
+        judged = classify(read(self.spark, contract, files), contract, now, self.ledger.true_now())
         if not is_columnar(files):  # text would be parsed again by every pass; columns are cheaper read again than kept
             judged = judged.persist()
         try:
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
             accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files, now), now)
+            uneven = spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
             blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
             return replace(
                 moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
@@ -175,6 +180,7 @@ class Ingest(LedgerWriter):
                 markers=counts.markers,
                 warned=counts.warned,
                 offsets=tuple(f.offset for f in files),
+                spread=spread.quantiles(judged, _is_good()) if uneven else (),
             )
         finally:
             judged.unpersist()
@@ -191,6 +197,7 @@ class Ingest(LedgerWriter):
             F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
             F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
             F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+            *spread.aggregates(good),
             *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
@@ -255,12 +262,12 @@ class Ingest(LedgerWriter):
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
-    """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet.
+    """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet, by the wall clock.
 
     A source is heard of by its rows, and by a watermark that is given to it. One never seen has been silent since the ledger's
     first entry. One that an earlier version recorded as idle is recorded again, so that the present rule holds from then on.
     """
-    began = ledger.history.times[0] if ledger.head else now
+    now, began = min(now, ledger.true_now()), ledger.began()
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)

@@ -5,19 +5,21 @@ a batch (or of several) in one commit; readers see the batches up to `head` and 
 checks; where the rows are kept is a `LedgerStore`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from threading import RLock
-from typing import overload
 
 import pyarrow as pa
 
 from platform_defs.engine.columns import pc
+from platform_defs.engine.known_files import KnownFiles
+from platform_defs.engine.ledger_entries import Entries, together
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_history import COLUMNS, History, SourceHistory, said_last
-from platform_defs.engine.ledger_rows import AS_INTS, COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
+from platform_defs.engine.ledger_rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, MANY_FILES, TABLE, DeltaLedgerStore, LedgerStore, Version
+from platform_defs.resources.files import File, Known
 from platform_defs.resources.lake import Lake
 
 __all__ = [
@@ -39,47 +41,6 @@ _CLOCK_STEP = 60_000
 _NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
 
 
-class Entries(Sequence[Entry]):
-    """All batches of a ledger, by batch number; the batch with `seq` n stands at index n - 1.
-
-    A batch is read from the store when it is asked for, so ask for few. What grows with the ledger goes by its columns (`Ledger.history`).
-
-    Args:
-        store: the ledger's store.
-        head: the newest batch number.
-    """
-
-    def __init__(self, store: LedgerStore, head: int) -> None:
-        self._store, self._head = store, head
-
-    def __len__(self) -> int:
-        return self._head
-
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Entry]: ...
-    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
-        if isinstance(index, int):
-            return self._read(range(self._head)[index], range(self._head)[index] + 1)[0]
-        first, end, step = index.indices(self._head)
-        return self._read(first, end)[::step] if step > 0 else list(self)[index]
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._read(0, self._head))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    def __repr__(self) -> str:
-        return f"Entries({list(self)!r})"
-
-    def _read(self, first: int, end: int) -> list[Entry]:
-        return entries_of(_together(self._store.rows(SCHEMA.names, first, end), SCHEMA.names)) if first < end else []
-
-
 class Ledger:
     """The ledger of a lake. What was read is kept in columns; only what was committed since, by whom ever, is read again.
 
@@ -99,6 +60,8 @@ class Ledger:
         self._version: Version | None = None
         self._history = History()
         self._last: dict[str, SourceEntry] = {}
+        self._files: dict[str, KnownFiles] = {}
+        self._files_upto = 0
 
     @property
     def history(self) -> History:
@@ -133,7 +96,7 @@ class Ledger:
             raise self._broken()
         self._history = found
         if first and first[0].num_rows == found.rows - known.rows:
-            self._last |= said_last(row for entry in entries_of(_together(first, _NEWEST)) for row in entry)
+            self._last |= said_last(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
             return
         newest = {
             name: seq[-1]
@@ -146,7 +109,7 @@ class Ledger:
         """The newest rows of sources, given by their batch numbers."""
         found: dict[str, SourceEntry] = {}
         for seq in sorted(set(newest.values())):
-            rows = _together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
+            rows = together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
             found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
         return found
 
@@ -154,7 +117,7 @@ class Ledger:
         """The first batch after those known that does not follow the one before it, read row by row."""
         head, times, last = self._history.head, self._history.times, dict(self._last)
         before = times[-1] if head else None
-        for entry in entries_of(_together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+        for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
             wrong = _wrong(entry, head, before, last)
             if wrong:
                 return LedgerError.broken(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
@@ -189,11 +152,30 @@ class Ledger:
         return sums
 
     def offsets(self, source: str) -> set[str]:
-        """Everything read from a source so far. It is read anew: ask `files` whether files are known."""
+        """Everything read from a source so far. It is read anew: ask `known` whether files are known."""
         found: set[str] = set()
         for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
             found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
         return found
+
+    def known(self, source: str, files: Collection[File]) -> Known:
+        """What the ledger records of some files of a source."""
+        return self._known_files(source).among(files)
+
+    def known_count(self, source: str) -> int:
+        """How many files of a source were ever ingested."""
+        return len(self._known_files(source))
+
+    def _known_files(self, source: str) -> KnownFiles:
+        with self._mutex:
+            head = self.head
+            if head > self._files_upto:
+                for part in self._store.rows(["seq", "source", "offsets"], self._files_upto, head):
+                    for name in pc.unique(part["source"]).to_pylist():
+                        offsets = pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
+                        self._files.setdefault(name, KnownFiles()).add(offsets)
+                self._files_upto = head
+            return self._files.get(source) or KnownFiles()
 
     def true_now(self) -> int:
         """The wall clock as it is, by which silence and skew are judged."""
@@ -219,6 +201,13 @@ class Ledger:
         """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
         clocks = self.history.clocks.between(max(0, after - 1), head)
         return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+
+    def began(self) -> int:
+        """When the first batch was made, by the wall clock; now where there is none, or where the clock is known to have been wrong."""
+        now, clocks = self.true_now(), self.history.clocks
+        if not len(clocks):
+            return now
+        return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
 
     def heard(self, source: str) -> int | None:
         """When rows of a source were last read, by the wall clock; None where none ever were.
@@ -253,6 +242,8 @@ class Ledger:
         if [entry[0].seq for entry in entries] != list(expected):
             raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
         clock = self._clock()
+        if self.head and clock < self.history.clocks[0]:  # a clock that has lost its time says nothing
+            clock = self.now()
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
     def compact(self) -> None:
@@ -263,11 +254,6 @@ class Ledger:
 def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
     """A row with the wall clock, where that has stepped back behind the ledger's."""
     return replace(row, clock=clock) if clock < row.ingested_at - _CLOCK_STEP else row
-
-
-def _together(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:
-    found = list(parts)
-    return pa.concat_tables(found) if found else pa.schema([AS_INTS.field(name) for name in names]).empty_table()
 
 
 def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:

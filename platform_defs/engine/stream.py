@@ -5,11 +5,13 @@ the ledger tells of are passed over. So one that Spark cannot begin with is thro
 """
 
 import hashlib
+import logging
 import os
+import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -21,11 +23,17 @@ from operators.timing import length_ms
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.turns import PATIENCE_S, Turns
-from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
+from platform_defs.resources.files import File, found_by, hadoop_file, is_local, listing, one_path, survey, without_links
 from platform_defs.resources.lake import Lake
 
+MANY_KNOWN = 5_000
+"""From so many known files on, a new checkpoint is begun with `KNOWN_AT_ONCE` files a batch."""
+KNOWN_AT_ONCE = 100_000
+_TORN = re.compile(r"[Ii]ncomplete log|log file was malformed|streaming metadata|log version|STREAMING_.*(LOG|CHECKPOINT|METADATA|OFFSET)")
+"""What Spark says of a checkpoint that a killed process left half written."""
 OnEntry = Callable[[Entry], None]
 OnQuiet = Callable[[], None]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,23 @@ class Stream:
                 if every is None:
                     turns.made = deque()
                 self._query(every, turns)
-                left = [] if every else self._overlooked(everything=True)
-                for first in range(0, len(left), self.max_files):
-                    turns.files(left[first : first + self.max_files])
+                if every is None:
+                    self._enter(self._overlooked(everything=True), turns)
         return list(turns.made)
+
+    def _enter(self, files: Sequence[File], turns: Turns) -> None:
+        """Ingest files, `max_files` of a source at once; those that the ledger records already cost nothing."""
+        fresh = self._unknown(files) if len(files) > self.max_files * len(self.folders) else files
+        for some in _in_turn(fresh, self.max_files):
+            turns.files(some)
+
+    def _unknown(self, files: Sequence[File]) -> list[File]:
+        found: list[File] = []
+        for source in self.folders:
+            mine = [f for f in files if f.source == source]
+            known = self.ingest.ledger.known(source, mine)
+            found += [f for f in mine if not known.holds(f)]
+        return found
 
     def _query(self, every: str | None, turns: Turns) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
@@ -82,20 +103,35 @@ class Stream:
         micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
         checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
-        query = _Query(self._listing(), every, checkpoint, lambda files: turns.files(files + self._overlooked(everything=False)))
-        query.quiet = turns.quiet
+        files, path = hadoop_file(self.spark, checkpoint)
+        max_files = self._catch_up(turns) if not files.exists(path) else self.max_files
+        enter = partial(self._micro_batch, turns)
+        query = _Query(self._listing(max_files), self.folders, every, checkpoint, enter, turns.quiet)
         try:
             query.run()
-        except (PySparkException, Py4JJavaError):
-            if query.began:
+        except (PySparkException, Py4JJavaError) as error:
+            if query.began or not _names_the_checkpoint(error, checkpoint):
                 raise
             self.lake.still_mine()
-            files, path = hadoop_file(self.spark, checkpoint)
             if not files.delete(path, True):
                 raise
+            query.listing = self._listing(self._catch_up(turns))
             query.run()
         if query.failed is not None:
             raise query.failed
+
+    def _micro_batch(self, turns: Turns, files: list[File]) -> None:
+        self._enter(files + self._overlooked(everything=False), turns)
+
+    def _catch_up(self, turns: Turns) -> int:
+        """Prepare for a checkpoint of which nothing is there, for which Spark lists every file anew; returns how many it shall at once.
+
+        Where the ledger knows many, the new ones are ingested first, and Spark passes over the known ones in few batches.
+        """
+        if sum(self.ingest.ledger.known_count(source) for source in self.folders) < MANY_KNOWN:
+            return self.max_files
+        self._enter(self._overlooked(everything=True), turns)
+        return max(self.max_files, KNOWN_AT_ONCE)
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
@@ -106,8 +142,9 @@ class Stream:
         """
         found: list[File] = []
         for source, folder in self.folders.items():
-            known = Known(self.ingest.ledger.offsets(source))
-            fresh = [f for f in survey(self.spark, folder, source) if not known.holds(f)]
+            files = survey(self.spark, folder, source)
+            known = self.ingest.ledger.known(source, files)
+            fresh = [f for f in files if not known.holds(f)]
             found += [f for f in fresh if everything or f.length == 0 or known.holds_path(f)]
         return sorted(found)
 
@@ -123,8 +160,8 @@ class Stream:
             if not os.access(folder, os.R_OK | os.X_OK):
                 raise IngestError.no_folder(source, folder, "it may not be read")
 
-    def _listing(self) -> DataFrame:
-        return reduce(DataFrame.union, [listing(self.spark, folder, source, self.max_files) for source, folder in self.folders.items()])
+    def _listing(self, max_files: int) -> DataFrame:
+        return reduce(DataFrame.union, [listing(self.spark, folder, source, max_files) for source, folder in self.folders.items()])
 
 
 def place(folders: Mapping[str, str]) -> str:
@@ -138,12 +175,28 @@ def _told(folders: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(named).encode()).hexdigest()[:12]
 
 
+def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
+    """The files, the oldest first, so many of each source at once."""
+    by_source: dict[str, list[File]] = {}
+    for file in sorted(files):
+        by_source.setdefault(file.source, []).append(file)
+    for first in range(0, max(map(len, by_source.values()), default=0), at_once):
+        yield [file for mine in by_source.values() for file in mine[first : first + at_once]]
+
+
+def _names_the_checkpoint(error: Exception, checkpoint: str) -> bool:
+    """Whether Spark says that it is the checkpoint that it cannot begin with."""
+    text = str(error)
+    return checkpoint.rsplit("/", 1)[-1] in text or _TORN.search(text) is not None
+
+
 @dataclass
 class _Query:
     """The query.
 
     Args:
         listing: the stream of files.
+        folders: each source's folder.
         every: the trigger's interval; None to end when all is listed.
         checkpoint: where Spark keeps how far it has come.
         enter: takes the files of a micro-batch.
@@ -151,10 +204,11 @@ class _Query:
     """
 
     listing: DataFrame
+    folders: Mapping[str, str]
     every: str | None
     checkpoint: str
     enter: Callable[[list[File]], None]
-    quiet: Callable[[], None] = lambda: None
+    quiet: Callable[[], None]
     began: bool = False
     failed: BaseException | None = None
 
@@ -186,7 +240,10 @@ class _Query:
     def _let_in(self, batch: DataFrame, _: int) -> None:
         self.began = True
         try:
-            self.enter([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
+            files, linked = without_links(found_by(batch.collect(), self.folders))
+            for file in linked:
+                _log.warning("%s is passed over: a link below the folder of source %r leads to it", file.path, file.source)
+            self.enter(files)
         except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
             self.failed = error
             raise RuntimeError("the micro-batch was not let in") from error

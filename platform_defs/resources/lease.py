@@ -40,6 +40,9 @@ _POLL_S = 0.2
 _log = logging.getLogger(__name__)
 _GRACE_S = 0.3
 """How long a refusal is asked again: one who has just taken a file lock may not have said yet who it is, and what for."""
+_CHECKPOINT_EVERY = 20
+_SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
+"""A lease's log is cleaned up behind each checkpoint: of its commits only the newest counts."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
@@ -164,6 +167,7 @@ class Lease:
             point("lease.before_take")
             if self._put(table, self._mine()):
                 point("lease.after_take")
+                self._shorten(table)
                 return
 
     def renew(self) -> None:
@@ -219,14 +223,43 @@ class Lease:
                 raise
             return False
         self._until = 0.0 if record is None else record["until"]
+        if table.version() % _CHECKPOINT_EVERY == 0:
+            self._clean_up()
         return True
+
+    def _clean_up(self) -> None:
+        """Make a checkpoint, and delete the log behind it: else each heartbeat would cost more than the one before."""
+        with suppress(DeltaError, OSError):  # the next one tries again
+            table = DeltaTable(self.uri)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
+    def _shorten(self, table: DeltaTable) -> None:
+        """Give a lease of an older version the short log of new ones, in a commit that says again who holds it."""
+        if _SHORT_LOG.items() <= table.metadata().configuration.items():
+            return
+        with self._mutex, suppress(DeltaError, OSError):
+            newest = self._open()
+            known = _record(newest)
+            if known is not None and known["id"] == self._id:
+                again = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": known})}, max_commit_retries=0)
+                newest.alter.set_table_properties(_SHORT_LOG, commit_properties=again)
 
     def _open(self) -> DeltaTable:
         with suppress(TableNotFoundError):
-            return DeltaTable(self.uri)
+            return self._read()
+        once = CommitProperties(max_commit_retries=0)
         with suppress(DeltaError):  # another has made it meanwhile; a retry would make it twice, and so free a lease that is taken
-            DeltaTable.create(self.uri, _NOTHING, mode="error", commit_properties=CommitProperties(max_commit_retries=0))
-        return DeltaTable(self.uri)
+            DeltaTable.create(self.uri, _NOTHING, mode="error", configuration=_SHORT_LOG, commit_properties=once)
+        return self._read()
+
+    def _read(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.uri)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            return DeltaTable(self.uri)  # the holder may have cleaned up what was listed just before
 
 
 def _record(table: DeltaTable) -> dict[str, Any] | None:

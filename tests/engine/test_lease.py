@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from platform_defs.resources.lake import Lake, LakeError
@@ -273,3 +273,25 @@ def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
 
     patiently("ledger", free_soon, "write")
     assert caplog.records == [], "a short look at a place is no news"
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["a new lease", "one of an older version"])
+def test_a_heartbeat_costs_the_same_however_many_there_were(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+    monkeypatch.setattr("platform_defs.resources.lease._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    if old:
+        DeltaTable.create(one.uri, Schema.from_arrow(pa.schema([("nothing", pa.string())])))
+    one.take()
+    log = tmp_path / "lease/_delta_log"
+    for _ in range(100):
+        wall.now += 20
+        one.renew()
+    assert len(list(log.iterdir())) < 50
+    assert DeltaTable(one.uri).version() >= 100
+    with pytest.raises(Busy, match="process"):
+        other.take()
+    one.check()
+    one.release()
+    other.take()
+    with pytest.raises(Busy, match="process"):
+        one.take()

@@ -88,6 +88,7 @@ def test_a_history_read_on_is_the_one_read_at_once(batches: list[dict[str, tuple
         assert ledger.totals(name)["accepted"] == sum(r.accepted for r in mine)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5)), st.integers(0, 10), st.integers(0, 10))
 def test_a_column_is_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
     import pyarrow as pa

@@ -64,9 +64,7 @@ class Query:
 
 
 def _query(every: str | None, quiet: Callable[[], None]) -> _Query:
-    found = _Query(NO_SESSION, every, "checkpoint", lambda _: None)
-    found.quiet = quiet
-    return found
+    return _Query(NO_SESSION, {}, every, "checkpoint", lambda _: None, quiet)
 
 
 def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_is_quiet(tmp_path: Path, clock: Clock) -> None:

@@ -1,0 +1,83 @@
+"""The files of a source that the ledger records, in columns: asked about some files, without an object for each that ever landed."""
+
+from collections.abc import Collection
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from platform_defs.engine.columns import Column, pc
+from platform_defs.resources.files import File, Known, decoded
+
+_TEXT, _INT, _BOOL = pa.string(), pa.int64(), pa.bool_()
+
+
+class KnownFiles:
+    """The files of one source.
+
+    A path is kept as the ledger has it: relative to the source's folder (`./`), or whole, as ledgers of format 1 have it. A whole path
+    below the folder is taken as the relative one. One that is elsewhere was read before the lake was moved: it is taken as what follows the
+    folder's name in it, after the first and after the last time that the name occurs.
+    """
+
+    def __init__(self) -> None:
+        self._paths, self._modified, self._length, self._read = Column(_TEXT), Column(_INT), Column(_INT), Column(_BOOL)
+        self._keys: dict[str | None, tuple[Column, Column]] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, offsets: pa.Array) -> None:
+        """Add what the ledger records: `path|modified|length` a file; `|unread` follows where no row of it was read."""
+        parts = pc.split_pattern(offsets, "|")
+        self._paths = self._paths.extended(_decoded(pc.list_element(parts, 0)))
+        self._modified = self._modified.extended(pc.list_element(parts, 1).cast(_INT))
+        self._length = self._length.extended(pc.list_element(parts, 2).cast(_INT))
+        self._read = self._read.extended(pc.less(pc.list_value_length(parts), 4))
+
+    def among(self, files: Collection[File]) -> Known:
+        """What is known of some files of the source."""
+        folder = next((f.folder for f in files), None)
+        keys = self._of(folder)
+        asked = pa.array([key for file in files for key in file.keys], _TEXT)
+        found = pc.or_(*[pc.is_in(key.between(0), value_set=asked) for key in keys]) if len(self) and len(asked) else None
+        states: dict[str, dict[tuple[int, int], bool]] = {}
+        if found is None:
+            return Known(states)
+        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._read)]
+        for one, other, modified, length, read in zip(*columns, strict=True):
+            for key in (one, other):
+                states.setdefault(key, {})[modified, length] = read
+        return Known(states)
+
+    def _of(self, folder: str | None) -> tuple[Column, Column]:
+        """The names by which files go below a folder."""
+        first, last = self._keys.get(folder, (Column(_TEXT), Column(_TEXT)))
+        new = self._paths.between(len(first))
+        if len(new):
+            names = (new, new) if folder is None else _below(new, decoded(folder).rstrip("/"))
+            first, last = (known.extended(name) for known, name in zip((first, last), names, strict=True))
+            self._keys[folder] = first, last
+        return first, last
+
+
+def _below(paths: pa.ChunkedArray, root: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Paths relative to a folder, by the first and by the last time that its name occurs in those that lie elsewhere."""
+    if pc.all(pc.starts_with(paths, "./")).as_py():
+        return paths, paths
+    name = root.rsplit("/", 1)[-1]
+    here, elsewhere = pc.starts_with(paths, f"{root}/"), pc.match_substring(paths, f"/{name}/")
+    relative = pc.starts_with(paths, "./")
+    inside = pc.binary_join_element_wise("./", pc.utf8_slice_codeunits(paths, len(root) + 1), "")
+    escaped = "".join(c if c.isalnum() or ord(c) > 127 else f"\\{c}" for c in name)
+    tails = [pc.replace_substring_regex(paths, f"^(?s:{any_}/{escaped}/)", "./") for any_ in (".*?", ".*")]
+    first, last = (pc.if_else(relative, paths, pc.if_else(here, inside, pc.if_else(elsewhere, tail, paths))) for tail in tails)
+    return first, last
+
+
+def _decoded(paths: pa.Array) -> pa.Array:
+    """Paths decoded; few have anything to decode."""
+    plain = pc.replace_substring_regex(paths, "^file:/+", "/")
+    encoded = pc.match_substring(plain, "%")
+    if not pc.any(encoded).as_py():
+        return plain
+    return pc.replace_with_mask(plain, encoded, pa.array([unquote(p) for p in plain.filter(encoded).to_pylist()], _TEXT))
