@@ -166,7 +166,7 @@ class Lake:
             writer = writer.mode("append")
         else:
             writer = writer.mode("overwrite").option("replaceWhere", replace_where)
-        to_its_end(lambda: writer.save(self.path(table)))
+        to_its_end(lambda: writer.save(self.path(table)), frame.sparkSession)
         self._tend(frame.sparkSession, table)
 
     def append_small(
@@ -207,7 +207,7 @@ class Lake:
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=gone)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with _commit_metadata(spark, metadata):
-            to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute)
+            to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute, spark)
         self._tend(spark, table)
 
     def delete(self, spark: SparkSession, table: str, condition: Column, metadata: dict[str, Any]) -> None:
@@ -216,7 +216,7 @@ class Lake:
 
         self.still_mine()
         with _commit_metadata(spark, metadata):
-            to_its_end(lambda: SparkDelta.forPath(spark, self.path(table)).delete(condition))
+            to_its_end(lambda: SparkDelta.forPath(spark, self.path(table)).delete(condition), spark)
         self._tend(spark, table)
 
     def _tend(self, spark: SparkSession, table: str) -> None:
@@ -240,7 +240,7 @@ class Lake:
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction)
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""
