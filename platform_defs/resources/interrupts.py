@@ -45,7 +45,7 @@ def to_its_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
 def _run(commit: Callable[[], T], answer: Future[T], spark: SparkSession | None) -> None:
     try:
         if spark is not None:
-            SparkSession._get_j_spark_session_class(cast(Any, spark._jvm)).setActiveSession(spark._jsparkSession)  # as PySpark does it
+            cast(Any, SparkSession)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # as PySpark does it
         answer.set_result(commit())
     except BaseException as error:  # raised again where the commit was asked for
         answer.set_exception(error)
