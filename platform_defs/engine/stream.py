@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from operators.timing import length_ms
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ledger import Entry
-from platform_defs.engine.turns import PATIENCE_S, Turns
+from platform_defs.engine.turns import MOST_KEPT, PATIENCE_S, Turns
 from platform_defs.resources.files import File, found_by, hadoop_file, is_local, listing, one_path, survey, without_links
 from platform_defs.resources.lake import Lake
 
@@ -75,8 +75,7 @@ class Stream:
             self._make_folders()
             with self.lake.writer(place(self.folders)):
                 turns = Turns(self.ingest.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
-                if every is None:
-                    turns.made = deque()
+                turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may stay for years
                 self._query(every, turns)
                 if every is None:
                     self._enter(self._overlooked(everything=True), turns)

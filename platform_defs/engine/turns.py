@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.errors import LakeBusy
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import File
 
 MOST_KEPT = 1_000
@@ -52,14 +53,21 @@ class Turns:
             self._take(self._patiently(partial(self.ingest, files)))
 
     def quiet(self) -> None:
-        """Record idle sources, unless a micro-batch is under way or another process writes the ledger: the next time will do."""
+        """Record idle sources, unless a micro-batch is under way. What stands in the way is logged: the next time will do.
+
+        Raises:
+            LedgerError: the ledger is corrupted, which no later time mends.
+        """
         if not self._mutex.acquire(blocking=False):
             return
         try:
             try:
                 entry = self.idle()
-            except LakeBusy as busy:
-                _log.info("idle sources are recorded later: %s", busy)
+            except LedgerError:
+                raise
+            except Exception as error:
+                why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
+                _log.warning("idle sources are recorded at the next trigger: %s", why)
                 return
             self.on_quiet() if entry is None else self._take(entry)
         finally:

@@ -251,7 +251,7 @@ class Lake:
         )
         writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
-        to_its_end(lambda: writer.options(**numbered).save(self.path(table)))
+        to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_landed(table, before, stamped["id"])
         self._tend(frame.sparkSession, table)
 
@@ -325,7 +325,7 @@ class Lake:
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with _commit_metadata(spark, stamped, number):
             try:
-                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute)
+                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute, spark)
             except DeltaConcurrentModificationException as error:
                 raise LakeError.overtaken(table, "step") from error
         self._check_landed(table, before, stamped["id"])
@@ -366,7 +366,7 @@ class Lake:
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction)
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.util import InheritableThread
 
 from platform_defs.engine import Engine, IngestError, stream
 from platform_defs.engine.ingest import Ingest
@@ -132,3 +133,25 @@ def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_ca
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingesting() is None
+
+
+def test_an_interrupt_gives_the_writers_place_back_when_its_commit_has_ended(
+    make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, join_of, asked = make_engine([], []), InheritableThread.join, list[str | None]()
+
+    def interrupted(thread: InheritableThread) -> None:
+        asked.append(engine.lake.busy("t"))
+        if len(asked) == 1:
+            raise KeyboardInterrupt("by hand")
+        join_of(thread)
+
+    monkeypatch.setattr(InheritableThread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="by hand"), engine.lake.writer("t"):
+        engine.lake.append(spark.range(3).toDF("n"), "t", {"note": "whole"})
+    assert all("t has a writer already" in (busy or "") for busy in asked)
+    assert len(asked) == 2
+    commit = engine.lake.newest("t", "note")
+    assert commit is not None
+    assert (commit.version, commit.value, commit.rows) == (0, "whole", 3)
+    assert engine.lake.busy("t") is None

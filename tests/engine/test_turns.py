@@ -106,10 +106,13 @@ def test_turns_exclude_each_other_and_a_quiet_one_waits_for_nobody() -> None:
     turns.on_entry = lambda _: turns.quiet()
     turns.files([FILE])
     assert seen.calls == []
-    busy = _turns(seen, idle=lambda: _raise(BUSY))
-    busy.quiet()
-    busy.files([FILE])
-    assert seen.calls == [1]
+    for passing in (BUSY, OSError("the store is away")):
+        busy = _turns(seen, idle=lambda error=passing: _raise(error))
+        busy.quiet()
+        busy.files([FILE])
+    assert seen.calls == [1, 1]
+    with pytest.raises(LedgerError, match="torn"):
+        _turns(seen, idle=lambda: _raise(LedgerError("torn"))).quiet()
 
 
 def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
