@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from operators.timing import DAY_MS, duration_ms
 from platform_defs.resources.paths import PathError
-from platform_defs.resources.safe_text import without_credentials
+from platform_defs.resources.safe_text import shortened, without_credentials
 
 
 def interval(option: str, text: str | None) -> str | None:
@@ -15,7 +15,7 @@ def interval(option: str, text: str | None) -> str | None:
     """
     if text is None:
         return None
-    length = duration_ms(text, option)
+    length = duration_ms(shortened(text), option)
     if not 0 < length <= DAY_MS:
         raise ValueError(f"`{option}` is {text!r}; legal: a duration of more than zero, and at most a day")
     return f"{length} milliseconds"

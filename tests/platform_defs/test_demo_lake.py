@@ -193,3 +193,32 @@ def test_times_are_compared_in_milliseconds(made: Made) -> None:
     path = made.folder.landing / OWN
     os.utime(path, ns=(1, path.stat().st_mtime_ns // 1_000_000 * 1_000_000))
     made.folder.require_own(made.engine)
+
+
+def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The demo's own work but for Dagster's runs, which need Spark."""
+    ran: list[tuple[str, int]] = []
+    users = tmp_path / "users"
+    (users / "landing/orders").mkdir(parents=True)
+    (users / "landing/orders/mine.csv").write_text("precious")
+    for name, folder in (("LAKE", users), ("DAGSTER_HOME", users / "dagster")):
+        monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
+    monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
+    monkeypatch.setattr(demo.report, "status", lambda *_: {})
+    monkeypatch.setattr("platform_defs.engine.due.Due.boards", lambda _: [])
+    before = _contents(users)
+
+    def files() -> Iterator[Path]:
+        return (tmp_path / "demo/landing").rglob("*.jsonl")
+
+    for _ in range(2):
+        told = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
+        assert told["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
+    assert [run for run in ran if run[0] == "ingest"] == [("ingest", 5), ("ingest", 10)] * 2
+    assert _contents(users) == before
+    assert not (users / "dagster").exists()
+    with (tmp_path / "demo/landing/orders/part-00001.jsonl").open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00001\.jsonl'"):
+        demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"))
+    assert len(list(files())) == 10

@@ -9,7 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -120,6 +120,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 @pytest.mark.parametrize("name", COMMANDS)
 @hypothesis_settings(max_examples=60, deadline=None, database=None)
 @given(text=TEXTS)
+@example(text="9" * 5_000 + " s")
 def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: str) -> None:
     try:
         os.fsencode(text)  # no process gets another one
