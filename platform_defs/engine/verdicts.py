@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
 from platform_defs.engine.reading import Reading, Span
@@ -42,7 +42,8 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        reading.lake.append(operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session"), asset.verdicts, {JUDGED: seq})
+        given = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        reading.lake.append(given, asset.verdicts, {JUDGED: seq})
         point("verdicts.after_commit")
 
 
