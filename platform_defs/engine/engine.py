@@ -28,6 +28,7 @@ from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
+from platform_defs.engine.pipeline_checks import checked_assets
 from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
 from platform_defs.engine.publish import publish
 from platform_defs.engine.reading import LATE, Reading
@@ -68,6 +69,9 @@ class Engine:
     max_step: int = 5_000_000
     folders: Mapping[str, str] = field(default_factory=dict)
     max_files: int = 64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assets", checked_assets(self.lake.root, self.sources, self.assets, self.folders))
 
     @cached_property
     def spark(self) -> SparkSession:
