@@ -137,10 +137,8 @@ def print_drain(told: dict[str, Any]) -> None:
 
 def print_maintained(told: dict[str, Any]) -> None:
     """What maintenance did."""
-    rows = [list(t.values()) for t in told["tables"]]
-    _table("Maintained", ["table", "files before", "after", "deleted", "left for the next time"], rows) if rows else out.print(
-        "No tables yet."
-    )
+    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in told["tables"]]
+    _table("Maintained", ["table", "files before", "after", "deleted", "left, and why"], rows) if rows else out.print("No tables yet.")
 
 
 def print_status(told: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
+from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
@@ -146,7 +147,7 @@ class Engine:
 
     def steps(self, asset: str, until: int | None = None) -> Generator[Step]:
         """Advance an asset, one committed step after the other."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             yield from self._advance(asset)(until)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
@@ -171,7 +172,7 @@ class Engine:
 
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             return rebuild(self._advance(asset), first, last)
 
     def maintain(self, **limits: Any) -> list[Maintained]:
