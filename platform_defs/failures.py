@@ -21,7 +21,7 @@ class AdvanceError(RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
         """The assets, and why each failed."""
-        each = "\n".join(f"{asset}: {why}" for asset, why in failed.items())
+        each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
         return cls(f"{', '.join(failed)} could not be advanced; assets that are not made of these were. What was committed stays.\n{each}")
 
 
@@ -54,7 +54,7 @@ class Failures:
     def _keep(self, name: str, why: str) -> None:
         self.found[name] = why
         if self._before.get(name) != why:
-            self.report(f"{name}: {why}")
+            self.report(why if why.startswith(name) else f"{name}: {why}")
 
     def is_blocked(self, name: str) -> bool:
         """Whether an asset is made of one that failed."""

@@ -31,6 +31,9 @@ from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.resources.lake import Lake, small_files
 
+_UNSUPPORTED = "Unsupported table features"
+"""In the text of a commit that deltalake refuses for good, and not because another was first."""
+
 
 class MaintenanceError(RuntimeError):
     """Some tables could not be maintained; the others were."""
@@ -133,7 +136,10 @@ class Maintenance:
             with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
                 return self._maintain(kept)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
-            return Maintained(kept.table, left=str(busy).splitlines()[0])
+            why = str(busy).splitlines()[0]
+            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
+                return Maintained(kept.table, failed=why)
+            return Maintained(kept.table, left=why)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: a text of Spark may quote rows
             return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, OSError) as error:

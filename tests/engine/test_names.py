@@ -52,7 +52,9 @@ def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, colum
         DerivedAsset(
             name="sessions",
             inputs=("l",),
-            operator=WindowedAggregate(by=others, window=Session(gap="2 minutes"), aggregates={"n": "count(*)"}, allowed_lateness="1 hour"),
+            operator=WindowedAggregate(
+                by=others, window=Session(gap="2 minutes"), aggregates={"how_many": "count(*)"}, allowed_lateness="1 hour"
+            ),
         ),
         DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by=columns[0], aggregates={"total": "sum(v)"})),
     ]
@@ -128,7 +130,7 @@ def test_a_contract_that_is_made_ingests(make_engine: MakeEngine) -> None:
     engine = make_engine([source(name, unique_key=("k",), **fields) for name, fields in given.items()], [])
     for name in given:
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("x", 1, 1).line, Event("a", 1, 0).line])
-    [entry] = engine.let_in()
+    [entry, *_] = engine.let_in()  # a source that may not be silent at all is idle in the next entry
     assert {s.source: (s.accepted, s.duplicate, s.quarantined) for s in entry} == dict.fromkeys(given, (2, 1, 0))
     assert {s.warned for s in entry if s.source == "Upper_9"} == {1}
 

@@ -43,7 +43,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
         StepError, match=r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*delete it"
     ):
         engine.advance("windows")
-    with pytest.raises(AdvanceError, match=r"(?s)^sums, windows could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
+    with pytest.raises(AdvanceError, match=r"(?s)^windows, sums could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
         failures.check()
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
