@@ -17,9 +17,11 @@ from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs import report
 from platform_defs.arguments import interval, one_folder
-from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
+from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
 from platform_defs.engine.advancing import AdvanceAll, Failed
+from platform_defs.failures import AdvanceError, Failures
 from platform_defs.resources.engine import make_engine
+from platform_defs.resources.errors import spark_condition
 from platform_defs.resources.interrupts import ends_in_order
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -40,6 +42,9 @@ EXPECTED = (
     OperatorError,
     IngestError,
     LawError,
+    StepError,
+    MaintenanceError,
+    AdvanceError,
     ProgressError,
     LedgerError,
     LakeError,
@@ -135,9 +140,11 @@ def _report_failed(asset: str, failed: Failed) -> None:
 
 @app.command()
 def advance(assets: Named = None, as_json: Json = False) -> None:
-    """Advance derived tables as far as their watermarks allow."""
+    """Advance derived tables as far as their watermarks allow. Where one fails, those not made of it go on."""
     engine = _engine()
-    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets))}, report.print_steps)
+    failures = Failures(engine.assets, _without_rows)
+    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, report.print_steps)
+    failures.check()
 
 
 def _named(engine: Engine, assets: list[str] | None) -> list[str]:
@@ -146,15 +153,19 @@ def _named(engine: Engine, assets: list[str] | None) -> list[str]:
     return assets or [*engine.assets]
 
 
-def _advance_all(engine: Engine, until: int | None, assets: Iterable[str]) -> list[dict[str, Any]]:
+def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
+    """The steps made, of every asset that is not made of a failed one; `failures` keeps which failed."""
     told: list[dict[str, Any]] = []
     with _progress() as bar:
         for name in assets:
-            state = engine.described(name)
-            task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
-            for step in engine.steps(name, until):
-                told.append(report.step(name, step))
-                bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
+            if failures.is_blocked(name):
+                continue
+            with failures.kept(name):
+                state = engine.described(name)
+                task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
+                for step in engine.steps(name, until):
+                    told.append(report.step(name, step))
+                    bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
     return told
 
 
@@ -170,9 +181,14 @@ def backfill(
     if from_day > to_day:
         raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
-    rebuilt = [report.rebuilt(name, engine.rebuild(name, from_day, to_day)) for name in engine.assets] if rebuild else []
-    steps = _advance_all(engine, end_of(to_day), engine.assets)
+    failures, rebuilt = Failures(engine.assets, _without_rows), list[dict[str, Any]]()
+    for name in engine.assets if rebuild else ():
+        if not failures.is_blocked(name):
+            with failures.kept(name):
+                rebuilt.append(report.rebuilt(name, engine.rebuild(name, from_day, to_day)))
+    steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
     _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
+    failures.check()
 
 
 @app.command()
@@ -194,15 +210,19 @@ def drain(assets: Named = None, as_json: Json = False) -> None:
     engine = _engine()
     named = _named(engine, assets)
     entry = engine.drain()
-    steps = _advance_all(engine, None, named)
+    failures = Failures(engine.assets, _without_rows)
+    steps = _advance_all(engine, None, named, failures)
     _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
+    failures.check()
 
 
 @app.command()
 def maintain(as_json: Json = False) -> None:
     """Compact small files, delete what no version needs, and make checkpoints, beside whatever writes to the lake."""
     engine = _engine()
-    _show(as_json, {"tables": [report.maintained(m) for m in engine.maintain()]}, report.print_maintained)
+    done = engine.maintain()
+    _show(as_json, {"tables": [report.maintained(m) for m in done]}, report.print_maintained)
+    MaintenanceError.check(done)
 
 
 @app.command()
@@ -262,11 +282,8 @@ def _day(option: str, text: str) -> date:
 
 def _without_rows(error: PySparkException | Py4JJavaError) -> str:
     """What Spark failed with: the error's class and condition, for its text may quote rows."""
-    if isinstance(error, PySparkException):
-        named = " ".join(filter(None, (type(error).__name__, error.getCondition())))
-    else:
-        named = error.java_exception.getClass().getName()
-    return f"Spark failed with {named}; its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    return f"Spark failed with {spark_condition(error)}; {why}"
 
 
 def main() -> None:

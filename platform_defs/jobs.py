@@ -7,7 +7,7 @@ import dagster as dg
 from assets.contracts import LEADERBOARDS, WIDE, WINDOWS
 from assets.events import EVENTS
 from assets.partitions import range_of, start_of, within
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, MaintenanceError
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -30,7 +30,12 @@ advance_job = dg.define_asset_job(
 def maintain(context: dg.OpExecutionContext) -> None:
     """Compact small files, delete what no version needs, carry forward what the commits remember, make checkpoints."""
     done = context.resources.engine.maintain()
-    context.add_output_metadata({m.table: m.left or f"{m.before} files, now {m.after}; {m.removed} deleted" for m in done})
+    by_table = {m.table: m.failed or m.left or f"{m.before} files, now {m.after}; {m.removed} deleted" for m in done}
+    try:
+        MaintenanceError.check(done)
+    except MaintenanceError as error:  # a failed op has no output to hang metadata on
+        raise dg.Failure(str(error), metadata=by_table) from error
+    context.add_output_metadata(by_table)
 
 
 @dg.job(

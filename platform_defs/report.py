@@ -200,10 +200,8 @@ def _cell(value: Any) -> str:
 
 def print_maintained(told: dict[str, Any]) -> None:
     """What maintenance did."""
-    rows = [list(t.values()) for t in told["tables"]]
-    _table("Maintained", ["table", "files before", "after", "deleted", "left for the next time"], rows) if rows else out.print(
-        "No tables yet."
-    )
+    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in told["tables"]]
+    _table("Maintained", ["table", "files before", "after", "deleted", "left, and why"], rows) if rows else out.print("No tables yet.")
 
 
 def print_status(told: dict[str, Any]) -> None:

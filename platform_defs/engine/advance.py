@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference
+from operators.changelog import CHANGE, DELETE, OWN_CHANGE, UPDATE_BEFORE, bag_changes, difference
 from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
@@ -187,7 +187,7 @@ class Advance:
         wanted = self.closed(closed, after.seq)
         self._require_same_columns(wanted)
         held = self.reading.table(self.asset.name, FINAL_AT, Span(None if closed.after is None else closed.after + 1, closed.upto))
-        changes = (difference(held, wanted, key=key) if key else bag_changes(held, wanted)).persist()
+        changes = (difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)).persist()
         try:
             [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
             if not count:
@@ -201,9 +201,10 @@ class Advance:
             changes.unpersist()
 
     def _put_right(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
-        gone = F.col(f"c.{CHANGE}") == DELETE
-        same = same_rows("t", "c", key) if key else same_rows("t", "c", changes.drop(CHANGE).columns) & gone
-        due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
+        gone = F.col(f"c.{OWN_CHANGE}") == DELETE
+        own = changes.drop(OWN_CHANGE)
+        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & gone
+        due = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
         self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata(), number=after.step)
 
     def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:

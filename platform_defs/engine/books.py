@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, comparable
 from operators.contract import Closed
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
@@ -162,7 +162,8 @@ def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
 
 def print_of(frame: DataFrame) -> Column:
     """A row's hash. Spark's passes over nulls, so that a value would hash alike in any of two columns; where they are counts too."""
-    return F.xxhash64(*frame.columns, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
+    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark hashes no map
+    return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
 
 
 def _prints_by_day(frame: DataFrame) -> DataFrame:

@@ -29,12 +29,14 @@ from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_view import LedgerView
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
+from platform_defs.engine.pipeline_checks import checked_assets
 from platform_defs.engine.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.publish import publish
 from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, empty, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
+from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
@@ -70,6 +72,9 @@ class Engine:
     max_step: int = 5_000_000
     folders: Mapping[str, str] = field(default_factory=dict)
     max_files: int = 64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assets", checked_assets(self.lake.root, self.sources, self.assets, self.folders))
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -145,7 +150,7 @@ class Engine:
 
     def steps(self, asset: str, until: int | None = None) -> Generator[Step]:
         """Advance an asset, one committed step after the other."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             yield from self._advance(asset)(until)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
@@ -170,7 +175,7 @@ class Engine:
 
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             return rebuild(self._advance(asset), first, last)
 
     def remake(self, names: Sequence[str], *, downstream: bool = False) -> Iterator[tuple[str, Step]]:

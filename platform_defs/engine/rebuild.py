@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, bag_difference
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, OWN_COPIES, UPDATE_AFTER, UPDATE_BEFORE, bag_difference
 from operators.columns import FINAL_AT
 from operators.contract import Upsert
 from operators.timing import DAY_MS, ClosedRange
@@ -88,8 +88,8 @@ def _differing(advance: Advance, asset: DerivedAsset, closing: ClosedRange, want
     reading = advance.reading
     within = {FINAL_AT: (closing.after, closing.upto)}
     held = reading.lake.read(reading.spark, asset.name, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
-    copies = F.col("copies")
-    told = bag_difference(held, wanted).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+    copies = F.col(OWN_COPIES)
+    told = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
     counted = told.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
     return {day: (missing, extra) for day, missing, extra in counted}
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
 from platform_defs.engine.progress import stored_progress
@@ -43,7 +43,7 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        rows = operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session")
+        rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         decided = {"seq": seq, "generation": generation} if generation else seq
         if anew:
             reading.lake.overwrite(rows, asset.verdicts, {JUDGED: decided})

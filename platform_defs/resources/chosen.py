@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from platform_defs.resources.files import without_wildcards
+from platform_defs.resources.strict import STRICT
 
 Ranges = Mapping[str, tuple[Any, Any]]
 """By column, the lowest and the highest value sought; None for no end. Of timestamps in epoch ms."""
@@ -29,7 +30,7 @@ def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Range
         return None
     if not files:
         return no_rows(spark, schema_of(delta))
-    return spark.read.schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
+    return spark.read.options(**STRICT).schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
 
 
 def schema_of(delta: DeltaTable) -> StructType:

@@ -1,6 +1,16 @@
-"""The lake's error: the text says what stands in the way and what to do."""
+"""The lake's error: the text says what stands in the way and what to do; and what may be shown of an error of Spark."""
 
 from collections.abc import Sequence
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+
+def spark_condition(error: PySparkException | Py4JJavaError) -> str:
+    """What Spark failed with, by class and condition: its text may quote rows."""
+    if isinstance(error, PySparkException):
+        return " ".join(filter(None, (type(error).__name__, error.getCondition())))
+    return str(error.java_exception.getClass().getName())
 
 
 class LakeError(RuntimeError):

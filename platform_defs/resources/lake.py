@@ -20,7 +20,9 @@ import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 from py4j.protocol import Py4JJavaError
+from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -142,8 +144,10 @@ class Lake:
             rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
-        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields if f.name not in rows.columns]
-        return rows.select("*", *missing).select(*schema.fieldNames())
+        there = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
+        return rows.select(
+            *[F.col(f"`{f.name}`") if f.name.lower() in there else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+        )
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> Ranges:
         """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
@@ -369,20 +373,30 @@ class Lake:
         to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
-        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""
+        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention.
+
+        Where another table lies below the table's folder, only files that the table's own log once named are counted, and of a table
+        with deletion vectors none.
+        """
         delta = DeltaTable(self.path(table))
         if not has_vectors(delta):
-            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=True))
+            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
+        if holds_tables(delta):
+            return 0
         return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it tells folders too
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
-        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark."""
+        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark.
+
+        A full vacuum deletes every file below the folder that the log does not name, another table's log too; so where
+        there is one, files are deleted by the table's own log alone, or, by Spark, none.
+        """
         self.still_mine()
         delta = DeltaTable(self.path(table))
-        if has_vectors(delta):
+        if not has_vectors(delta):
+            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
+        elif not holds_tables(delta):
             self._vacuumed(spark, table, hours)
-        else:
-            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=True)
 
     def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
@@ -492,6 +506,13 @@ class Lake:
 def has_vectors(delta: DeltaTable) -> bool:
     """Whether deletion vectors may mark rows of a table's files as gone."""
     return "deletionVectors" in (delta.protocol().writer_features or ())
+
+
+def holds_tables(delta: DeltaTable) -> bool:
+    """Whether another table lies somewhere below a table's folder, on a disk or behind a URI."""
+    handler = DeltaStorageHandler.from_table(delta._table)  # pyright: ignore[reportPrivateUsage]
+    below = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
+    return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in below)
 
 
 def small_files(delta: DeltaTable) -> int:

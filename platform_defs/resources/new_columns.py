@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, StringType
 from assets.contracts import SourceContract
 from platform_defs.resources.files import File
 from platform_defs.resources.rows import PATH
+from platform_defs.resources.strict import STRICT
 from platform_defs.resources.text import header, header_names, lines
 
 _MOST = 1_000
@@ -59,7 +60,7 @@ def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]
 
 
 def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [Brought(c.name, c.dataType, f.path) for f in files for c in spark.read.parquet(f.pattern).schema.fields]
+    return [Brought(c.name, c.dataType, f.path) for f in files for c in spark.read.options(**STRICT).parquet(f.pattern).schema.fields]
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {

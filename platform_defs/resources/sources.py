@@ -13,6 +13,7 @@ from pyspark.sql.types import AtomicType, StructField
 from assets.contracts import SourceContract
 from platform_defs.resources.files import COMPRESSIONS, File
 from platform_defs.resources.rows import MALFORMED, PATH, RAW, arrival, brings, whole_files
+from platform_defs.resources.strict import STRICT
 from platform_defs.resources.text import csv_rows, json_rows
 
 
@@ -71,7 +72,7 @@ def _parquet_schema(spark: SparkSession, file: File) -> str:
 
 def _parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of files of one schema. A column of the declared type stays as it is; any other is text, to be cast and judged."""
-    rows = spark.read.parquet(*[f.pattern for f in files])
+    rows = spark.read.options(**STRICT).parquet(*[f.pattern for f in files])
     row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
     names = {c.lower(): c for c in rows.columns}
     columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in contract.struct.fields]

@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
 from assets.contracts import SourceContract
-from operators.columns import temporary
+from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
 from platform_defs.resources.files import File
 from platform_defs.resources.rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
+from platform_defs.resources.strict import STRICT
 
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
@@ -63,7 +64,7 @@ def _strange_names(contract: SourceContract) -> list[Column]:
     declared = F.array(*map(F.lit, names))
     there = F.transform(F.array_intersect(keys, declared), F.lower)
     other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(there, F.lower(k)))
-    empty = reduce(lambda a, b: a | b, [F.col(f"{_PARSED}.`{n}`").isNull() for n in names])
+    empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
     return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), NEW)]
 
@@ -120,7 +121,11 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-    found = spark.read.text([f.pattern for f in files]).select("value", path.alias(PATH), arrival(files, ordered, start + line))
+    found = (
+        spark.read.options(**STRICT)
+        .text([f.pattern for f in files])
+        .select("value", path.alias(PATH), arrival(files, ordered, start + line))
+    )
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
 

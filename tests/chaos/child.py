@@ -170,7 +170,7 @@ class Child:
         engine.drain()
 
     def _maintain(self, engine: Engine, action: Action) -> None:
-        left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left]
+        left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left or m.failed]
         if left:
             raise RuntimeError(f"maintenance left {left}")
 
