@@ -36,10 +36,8 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
                 engine.advance(name)
         assert set(failures.found) == [set(), set(), {"sums"}, {"windows", "sums"}][part]
     assert rows_of(engine.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
-    with pytest.raises(
-        StepError,
-        match=r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream",
-    ):
+    why = r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream"
+    with pytest.raises(StepError, match=why):
         engine.advance("windows")
     with pytest.raises(AdvanceError, match=r"(?s)^windows, sums could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
         failures.check()
