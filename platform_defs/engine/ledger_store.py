@@ -182,6 +182,8 @@ class DeltaLedgerStore:
             self._delta.alter.set_table_description(_description())
             point("ledger.after_upgrade")
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
+        if self._delta is not None:  # it has followed its own commit
+            self._place = self.lake.place(TABLE, self._delta.version())
         self._compact_many()
 
     def _compact_many(self) -> None:

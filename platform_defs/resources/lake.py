@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from platform_defs.faults import point
-from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
+from platform_defs.resources.chosen import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
 from platform_defs.resources.lease import Lease, Purpose, locked
@@ -117,7 +117,7 @@ class Lake:
         missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields if f.name not in rows.columns]
         return rows.select("*", *missing).select(*schema.fieldNames())
 
-    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> Ranges:
+    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
         delta = self.delta(table)
         return {} if delta is None else extent(delta, columns, within)
