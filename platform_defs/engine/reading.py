@@ -15,6 +15,7 @@ from operators.errors import OperatorError
 from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
 from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ledger_history import History
 from platform_defs.engine.progress import stored_progress
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.watermarks import NOTHING, Timeline
@@ -64,27 +65,27 @@ class Reading:
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
-        return self._kept(f"seen:{name}", lambda known: self._timeline(name, known))
+        return self._kept(f"seen:{name}", lambda known, history: self._timeline(name, known, history))
 
-    def _timeline(self, name: str, known: Timeline) -> Timeline:
+    def _timeline(self, name: str, known: Timeline, history: History) -> Timeline:
         if name in self.sources:
-            return watermarks.of_source(self.ledger.source(name), self.ledger.head, known)
+            return watermarks.of_source(history.source(name), history.head, known)
         asset = self.assets[name]
         reads = asset.operator.reads
         return watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0, known)
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        return self._kept(f"own:{asset.name}", lambda known: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+        return self._kept(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
 
-    def _kept(self, key: str, extend: Callable[[Timeline], Timeline]) -> Timeline:
+    def _kept(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
         """A timeline up to the ledger's head, made of what is known of it; anew where the ledger is another."""
         history = self.ledger.history
         known = self._timelines.get(key, NOTHING)
         if len(known.after) > history.head + 1:
             known = NOTHING
         if len(known.after) != history.head + 1:
-            known = self._timelines[key] = extend(known)
+            known = self._timelines[key] = extend(known, history)
         return known
 
     def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
