@@ -145,7 +145,7 @@ class Books:
 
 def day_of(time: Column) -> Column:
     """The day of a time, in UTC, as `day`; the first and the last that Python has for times beyond these."""
-    return F.least(F.greatest(time.cast("date"), F.lit(date.min)), F.lit(date.max)).alias("day")
+    return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
 
 
 def lacks() -> dict[str, Column]:

@@ -32,6 +32,7 @@ from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans,
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
+from platform_defs.resources.chosen import Ends
 from platform_defs.resources.files import File
 from platform_defs.resources.new_columns import Brought
 from platform_defs.resources.pinned import PinnedLake
@@ -211,7 +212,7 @@ class Ingest(LedgerWriter):
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        within = {EVENT_TIME: (counts.first - horizon, counts.last + horizon)}
+        within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*spread.ranges(judged, _is_good(), counts.first, counts.last, horizon)]}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
         newest = last_with_rows(self.ledger, contract.name)

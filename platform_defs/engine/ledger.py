@@ -18,13 +18,12 @@ from platform_defs.engine.ledger_entries import Entries, together
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_history import COLUMNS, History, SourceHistory, said_last
 from platform_defs.engine.ledger_rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
-from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, MANY_FILES, TABLE, DeltaLedgerStore, LedgerStore, Version
+from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 from platform_defs.resources.files import File, Known
 from platform_defs.resources.lake import Lake
 
 __all__ = [
     "FORMAT",
-    "MANY_FILES",
     "SCHEMA",
     "TABLE",
     "Entries",

@@ -178,10 +178,10 @@ class DeltaLedgerStore:
         """Commit rows; a ledger of an older format gets this version's first, so that no older version reads what it would misread."""
         if self._delta is not None and _format_of(self._delta) < FORMAT:
             self.lake.still_mine()
-            point("ledger.before_upgrade")
             self._delta.alter.set_table_description(_description())
-            point("ledger.after_upgrade")
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
+        if self._delta is not None:  # it has followed its own commit
+            self._place = self.lake.place(TABLE, self._delta.version())
         self._compact_many()
 
     def _compact_many(self) -> None:

@@ -16,6 +16,7 @@ from operators.errors import OperatorError
 from operators.timing import instant, timestamp
 from platform_defs.engine import watermarks
 from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ledger_history import History
 from platform_defs.engine.ledger_view import LedgerView, last_with_rows
 from platform_defs.engine.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
 from platform_defs.engine.tables import log_schema
@@ -108,15 +109,15 @@ class Reading:
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
-        return self._kept(f"seen:{name}", lambda known: self._timeline(name, known))
+        return self._kept(f"seen:{name}", lambda known, history: self._timeline(name, known, history))
 
-    def _timeline(self, name: str, known: Timeline) -> Timeline:
+    def _timeline(self, name: str, known: Timeline, history: History) -> Timeline:
         if name in self.sources:
-            return watermarks.of_source(self.ledger.source(name), self.ledger.head, known)
+            return watermarks.of_source(history.source(name), history.head, known)
         asset = self.assets[name]
         reads = asset.operator.reads
         seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0, known)
-        return seen.with_idle(watermarks.passed_on([self.ledger.source(of) for of in self.sources_of(name)], self.ledger.head))
+        return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources_of(name)], len(seen.after) - 1))
 
     def sources_of(self, name: str) -> frozenset[str]:
         """The sources that a table is made of, by way of others too; of a source itself."""
@@ -126,16 +127,16 @@ class Reading:
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        return self._kept(f"own:{asset.name}", lambda known: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+        return self._kept(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
 
-    def _kept(self, key: str, extend: Callable[[Timeline], Timeline]) -> Timeline:
+    def _kept(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
         """A timeline up to the ledger's head, made of what is known of it; anew where the ledger is another."""
         history = self.ledger.history
         known = self._timelines.get(key, NOTHING)
         if len(known.after) > history.head + 1:
             known = NOTHING
         if len(known.after) != history.head + 1:
-            known = self._timelines[key] = extend(known)
+            known = self._timelines[key] = extend(known, history)
         return known
 
     def watermark(self, asset: DerivedAsset, seq: int) -> int | None:

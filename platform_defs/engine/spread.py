@@ -1,5 +1,7 @@
 """How the event times of a batch lie between the first and the last, where that matters for how far a step may go."""
 
+from itertools import pairwise
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -7,6 +9,8 @@ from operators.contract import EVENT_TIME
 from operators.timing import DAY_MS, millis
 from platform_defs.engine.steps import SHARES
 
+_MOST_BUCKETS = 1_000
+_MOST_RANGES = 16
 _MANY_ROWS = 10_000
 _EVEN = (0.2, 0.35)
 """The standard deviation of rows spread evenly over a stretch of time is 0.29 of its length."""
@@ -34,3 +38,26 @@ def quantiles(judged: DataFrame, good: Column) -> tuple[int, ...]:
     time = F.when(good, millis(F.col(EVENT_TIME)))
     row = judged.agg(F.percentile_approx(time, [*SHARES], 10_000).alias("spread")).first()
     return tuple(row["spread"]) if row and row["spread"] else ()
+
+
+def ranges(judged: DataFrame, good: Column, first: int, last: int, horizon: int) -> list[tuple[int, int]]:
+    """Ranges of time that hold the event times of a batch's good rows and the horizon around each of them.
+
+    One range where the rows lie close together; otherwise a Spark job tells where they lie, so that one old row does not have all rows
+    since then looked at.
+    """
+    width = max(2 * horizon, DAY_MS)
+    if last - first <= 2 * width:
+        return [(first - horizon, last + horizon)]
+    bucket = F.floor(millis(F.col(EVENT_TIME)) / width).alias("bucket")
+    found = sorted(row["bucket"] for row in judged.where(good).select(bucket).distinct().limit(_MOST_BUCKETS + 1).collect())
+    if len(found) > _MOST_BUCKETS:
+        return [(first - horizon, last + horizon)]
+    return joined([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in found])
+
+
+def joined(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ordered ranges as at most `_MOST_RANGES`, those joined that overlap, and then those with the smallest gaps between them."""
+    gaps = sorted(((b[0] - a[1], n) for n, (a, b) in enumerate(pairwise(found), 1)), reverse=True)
+    starts = sorted([0, *[n for gap, n in gaps[: _MOST_RANGES - 1] if gap > 1]])
+    return [(found[start][0], found[end - 1][1]) for start, end in pairwise([*starts, len(found)])]

@@ -29,7 +29,10 @@ from platform_defs.resources.lake import Lake
 MANY_KNOWN = 5_000
 """From so many known files on, a new checkpoint is begun with `KNOWN_AT_ONCE` files a batch."""
 KNOWN_AT_ONCE = 100_000
-_TORN = re.compile(r"[Ii]ncomplete log|log file was malformed|streaming metadata|log version|STREAMING_.*(LOG|CHECKPOINT|METADATA|OFFSET)")
+_TORN = re.compile(
+    r"[Ii]ncomplete log|log file was malformed|streaming metadata|log version|StreamMetadata\$?\.read"
+    r"|STREAMING_.*(LOG|CHECKPOINT|METADATA|OFFSET)"
+)
 """What Spark says of a checkpoint that a killed process left half written."""
 OnEntry = Callable[[Entry], None]
 OnQuiet = Callable[[], None]
@@ -185,7 +188,7 @@ def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
 
 def _names_the_checkpoint(error: Exception, checkpoint: str) -> bool:
     """Whether Spark says that it is the checkpoint that it cannot begin with."""
-    text = str(error)
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     return checkpoint.rsplit("/", 1)[-1] in text or _TORN.search(text) is not None
 
 

@@ -75,14 +75,15 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
     An input never seen holds it at minus infinity unless it is idle; where all are idle it stays.
 
     Args:
-        inputs: the inputs' timelines, of one length.
+        inputs: the inputs' timelines; where another process commits meanwhile, one may be longer than the other.
         known: the timeline as it was before some batch; only the later ones are worked out.
     """
-    first = len(known.after)
-    idle = [_values(i.idle, _IDLE, first) for i in inputs]
-    marks = [
-        pc.if_else(away, _AFTER_ALL, pc.coalesce(_values(i.after, _MARK, first), _BEFORE_ALL)) for i, away in zip(inputs, idle, strict=True)
-    ]
+    first, end = len(known.after), min(len(i.after) for i in inputs)
+    if end <= first:
+        return known
+    idle = [_values(i.idle, _IDLE, first, end) for i in inputs]
+    marks = [pc.coalesce(_values(i.after, _MARK, first, end), _BEFORE_ALL) for i in inputs]
+    marks = [pc.if_else(away, _AFTER_ALL, mark) for away, mark in zip(idle, marks, strict=True)]
     least = pc.min_element_wise(*marks)
     held = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
     after = _running(known.after[-1] if first else None, pc.if_else(held, pa.scalar(None, _MARK), least))
@@ -113,8 +114,8 @@ def _extended(known: Timeline, after: pa.Array, idle: pa.Array) -> Timeline:
     return Timeline(marks.extended(after), away.extended(idle))
 
 
-def _values(values: Sequence[int | None] | Sequence[bool], kind: pa.DataType, first: int) -> pa.Array:
-    found = values.between(first) if isinstance(values, Column) else pa.chunked_array([pa.array(values[first:], kind)])
+def _values(values: Sequence[int | None] | Sequence[bool], kind: pa.DataType, first: int, end: int | None = None) -> pa.Array:
+    found = values.between(first, end) if isinstance(values, Column) else pa.chunked_array([pa.array(values[first:end], kind)])
     return _column(found.combine_chunks(), kind)
 
 

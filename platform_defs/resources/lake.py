@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.faults import point
 from platform_defs.resources import commits
-from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
+from platform_defs.resources.chosen import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
 from platform_defs.resources.interrupts import to_its_end
@@ -149,7 +149,7 @@ class Lake:
             *[F.col(f"`{f.name}`") if f.name.lower() in there else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
-    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> Ranges:
+    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
         delta = self.delta(table)
         return {} if delta is None else extent(delta, columns, within)

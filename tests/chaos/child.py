@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from operators.changelog import fold
 from platform_defs import faults
-from platform_defs.engine import Engine, ledger
+from platform_defs.engine import Engine, ledger_store
 from platform_defs.resources import lake
 from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.lake import Lake
@@ -200,7 +200,7 @@ def main() -> None:
     def tell(said: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
 
-    ledger.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
+    ledger_store.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
     spark = quick_session(order)
     Child(order, tell, lambda: spark).run()
     spark.stop()

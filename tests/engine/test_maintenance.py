@@ -67,7 +67,7 @@ def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
 
 
 def content(engine: Engine) -> dict[str, object]:
-    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": engine.ledger.entries()}
+    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
 
 
 def remembered(engine: Engine) -> dict[str, object]:

@@ -67,12 +67,12 @@ def test_what_is_no_fault_of_the_checkpoint_leaves_it_alone_and_is_raised_once(
         tried.append(1)
         raise PySparkException("the store is out of reach")
 
-    for of, name in ((stream, "listing"), (Ingest, "files")):
+    for of, name in ((stream, "listing"), (Ingest, "files"), (stream._Query, "run")):
         with monkeypatch.context() as patched:
             patched.setattr(of, name, fail)
             with pytest.raises(PySparkException, match="out of reach"):
                 engine.let_in()
-    assert len(tried) == 2
+    assert len(tried) == 3
     with engine.lake.writer(stream.place(engine.folders)), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
         engine.let_in()
     assert [s.accepted for [s] in engine.let_in()] == [1]
@@ -109,6 +109,24 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
     with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
         engine.let_in()
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("java.lang.IllegalStateException: Failed to read log file file:/lake/_checkpoints/0a1b2c/offsets/0. Incomplete log file", True),
+        (
+            "MismatchedInputException: No content\n\tat o.a.s.StreamMetadata$.read(StreamMetadata.scala)",
+            True,
+        ),
+        ("The log file was malformed: failed to read correct log version from v0x.", True),
+        ("java.net.SocketTimeoutException: connect timed out: s3a://landing/l", False),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/lake/landing/l.", False),
+    ],
+)
+def test_only_an_error_that_names_the_checkpoint_is_one_of_the_checkpoint(message: str, named: bool) -> None:
+    assert stream._names_the_checkpoint(PySparkException(message), "/lake/_checkpoints/0a1b2c") is named
 
 
 def _checkpoint(tmp_path: Path) -> Path:

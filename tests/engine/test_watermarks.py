@@ -159,3 +159,13 @@ def test_timelines_are_the_formulas_and_go_on_where_they_ended(rows: list[dict[s
     assert operator == of_operator([found["l"], found["r"]])
     assert list(operator.after) == model.of_operator("lr")
     assert delayed(operator, 3, delayed(before, 3)) == delayed(operator, 3)
+
+
+def test_an_input_that_has_moved_on_meanwhile_is_read_as_far_as_the_others() -> None:
+    entries = marks({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
+    history = History.of(entries)
+    longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)
+    known = of_operator([longer, shorter])
+    assert known.after == (None, 3, 3)
+    assert of_operator([longer, of_source(history.source("r"), 3, shorter)], known).after == (None, 3, 3, 7)
+    assert of_operator([longer, shorter], known) == known
