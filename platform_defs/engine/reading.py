@@ -179,6 +179,12 @@ class Reading:
         reads = asset.operator.reads
         return self._with_times(rows, head, after) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
 
+    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
+        time = F.unix_millis(EVENT_TIME)
+        [(first, last)] = self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)).collect()
+        return None if first is None else (first, last)
+
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `CAME_AT`: when the ledger let their entries in."""
         first, arrived = self.ledger.arrived(head, after)
