@@ -1,8 +1,10 @@
 """The engine's own classes on a lake in memory: all that Spark does with rows is done here, over tuples, and nothing else is replaced."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from typing import Any
 
@@ -10,25 +12,40 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
 from operators.timing import ClosedRange, length_ms
 from platform_defs.engine import watermarks
+from platform_defs.engine.accounting import names_rows
 from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.books import DayAccount, scope_of
 from platform_defs.engine.corrections import told_with
+from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import Ingest, IngestError, _Counts
 from platform_defs.engine.ledger import TABLE, Entry, Ledger, SourceEntry
 from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.ledger_view import LedgerView, last_with_rows
 from platform_defs.engine.maintenance import Maintenance, _Kept
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.stream import Stream
 from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
+from tests.hunt.books import SimCountBooks, SimRowBooks
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
-from tests.hunt.lake import SimLake
+from tests.hunt.lake import SimLake, rows_of
 from tests.hunt.operators import SimJoin, difference
 from tests.hunt.process import StoreFault
 from tests.hunt.store import Event
 
 POSITION_BITS = 42
+
+
+def _unlock(*classes: type) -> None:
+    """Take away the lock that a cached property of Python 3.11 shares among all instances: processes share none."""
+    for found in (value for of in classes for value in vars(of).values() if isinstance(value, cached_property)):
+        if hasattr(found, "lock"):
+            vars(found)["lock"] = nullcontext()
+
+
+_unlock(LedgerView, Engine, Known)
 
 
 class SimLedger(Ledger):
@@ -108,9 +125,9 @@ class SimIngest(Ingest):
     def _repeated(self, judged: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:
             return None
-        head = self.ledger.head
+        head = last_with_rows(self.ledger.entries(), contract.name)
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        held = [(row[4], row[2]) for row in self.lake.rows(contract.log, LOG) if row[0] <= head]
+        held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= head]
         repeated = set[int]()
         for arrival, event, reason, _ in judged.rows:
             if reason is None:
@@ -188,8 +205,6 @@ def listed(lake: SimLake, folder: str, source: str) -> list[File]:
 class SimReading(Reading):
     """Reads inputs from memory. Watermarks and the entries that may hold late rows are the engine's own."""
 
-    lake: SimLake
-
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
         name = asset.inputs[which]
         if name in self.assets:
@@ -214,12 +229,19 @@ class SimReading(Reading):
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         return self.judged(asset, which, head, span)
 
+    def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
+        first = None if closing.after is None else closing.after + 1
+        extra, missing = difference(self.table(table, "final_at", Span(first, closing.upto)), wanted)
+        lacks, has = (Counter(day_of(row[-1]) for row in rows) for rows in (missing, extra))
+        return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
+
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> Any:
-        rows = self.lake.rows(self.sources[source].log, LOG)
+        head = last_with_rows(self.ledger.entries()[:head], source)
+        rows = rows_of(self.lake, self.sources[source].log, LOG)
         return Rows(LOG, [row for row in rows.between("event_time", span.first, span.last) if after < row[0] <= head])
 
     def table(self, name: str, column: str, span: Span) -> Any:
-        return self.lake.rows(name, _columns(self.assets[name])).between(column, span.first, span.last)
+        return rows_of(self.lake, name, _columns(self.assets[name])).between(column, span.first, span.last)
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> Any:
         rows = self.table(upstream.name, "result_time", span)
@@ -253,7 +275,8 @@ class SimAdvance(Advance):
         times = [row[-1] for row in (*gone, *new)]
         after = replace(after, corrected=told_with(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
-        self.reading.lake.replace(self.asset.name, gone, new, after.metadata())
+        lake: Any = self.reading.lake
+        lake.replace_rows(self.asset.name, gone, new, after.metadata(), after.step)
         point("advance.after_commit")
         return Step(now, after, len(gone) + len(new))
 
@@ -308,6 +331,13 @@ class SimEngine(Engine):
 
     def _advance(self, asset: str) -> SimAdvance:
         return SimAdvance(self.reading, self.assets[asset], self.max_step)
+
+    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        advance = self._pinned(asset)
+        reading = advance.reading
+        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
+            return []
+        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         return nullcontext()

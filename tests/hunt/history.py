@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 from platform_defs import faults
+from platform_defs.engine.days import day_of
 from platform_defs.engine.ingest import IngestError
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.progress import ProgressError
@@ -41,12 +43,18 @@ class History:
 
 # making
 
-_KINDS = ("kill", "kill", "kill", "pause", "pause", "pause", "timeout", "lost", "lost", "stale")
+_KINDS = ("kill", "kill", "kill", "timeout", "lost", "lost", "stale")
 _ON = ("any", "write", "write", "point")
-_OFTEN = {
-    "land": 9, "ingest": 9, "advance": 9, "tick": 5, "resume": 5, "drain": 2, "idle": 2, "watermark": 2, "maintain": 2, "due": 1,
-    "restart": 2, "kill": 1, "touch": 1, "skew": 1, "away": 1, "window": 0.5, "drop": 0.5, "move": 1, "lose": 0.7, "restore": 1,
-}  # fmt: skip
+_MOST = {"any": 24, "write": 4, "point": 10}
+_OFTEN: dict[str, float] = {
+    **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
+    **{"drain": 2, "idle": 2, "watermark": 2, "maintain": 2, "due": 1, "restart": 2, "resume": 2, "kill": 1, "touch": 1, "skew": 1},
+    **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
+    **{"anew": 1.5, "cut": 1.5, "late": 3, "outage": 1.5},
+}
+_MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
+_HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
+_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due", "account", "rebuild", "remake"))
 
 
 def generate(seed: int) -> History:
@@ -62,8 +70,8 @@ def generate(seed: int) -> History:
     rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
     often = {what: n for what, n in _OFTEN.items() if what in rare or n > 2}
     making = _Making(random, setup)
-    whats = random.choices(list(often), list(often.values()), k=random.randint(6, 24))
-    return History(seed, setup, tuple(action for what in whats if (action := making.action(what)) is not None))
+    whats = random.choices(list(often), list(often.values()), k=random.randint(6, 20))
+    return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
 
 
 @dataclass
@@ -74,22 +82,78 @@ class _Making:
     events: int = 0
     now: int = NOON
     home: int = 0
+    window: int = 10
 
-    def action(self, what: str) -> Action | None:
-        make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{what}", tuple)
-        args = make()
+    def actions(self, what: str) -> Iterator[Action]:
+        """One action; or a story, a few that bear on each other."""
         who = 0 if self.random.random() < 0.7 else 1
-        return Action(what, who, args, self._troubles() if what in _TROUBLED else ())
+        story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{what}", None)
+        if story is None:
+            yield self._action(what, who, self._troubles() if what in _TROUBLED else ())
+        else:
+            yield from story(who)
+
+    def _story_meanwhile(self, who: int) -> Iterator[Action]:
+        """A process is held up, others do something meanwhile, and it goes on."""
+        random = self.random
+        on = random.choice(_ON)
+        pauses = [Trouble("pause", on, nth) for nth in sorted(random.sample(range(1, _MOST[on] + 1), random.randint(1, 3)))]
+        first = random.choice(_HELD_UP)
+        yield self._action(first, who, tuple(pauses))
+        for _ in pauses:
+            for _ in range(random.randint(1, 3)):
+                yield self._action(first if random.random() < 0.3 else random.choice(_MEANWHILE), 1 - who, ())
+            yield Action("resume", who)
+
+    def _story_anew(self, who: int) -> Iterator[Action]:
+        """A table is deleted and made again, perhaps with other parameters, and goes on; so do its readers."""
+        table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
+        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+        if self.random.random() < 0.4:
+            yield self._action("window", who, ())
+        yield Action("drop", who, (table,))
+        for what in ("advance", "land", "ingest", "advance"):
+            yield Action("advance", who, (table, None)) if what == "advance" else self._action(what, who, ())
+        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+
+    def _story_cut(self, who: int) -> Iterator[Action]:
+        """An ingest dies, its source leaves the configuration, others go on, and it comes back."""
+        land = self._action("land", who, ())
+        yield land
+        yield Action("ingest", who, (), (Trouble("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
+        yield Action("away", who, land.args[:1])
+        for what in ("land", "land", "ingest"):
+            yield self._action(what, who, ())
+        yield Action("away", who, land.args[:1])
+        yield self._action("ingest", who, ())
+
+    def _story_late(self, who: int) -> Iterator[Action]:
+        """Rows come that are behind what is closed, and all that is made of them follows."""
+        for what in ("land", "ingest"):
+            yield self._action(what, who, ())
+        for name in self.setup.assets:
+            yield Action("advance", who, (name, None), self._troubles())
+            yield Action("account", 1 - who, (name,))
+
+    def _story_outage(self, who: int) -> Iterator[Action]:
+        """The power fails, the engine goes on without what it lost, and the backup comes back."""
+        yield self._action("lose", who, ())
+        for _ in range(self.random.randint(1, 3)):
+            yield self._action(self.random.choice(("ingest", "advance", "advance", "maintain", "drain", "account", "rebuild")), who, ())
+        yield Action("restore", who)
+
+    def _action(self, what: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
+        make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{what}", tuple)
+        return Action(what, who, make(), troubles)
 
     def _troubles(self) -> tuple[Trouble, ...]:
         random = self.random
-        if random.random() < 0.55:
+        if random.random() < 0.6:
             return ()
         found: list[Trouble] = []
         for _ in range(1 if random.random() < 0.8 else 2):
             on = random.choice(_ON)
-            nth = random.randint(1, {"any": 30, "write": 4, "point": 10}[on])
-            found.append(Trouble(random.choice(_KINDS), on, nth))
+            found.append(Trouble(random.choice(_KINDS), on, random.randint(1, _MOST[on])))
         return tuple(found)
 
     def _source(self) -> str:
@@ -128,25 +192,34 @@ class _Making:
         until = None if self.random.random() < 0.85 else self.now - self.random.randint(0, 30) * MINUTE
         return self.random.choice(self.setup.assets), until
 
+    def _account(self) -> tuple[str]:
+        return (self.random.choice(self.setup.assets),)
+
     def _away(self) -> tuple[Any, ...]:
         return (self._source(),)
 
     def _window(self) -> tuple[int]:
-        return (self.random.choice(sorted(RECIPES)),)
+        self.window = self.random.choice([n for n in RECIPES if n != self.window])
+        return (self.window,)
 
     def _drop(self) -> tuple[str]:
         return (self.random.choice(self.setup.assets),)
 
+    def _remake(self) -> tuple[str]:
+        return (self.random.choice(self.setup.assets),)
+
+    def _rebuild(self) -> tuple[Any, ...]:
+        last = day_of(self.now)
+        return self.random.choice(self.setup.assets), last - timedelta(days=self.random.choice((0, 1, 2, 30_000))), last
+
     def _move(self) -> tuple[str]:
         self.home += 1
-        return (f"mem://lake-{self.home}",)
+        return (f"s3a://lake-{self.home}",)
 
     def _lose(self) -> tuple[Any, ...]:
         tables = ["ledger", *[f"{where}/{s}" for s in self.setup.sources for where in ("events", "quarantine")], *self.setup.assets]
         return self.random.choice(tables), self.random.random() < 0.4
 
-
-_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due"))
 
 # living
 
@@ -194,7 +267,7 @@ class Life:
         if action.what == "land":
             source, name, events = action.args
             self.truth.contents[source, name] = events
-        self.meddled |= action.what in ("window", "drop")
+        self.meddled |= action.what in ("window", "drop", "remake")
         self.damaged |= action.what == "lose"
         world.act(action)
         self._check(action)
@@ -206,9 +279,8 @@ class Life:
         world.errors.clear()
         truth.take()
         truth.check_logs()
-        if not self.meddled:
-            for asset in ("pairs", "counts"):
-                truth.check_table(asset, world.window)
+        for asset in ("pairs", "counts"):
+            truth.check_table(asset)
 
     def _check_error(self, number: int, struck: bool, error: Exception) -> None:
         """An error is right where something went wrong; else it is a false alarm."""
@@ -253,6 +325,7 @@ class Life:
         world.clock.pass_ms(MINUTE)
         works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.let_in), ("drain", SimEngine.drain)]
         works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
+        works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
         for what, work in works:
             world.run(0, work)
             if world.outcome != "done":
@@ -262,18 +335,10 @@ class Life:
         return failed
 
     def _way_out(self, what: str, outcome: str) -> None:
-        """What the error says to do: delete the table, and what is made of it, and advance again."""
-        if outcome.startswith("ProgressError") and what.startswith("advance"):
-            for name in downstream(self.world.window, what.removeprefix("advance ")):
-                self.world.store.drop(name)
-
-
-def downstream(window: int, name: str) -> Iterator[str]:
-    """An asset and what is made of it."""
-    yield name
-    for other in RECIPES[window].values():
-        if name in other.inputs:
-            yield from downstream(window, other.name)
+        """What the error says to do: make the table, and what is made of it, again."""
+        if outcome.startswith("ProgressError"):
+            name = what.split()[1]
+            self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
 
 
 def live(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from platform_defs.engine.identity import identity_of
 from platform_defs.engine.ledger import SourceEntry
 from tests.hunt.store import Event, Landed, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
@@ -12,6 +13,9 @@ from tests.support.shopkeeping import HOUR, MINUTE
 
 BOUND, HORIZON, SKEW, TIMEOUT = MINUTE, 2 * HOUR, 24 * HOUR, HOUR
 POSITION_BITS = 42
+
+
+_MADE_WITH = {identity_of(asset): window for window, recipe in RECIPES.items() for asset in recipe.values()}
 
 
 @dataclass(slots=True)
@@ -150,7 +154,8 @@ class Truth:
         version = None if held is None else held.newest
         if self._checked.get(table) == (id(version), self.head):
             return
-        seen = () if version is None else [row[:columns] for row in version.rows if row[0] <= self.head]
+        last = wanted[-1][0] if wanted else 0  # readers see no row of a batch after the newest that names the source
+        seen = () if version is None else [row[:columns] for row in version.rows if row[0] <= last]
         _compare(table, seen, wanted)
         self._checked[table] = id(version), self.head
 
@@ -185,13 +190,14 @@ class Truth:
         marks = self.watermarks(sources)
         return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], marks[row[0] - 1])]
 
-    def check_table(self, asset: str, window: int) -> None:
+    def check_table(self, asset: str) -> None:
         """A table of sources holds what the entries that it handled close, after each of its commits."""
         held = self.store.tables.get(asset)
         if held is None or self._checked.get(asset) is held.newest:
             return
         now = next((v.metadata["progress"] for v in reversed(held.versions) if "progress" in v.metadata), None)
         if now is not None and now["seq"] <= self.head and now["closed_to"] is not None:
+            window = _MADE_WITH[now["operator"]]
             wanted = [row for row in self.results(asset, window, now["seq"]) if row[-1] <= now["closed_to"]]
             _compare(asset, held.newest.rows, wanted)
         self._checked[asset] = held.newest

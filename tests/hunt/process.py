@@ -55,6 +55,8 @@ class Process:
     counts: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     """The leases that others took from it while it was held up."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """The newest version of each table that it saw or wrote, by the table's identity."""
     struck: bool = False
     """Whether the present operation met a fault."""
     thread: "Held | None" = None

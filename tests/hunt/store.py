@@ -19,6 +19,7 @@ class Version:
     metadata: Mapping[str, Any]
     written: int
     operation: str = "WRITE"
+    step: int | None = None
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class Table:
 
     identity: str
     versions: list[Version] = field(default_factory=list)
+    step: int = -1
+    """The greatest step among its commits, as Delta's transaction numbers keep it."""
 
     @property
     def newest(self) -> Version:
@@ -65,7 +68,7 @@ class Store:
     tables: dict[str, Table] = field(default_factory=dict)
     landing: dict[tuple[str, str], Landed] = field(default_factory=dict)
     locks: dict[str, Any] = field(default_factory=dict)
-    home: str = "mem://lake"
+    home: str = "s3a://lake"
     made: int = 0
     lost: dict[str, list[Version]] = field(default_factory=dict)
     """Commits that a power cut took, by table: what a backup would bring back."""
@@ -79,6 +82,7 @@ class Store:
         written: int,
         seen: int | None = None,
         operation: str = "WRITE",
+        step: int | None = None,
     ) -> int:
         """Commit what a table holds next; the first commit makes it.
 
@@ -89,6 +93,7 @@ class Store:
             written: how many rows it writes.
             seen: the version that the commit must follow (-1: none); None for whichever is the newest.
             operation: what Delta would call it.
+            step: the step that it is.
 
         Raises:
             Conflict: the newest version is not the one seen.
@@ -101,8 +106,22 @@ class Store:
             self.made += 1
             held = self.tables[table] = Table(f"id-{self.made}")
         before = held.versions[-1].rows if held.versions else ()
-        held.versions.append(Version(newest + 1, change(before), metadata, written, operation))
+        held.versions.append(Version(newest + 1, change(before), metadata, written, operation, step))
+        held.step = held.step if step is None else max(held.step, step)
         return newest + 1
+
+    def next_id(self) -> int:
+        """A number that no other commit has."""
+        self.made += 1
+        return self.made
+
+    def step_of(self, table: str) -> int:
+        """The greatest step among a table's commits."""
+        return self.tables[table].step if table in self.tables else -1
+
+    def identity(self, table: str) -> str:
+        """What a table has that one made again has not."""
+        return self.tables[table].identity if table in self.tables else ""
 
     def drop(self, table: str) -> None:
         """Delete a table."""
@@ -122,6 +141,7 @@ class Store:
             return False
         taken = held.versions.pop()
         self.lost[table] = [taken]
+        held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
         if torn:
             held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
         return True

@@ -42,7 +42,7 @@ def _assets(window: int) -> dict[str, DerivedAsset]:
     made = [
         DerivedAsset(name="pairs", inputs=("a", "b"), operator=SimJoin(on="k", lower="-5 minutes", upper="10 minutes", how="full")),
         DerivedAsset(name="counts", inputs=("a",), operator=_count(window, 5 * MINUTE)),
-        DerivedAsset(name="tops", inputs=("counts",), operator=_count(6 * window, 0)),
+        DerivedAsset(name="tops", inputs=("counts",), operator=_count(60 * MINUTE, 0)),
         DerivedAsset(name="wides", inputs=("pairs",), operator=_count(30 * MINUTE, 0)),
     ]
     return {asset.name: asset for asset in made}
@@ -219,6 +219,7 @@ class World:
         for key in [key for key, owner in self.store.locks.items() if owner is process]:
             del self.store.locks[key]
         process.taken.clear()
+        process.seen.clear()
 
     def restart_all(self) -> None:
         for number in list(self.processes):
@@ -265,6 +266,23 @@ class World:
     def _advance(self, action: Action) -> None:
         asset, until = action.args
         self.run(action.who, lambda engine: asset in engine.assets and engine.advance(asset, until), action.troubles)
+
+    def _rebuild(self, action: Action) -> None:
+        asset, first, last = action.args
+        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.troubles)
+
+    def _remake(self, action: Action) -> None:
+        asset = action.args[0]
+        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.troubles)
+
+    def _account(self, action: Action) -> None:
+        asset = action.args[0]
+        self.run(action.who, lambda engine: asset in engine.assets and self.held_to_the_law(engine, asset), action.troubles)
+
+    def held_to_the_law(self, engine: SimEngine, asset: str) -> None:
+        broken = [account for account in engine.account(asset) if not account.holds]
+        if broken and not self.store.lost:
+            raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
 
     def _maintain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.maintain(), action.troubles)
