@@ -26,6 +26,7 @@ from platform_defs.engine.maintenance import Maintenance, _Kept
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.stream import Stream
+from platform_defs.engine.turns import Turns
 from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
 from tests.hunt.books import SimCountBooks, SimRowBooks
@@ -178,10 +179,10 @@ class SimStream(Stream):
     def _make_folders(self) -> None:
         return None
 
-    def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
+    def _query(self, every: str | None, turns: Turns) -> None:
         found = [file for source, folder in self.folders.items() for file in listed(self.lake, folder, source)]
         for first in range(0, len(found), self.max_files):
-            enter(found[first : first + self.max_files])
+            turns.files(found[first : first + self.max_files])
 
     def _overlooked(self, everything: bool) -> list[File]:
         found: list[File] = []
@@ -324,7 +325,7 @@ class SimEngine(Engine):
 
     @property
     def stream(self) -> Stream:
-        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
+        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
 
     def maintain(self, **limits: Any) -> Any:
         return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()

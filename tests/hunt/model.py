@@ -105,7 +105,7 @@ class Truth:
         silent = said.ingested_at - self._heard(of)
         if said.idle and not of.is_idle and silent <= TIMEOUT:
             raise Finding("falsely idle", f"{said.source} fell idle at entry {said.seq}, {silent} ms after its rows")
-        if said.rows_read:
+        if said.rows_read or said.kind in ("watermark", "drain"):
             of.heard = said.ingested_at
         of.is_idle = said.idle
 
