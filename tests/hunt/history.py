@@ -50,7 +50,7 @@ _OFTEN: dict[str, float] = {
     **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
     **{"drain": 2, "idle": 2, "watermark": 2, "maintain": 2, "due": 1, "restart": 2, "resume": 2, "kill": 1, "touch": 1, "skew": 1},
     **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
-    **{"anew": 1.5, "cut": 1.5, "late": 3, "outage": 1.5},
+    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1},
 }
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
 _HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
@@ -70,7 +70,7 @@ def generate(seed: int) -> History:
     rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
     often = {what: n for what, n in _OFTEN.items() if what in rare or n > 2}
     making = _Making(random, setup)
-    whats = random.choices(list(often), list(often.values()), k=random.randint(6, 20))
+    whats = random.choices(list(often), list(often.values()), k=random.randint(5, 16))
     return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
 
 
@@ -108,12 +108,22 @@ class _Making:
     def _story_anew(self, who: int) -> Iterator[Action]:
         """A table is deleted and made again, perhaps with other parameters, and goes on; so do its readers."""
         table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
-        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+        yield from self._closed(who)
         if self.random.random() < 0.4:
             yield self._action("window", who, ())
         yield Action("drop", who, (table,))
         for what in ("advance", "land", "ingest", "advance"):
             yield Action("advance", who, (table, None)) if what == "advance" else self._action(what, who, ())
+        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+
+    def _closed(self, who: int) -> Iterator[Action]:
+        """Something is closed in every table."""
+        for source in self.setup.sources:
+            self.files, self.events = self.files + 1, self.events + 3
+            times = (self.now - self.random.randint(3, 9) * HOUR, self.now - 2 * HOUR, self.now)
+            rows = tuple(Event(self.events - n, "x", t) for n, t in enumerate(times))
+            yield Action("land", who, (source, f"{self.files}.jsonl", rows))
+        yield Action("ingest", who)
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _story_cut(self, who: int) -> Iterator[Action]:
