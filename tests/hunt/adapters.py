@@ -1,12 +1,14 @@
 """The engine's own classes on a lake in memory: all that Spark does with rows is done here, over tuples, and nothing else is replaced."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
+
+import pyarrow as pa
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
@@ -19,9 +21,10 @@ from platform_defs.engine.corrections import told_with
 from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.ingest import Ingest, IngestError, _Counts
-from platform_defs.engine.ledger import TABLE, Entry, Ledger, SourceEntry
+from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
 from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.ledger_view import LedgerView, last_with_rows
+from platform_defs.engine.ledger_store import Version as LedgerVersion
+from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.maintenance import Maintenance, _Kept
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
@@ -31,7 +34,8 @@ from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
 from tests.hunt.books import SimCountBooks, SimRowBooks
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
-from tests.hunt.lake import SimLake, rows_of
+from tests.hunt.lake import SimLake, Snapshot, rows_of
+from tests.hunt.ledger import LedgerRow, Part, within
 from tests.hunt.operators import SimJoin, difference
 from tests.hunt.process import StoreFault
 from tests.hunt.store import Event
@@ -46,47 +50,45 @@ def _unlock(*classes: type) -> None:
             vars(found)["lock"] = nullcontext()
 
 
-_unlock(LedgerView, Engine, Known)
+_unlock(Engine, Known)
 
 
-class SimLedger(Ledger):
-    """The ledger, whose rows lie in memory as what entries say."""
+@dataclass
+class SimLedgerStore:
+    """Keeps the ledger's rows in memory: a part for each commit, as a table and as objects."""
 
-    _lake: SimLake
+    lake: SimLake
+    _seen: Snapshot | None = None
 
-    def _check_format(self, delta: Any) -> None:
-        return None
+    @property
+    def name(self) -> str:
+        return self.lake.path(TABLE)
 
-    def _take_new(self, delta: Any) -> None:
-        self._take_rows(delta)
-        if self._rows_known != len(delta.seen.rows):
-            self._forget()
-            self._take_rows(delta)
-        self._version = delta.version()
-
-    def _open(self) -> Any:
-        place = self._lake.place(TABLE)
+    def look(self) -> LedgerVersion | None:
         try:
-            if self._table is None or place != self._place:
-                self._forget()
-            self._table, self._place = self._lake.delta(TABLE), place
-            return self._table
+            self._seen = self.lake.delta(TABLE)
         except OSError as error:
-            raise LedgerError.unreadable(len(self._entries), TABLE, TABLE, str(error)) from error
+            raise LedgerError.unreadable(0, self.name, self.name, str(error)) from error
+        return None if self._seen is None else LedgerVersion(self._seen.identity, self._seen.version(), len(self._seen.seen.rows))
 
-    def _rows(self, delta: Any) -> list[SourceEntry]:
-        new = [said for said in delta.seen.rows if said.seq > len(self._entries)]
-        return sorted(new, key=lambda said: (said.seq, said.source))
+    def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
+        parts = {} if self._seen is None else {id(row.part): row.part for row in self._seen.seen.rows}
+        for part in parts.values():
+            if part.last > after and (upto is None or part.first <= upto):
+                whole = part.first > after and (upto is None or part.last <= upto)
+                table = part.ints if whole else part.ints.filter(within(part.ints["seq"], after, part.last if upto is None else upto))
+                yield table.select(list(columns))
 
-    def commit(self, entries: Sequence[Entry]) -> None:
-        expected = range(self.head + 1, self.head + 1 + len(entries))
-        if [entry[0].seq for entry in entries] != list(expected):
-            raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
-        self._lake.append_small([said for entry in entries for said in entry], TABLE, seen=self._table)
+    def append(self, rows: pa.Table) -> None:
+        part = Part.of(rows)
+        self.lake.append_small([LedgerRow(said, part) for said in part.rows], TABLE, seen=self._seen)
+
+    def files_of(self, seq: int) -> list[str]:
+        return []
 
     def compact(self) -> None:
         point("ledger.before_compact")
-        self._lake.optimize(None, TABLE)
+        self.lake.optimize(None, TABLE)
         point("ledger.after_compact")
 
 
@@ -126,7 +128,7 @@ class SimIngest(Ingest):
     def _repeated(self, judged: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:
             return None
-        head = last_with_rows(self.ledger.entries(), contract.name)
+        head = last_with_rows(self.ledger, contract.name)
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= head]
         repeated = set[int]()
@@ -220,7 +222,7 @@ class SimReading(Reading):
     def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
         name = asset.inputs[which]
         rows = self.log(name, head, span, after)
-        marks = watermarks.possibly_late(self.ledger.entries()[:head], name, self.operator_timeline(asset))
+        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
         operator: Any = asset.operator
         return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
 
@@ -237,7 +239,7 @@ class SimReading(Reading):
         return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> Any:
-        head = last_with_rows(self.ledger.entries()[:head], source)
+        head = last_with_rows(self.ledger, source, head)
         rows = rows_of(self.lake, self.sources[source].log, LOG)
         return Rows(LOG, [row for row in rows.between("event_time", span.first, span.last) if after < row[0] <= head])
 
@@ -313,7 +315,7 @@ class SimEngine(Engine):
 
     @cached_property
     def ledger(self) -> Ledger:
-        return SimLedger(self.lake, self.clock)
+        return Ledger(self.lake, self.clock, SimLedgerStore(self.lake))
 
     @cached_property
     def reading(self) -> SimReading:

@@ -57,7 +57,7 @@ class Truth:
     def take(self) -> None:
         """Take what the ledger holds now, each entry held to what it must record."""
         held = self.store.tables.get("ledger")
-        rows = () if held is None else held.newest.rows
+        rows: tuple[SourceEntry, ...] = () if held is None else tuple(row.said for row in held.newest.rows)
         if len(rows) < len(self._rows) or (self._rows and rows[len(self._rows) - 1] is not self._rows[-1]):
             self._rows, self._entries, self._sources, self._checked = (), [], {}, {}
         if len(rows) > len(self._rows):
