@@ -38,7 +38,7 @@ from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
 from tests.hunt.operators import SimJoin, difference
 from tests.hunt.process import StoreFault
-from tests.hunt.store import Event
+from tests.hunt.store import Event, Version
 
 POSITION_BITS = 42
 
@@ -63,6 +63,11 @@ class SimLedgerStore:
     @property
     def name(self) -> str:
         return self.lake.path(TABLE)
+
+    @property
+    def seen(self) -> Version | None:
+        """The version that was last looked at."""
+        return None if self._seen is None else self._seen.seen
 
     def look(self) -> LedgerVersion | None:
         try:
@@ -90,6 +95,32 @@ class SimLedgerStore:
         point("ledger.before_compact")
         self.lake.optimize(None, TABLE)
         point("ledger.after_compact")
+
+
+class SimLedger(Ledger):
+    """The ledger; what one process has worked out of a version serves the others, which would work out the same."""
+
+    _store: SimLedgerStore
+
+    def _take_rows(self) -> None:
+        seen = self._store.seen
+        memo = self._store.lake.store.memo
+        known = self._history
+        key = "history", id(known) if known.head else 0, id(seen)
+        if key not in memo:
+            super()._take_rows()
+            memo[key] = self._history, dict(self._last), known, seen  # what is in it keeps its `id`
+            return
+        self._history, last, _, _ = memo[key]
+        self._last = {**self._last, **last}
+
+    def offsets(self, source: str) -> set[str]:
+        _ = self.head
+        memo, seen = self._store.lake.store.memo, self._store.seen
+        key = "offsets", source, id(seen)
+        if key not in memo:
+            memo[key] = super().offsets(source), seen
+        return memo[key][0]
 
 
 @dataclass(frozen=True)
@@ -239,7 +270,10 @@ class SimReading(Reading):
         return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> Any:
-        head = last_with_rows(self.ledger, source, head)
+        memo, key = self.lake.sim.store.memo, ("last", id(self.ledger.history), source, head)
+        if key not in memo:
+            memo[key] = last_with_rows(self.ledger, source, head), self.ledger.history
+        head = memo[key][0]
         rows = rows_of(self.lake, self.sources[source].log, LOG)
         return Rows(LOG, [row for row in rows.between("event_time", span.first, span.last) if after < row[0] <= head])
 
@@ -315,7 +349,7 @@ class SimEngine(Engine):
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.lake, self.clock, SimLedgerStore(self.lake))
+        return SimLedger(self.lake, self.clock, SimLedgerStore(self.lake))
 
     @cached_property
     def reading(self) -> SimReading:

@@ -70,7 +70,7 @@ def generate(seed: int) -> History:
     rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
     often = {what: n for what, n in _OFTEN.items() if what in rare or n > 2}
     making = _Making(random, setup)
-    whats = random.choices(list(often), list(often.values()), k=random.randint(5, 16))
+    whats = random.choices(list(often), list(often.values()), k=random.randint(3, 10))
     return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
 
 

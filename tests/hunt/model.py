@@ -57,12 +57,16 @@ class Truth:
     def take(self) -> None:
         """Take what the ledger holds now, each entry held to what it must record."""
         held = self.store.tables.get("ledger")
-        rows: tuple[SourceEntry, ...] = () if held is None else tuple(row.said for row in held.newest.rows)
+        version = None if held is None else held.newest
+        if version is self._checked.get("ledger"):
+            return
+        rows: tuple[SourceEntry, ...] = () if version is None else tuple(row.said for row in version.rows)
         if len(rows) < len(self._rows) or (self._rows and rows[len(self._rows) - 1] is not self._rows[-1]):
             self._rows, self._entries, self._sources, self._checked = (), [], {}, {}
         if len(rows) > len(self._rows):
             self._extend(rows[len(self._rows) :])
             self._rows = rows
+        self._checked["ledger"] = version
 
     def _extend(self, new: Iterable[SourceEntry]) -> None:
         by_seq: dict[int, list[SourceEntry]] = {}

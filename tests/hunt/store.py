@@ -70,6 +70,8 @@ class Store:
     locks: dict[str, Any] = field(default_factory=dict)
     home: str = "s3a://lake"
     made: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """What was worked out of a version once, and serves all processes."""
     lost: dict[str, list[Version]] = field(default_factory=dict)
     """Commits that a power cut took, by table: what a backup would bring back."""
 
