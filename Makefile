@@ -15,7 +15,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast test-soak lint audit format oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-soak lint audit format hunt oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ format: setup ## format the code and mend what ruff can
 
 chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/reliability.md (ARGS="--kills N")
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+hunt: setup ## live random histories on a fake store and a fake clock, print what must never be (ARGS="--seed N --seconds S --histories N --jobs N")
+	@$(BIN)/python -m tests.hunt $(ARGS)
 
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)

@@ -7,10 +7,8 @@ derived inputs. So a correction goes down a chain of assets by recomputing, from
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import functions as F
-
 from assets.contracts import DerivedAsset
-from operators.contract import EVENT_TIME, Append, Closed
+from operators.contract import Append, Closed
 from operators.timing import ClosedRange
 from platform_defs.engine.progress import Corrected, Progress, stored_progress
 from platform_defs.engine.reading import Reading, Span
@@ -103,10 +101,8 @@ def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress,
     first = min((first for first, _ in _brought(reading, name, now.seq, head)), default=None)
     if first is None or first > closed_to:
         return []
-    rows = reading.input(asset, which, head, Span(first, closed_to), after=now.seq)
-    time = F.unix_millis(EVENT_TIME)
-    [told] = rows.agg(F.min(time).alias("first"), F.max(time).alias("last")).collect()
-    return [] if told["first"] is None else [_Stretch(told["first"], told["last"])]
+    ends = reading.ends(asset, which, head, Span(first, closed_to), after=now.seq)
+    return [] if ends is None else [_Stretch(*ends)]
 
 
 def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple[int, int]]:

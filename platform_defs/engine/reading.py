@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
+from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
 from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed, Touched
 from operators.errors import OperatorError
-from operators.timing import instant, timestamp
+from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine import watermarks
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.ledger_history import History
@@ -180,6 +182,12 @@ class Reading:
         reads = asset.operator.reads
         return self._with_times(rows, head, after) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
 
+    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
+        time = F.unix_millis(EVENT_TIME)
+        [(first, last)] = self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)).collect()
+        return None if first is None else (first, last)
+
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `CAME_AT`: when the ledger let their entries in."""
         first, arrived = self.ledger.arrived(head, after)
@@ -221,6 +229,15 @@ class Reading:
     def table(self, name: str, column: str, span: Span) -> DataFrame:
         """A table that is there: its rows whose time in a column lies in a span."""
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
+
+    def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
+        """The days (of `final_at`) on which a range of a table is not what is wanted: how many rows are missing, and how many too many."""
+        within = {FINAL_AT: (closing.after, closing.upto)}
+        held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
+        copies = F.col(OWN_COPIES)
+        by_day = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+        counted = by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
+        return {day: (missing, extra) for day, missing, extra in counted}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""

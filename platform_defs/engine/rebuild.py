@@ -3,12 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, OWN_COPIES, UPDATE_AFTER, UPDATE_BEFORE, bag_difference
-from operators.columns import FINAL_AT
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.contract import Upsert
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
@@ -17,7 +12,6 @@ from platform_defs.engine.following import FOLDED, STEP
 from platform_defs.engine.identity import identity_of
 from platform_defs.engine.progress import Progress, progress, results_table, stored_progress
 from platform_defs.faults import point
-from platform_defs.resources.chosen import no_rows
 from platform_defs.resources.lake import LakeError
 
 
@@ -73,7 +67,7 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         return Rebuilt(first, last)
     closing = ClosedRange(start, min(end, now.closed_to))
     wanted = advance.closed(closing, now.seq)
-    found = _differing(advance, asset, closing, wanted)
+    found = reading.differing_days(asset.name, closing, wanted)
     if not found:
         return Rebuilt(first, last)
     days = tuple(sorted(found))
@@ -81,17 +75,6 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     advance.correct(now, replace(now, step=now.step + 1), closing)
     point("rebuild.after_write")
     return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
-
-
-def _differing(advance: Advance, asset: DerivedAsset, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
-    """The days that differ, with how many rows are missing and how many too many."""
-    reading = advance.reading
-    within = {FINAL_AT: (closing.after, closing.upto)}
-    held = reading.lake.read(reading.spark, asset.name, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
-    copies = F.col(OWN_COPIES)
-    told = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-    counted = told.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
-    return {day: (missing, extra) for day, missing, extra in counted}
 
 
 def empty(advance: Advance) -> None:
@@ -112,7 +95,7 @@ def empty(advance: Advance) -> None:
             schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
         after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
         point("rebuild.before_empty")
-        reading.lake.overwrite(no_rows(reading.spark, schema), results_table(asset), after.metadata(), number=after.step)
+        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(), number=after.step)
         point("rebuild.after_empty")
         advance.recover()
 

@@ -97,6 +97,12 @@ class Lake:
         except TableNotFoundError:
             return None
 
+    def pinned(self) -> "Lake":
+        """The lake as it is now; see `pinned.PinnedLake`."""
+        from platform_defs.resources.pinned import PinnedLake
+
+        return PinnedLake(self.root, self.lease_s, self.leases, base=self)
+
     @property
     def live(self) -> "Lake":
         """The lake as it goes on; see `pinned.PinnedLake`."""
@@ -158,6 +164,10 @@ class Lake:
         """Whether a table is so large that it pays to choose the files of it to look into."""
         delta = self.delta(table)
         return delta is not None and sum(_sizes(delta)) > SMALL_BYTES
+
+    def no_rows(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """No rows, of some columns."""
+        return no_rows(spark, schema)
 
     def schema(self, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""

@@ -25,9 +25,9 @@ class PinnedLake(Lake):
     _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
-    def of(cls, lake: Lake) -> "PinnedLake":
+    def of(cls, lake: Lake) -> Lake:
         """A lake as it is now; one that is pinned is the one it is."""
-        return lake if isinstance(lake, PinnedLake) else cls(lake.root, lake.lease_s, lake.leases, base=lake)
+        return lake if isinstance(lake, PinnedLake) else lake.pinned()
 
     @property
     def live(self) -> Lake:
