@@ -15,8 +15,6 @@ POINTS: dict[str, str] = {
     "signals.after_ledger": "watermark, idle or drain: the entry is committed, and the caller does not know",
     "orphans.before_remove": "before rows that no ledger entry tells of are removed",
     "orphans.after_remove": "such rows are removed, and their place in the order is not taken yet",
-    "ledger.before_upgrade": "the ledger is of an older format, before its table is marked with this version's",
-    "ledger.after_upgrade": "it is marked, and no batch of this version is in it",
     "ledger.before_compact": "the ledger has many files, before they are compacted",
     "ledger.after_compact": "the ledger is compacted, and has no checkpoint yet",
     "lake.before_compact": "an append left a table with many small files, before they are compacted",

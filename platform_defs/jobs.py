@@ -34,7 +34,7 @@ def maintain(context: dg.OpExecutionContext) -> None:
     try:
         MaintenanceError.check(done)
     except MaintenanceError as error:  # a failed op has no output to hang metadata on
-        raise dg.Failure(str(error), metadata=by_table) from error
+        raise dg.Failure(str(error), metadata=by_table, allow_retries=False) from error
     context.add_output_metadata(by_table)
 
 

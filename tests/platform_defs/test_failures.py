@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN
 from platform_defs import cli
-from platform_defs.engine import LawError, MaintenanceError, StepError
+from platform_defs.engine import MaintenanceError, StepError
 from platform_defs.engine.maintenance import Maintained
 from platform_defs.failures import AdvanceError
 from platform_defs.jobs import maintenance_job
-from platform_defs.resources.errors import LakeError
 
 TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})
 BEST = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="change")
@@ -84,28 +83,6 @@ def test_assets_that_are_not_made_of_a_failed_one_are_advanced(monkeypatch: pyte
     assert isinstance(ended, AdvanceError)
     assert str(ended).startswith("bad could not be advanced; assets that are not made of these were")
     assert "ARITHMETIC_OVERFLOW" in str(ended)
-
-
-def test_a_stream_goes_on_and_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine(mended_at=2)
-    out, ended = run(monkeypatch, engine, "ingest", "--every", "1 second")
-    assert engine.asked == ["bad", "good"] * 2 + ["bad", "of_bad", "of_that", "good"]
-    assert out.count("error: bad: ") == 1, "said once, not with each entry"
-    assert ended is None
-
-
-def test_a_stream_that_ends_with_a_failed_asset_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine(error=LakeError("bad has a writer already"))
-    _, ended = run(monkeypatch, engine, "ingest", "--every", "1 second")
-    assert engine.asked == ["bad", "good"] * 3
-    assert isinstance(ended, AdvanceError)
-
-
-def test_a_broken_law_still_ends_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine(error=LawError("bad breaks the conservation law"))
-    _, ended = run(monkeypatch, engine, "ingest", "--every", "1 second")
-    assert engine.asked == ["bad"]
-    assert isinstance(ended, LawError)
 
 
 def test_maintenance_shows_every_table_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
