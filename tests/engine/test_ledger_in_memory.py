@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from platform_defs.engine import ledger as ledger_module
 from platform_defs.engine.columns import Column
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_error import LedgerError
@@ -100,3 +101,16 @@ def test_a_column_is_the_list_of_its_values(parts: list[list[int]], first: int, 
     assert column[first:end] == values[first:end]
     ordered = Column(pa.int64(), [pa.array(sorted(values), pa.int64())])
     assert ordered.count_upto(first) == sum(v <= first for v in values)
+
+
+def test_a_ledger_is_opened_without_an_object_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    entries_of = ledger_module.entries_of
+    monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))
+    ledger = memory_ledger((said("l", n, watermark=n, accepted=1, rows_read=1), said("r", n)) for n in range(1, 2_001))
+    assert (ledger.head, ledger.now(), ledger.source("l").read_in, ledger.heard("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
+    assert ledger.last()["l"].watermark == 2_000
+    for seq in range(2_001, 2_006):
+        ledger.commit([(said("l", seq, ingested_at=ledger.now(), watermark=seq),)])
+        assert ledger.head == seq
+    assert sum(made) <= 2 + 5
