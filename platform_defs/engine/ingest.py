@@ -170,7 +170,6 @@ class Ingest(LedgerWriter):
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
             accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files, now), now)
-            uneven = spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
             blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
             return replace(
                 moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
@@ -185,7 +184,7 @@ class Ingest(LedgerWriter):
                 markers=counts.markers,
                 warned=counts.warned,
                 offsets=tuple(f.offset for f in files),
-                spread=spread.quantiles(judged, _is_good()) if uneven else (),
+                spread=self._spread(judged, counts),
             )
         finally:
             judged.unpersist()
@@ -215,6 +214,11 @@ class Ingest(LedgerWriter):
         if any(broken.values()):
             raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
         return _Counts(**told)
+
+    def _spread(self, judged: DataFrame, counts: _Counts) -> tuple[int, ...]:
+        """How the rows' times lie, where they lie unevenly."""
+        uneven = spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
+        return spread.quantiles(judged, _is_good()) if uneven else ()
 
     def _repeated(self, judged: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
         if not contract.unique_key or counts.first is None or counts.last is None:

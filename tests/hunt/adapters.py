@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
+from statistics import fmean, pstdev
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.maintenance import Maintenance, _Kept
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
+from platform_defs.engine.spread import is_uneven
+from platform_defs.engine.steps import SHARES
 from platform_defs.engine.stream import Stream
 from platform_defs.engine.turns import Turns
 from platform_defs.faults import point
@@ -114,14 +117,6 @@ class SimLedger(Ledger):
         self._history, last, _, _ = memo[key]
         self._last = {**self._last, **last}
 
-    def offsets(self, source: str) -> set[str]:
-        _ = self.head
-        memo, seen = self._store.lake.store.memo, self._store.seen
-        key = "offsets", source, id(seen)
-        if key not in memo:
-            memo[key] = super().offsets(source), seen
-        return memo[key][0]
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -149,12 +144,19 @@ class SimIngest(Ingest):
         return self._source(seq, now, contract, files, last)
 
     def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
-        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, now)))
+        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
+
+    def _spread(self, judged: Any, counts: Any) -> tuple[int, ...]:
+        times = sorted(event.t for _, event, reason, _ in judged.rows if reason is None)
+        if not is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation):
+            return ()
+        return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
 
     def _count(self, judged: Any, contract: SourceContract) -> Any:
         good = [event.t for _, event, reason, _ in judged.rows if reason is None]
         n = len(judged.rows)
-        return _Counts(n, len(good), n - len(good), 0, 0, min(good, default=None), max(good, default=None), None)
+        ends = min(good, default=None), max(good, default=None)
+        return _Counts(n, len(good), n - len(good), 0, 0, *ends, None, fmean(good) if good else None, pstdev(good) if good else None)
 
     def _repeated(self, judged: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:
@@ -214,22 +216,21 @@ class SimStream(Stream):
 
     def _query(self, every: str | None, turns: Turns) -> None:
         found = [file for source, folder in self.folders.items() for file in listed(self.lake, folder, source)]
-        for first in range(0, len(found), self.max_files):
-            turns.files(found[first : first + self.max_files])
+        self._enter(found, turns)
 
     def _overlooked(self, everything: bool) -> list[File]:
-        found: list[File] = []
-        for source, folder in self.folders.items():
-            known = Known(self.ingest.ledger.offsets(source))
-            found += [f for f in listed(self.lake, folder, source) if not known.holds(f)]
-        return sorted(found)
+        return sorted(self._unknown([f for source, folder in self.folders.items() for f in listed(self.lake, folder, source)]))
 
 
 def listed(lake: SimLake, folder: str, source: str) -> list[File]:
     """The files of a source; a stale list lacks the newest."""
 
     def look(stale: bool) -> list[File]:
-        files = [File(f.modified, f"{folder}/{f.name}", f.length, source) for (of, _), f in lake.store.landing.items() if of == source]
+        files = [
+            File(f.modified, f"{folder}/{f.name}", f.length, source, folder=folder)
+            for (of, _), f in lake.store.landing.items()
+            if of == source
+        ]
         return sorted(files)[:-1] if stale else sorted(files)
 
     return lake.process.call(look)

@@ -9,9 +9,11 @@ from platform_defs.engine.identity import identity_of
 from platform_defs.engine.ledger import SourceEntry
 from tests.hunt.store import Event, Landed, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
-from tests.support.shopkeeping import HOUR, MINUTE
+from tests.support.shopkeeping import DAY, HOUR, MINUTE
 
 BOUND, HORIZON, SKEW, TIMEOUT = MINUTE, 2 * HOUR, 24 * HOUR, HOUR
+SLACK = 3 * DAY
+"""How far the clock may have moved while an ingest was held up."""
 POSITION_BITS = 42
 
 
@@ -48,6 +50,8 @@ class Truth:
     _entries: list[list[SourceEntry]] = field(default_factory=list)
     _sources: dict[str, _Source] = field(default_factory=dict)
     _checked: dict[str, Any] = field(default_factory=dict)
+    _steady: bool = True
+    """Whether no clock was seen to step back."""
 
     def landed(self, file: Landed) -> None:
         self.contents[file.source, file.name] = file.events
@@ -106,8 +110,9 @@ class Truth:
             of.mark = said.watermark if of.mark is None else max(of.mark, said.watermark)
         if (said.watermark, said.max_event_time) != (of.mark, of.newest):
             raise Finding("ledger watermark", f"{said} should have {of.mark}, {of.newest}")
+        self._steady &= said.clock is None
         silent = said.ingested_at - self._heard(of)
-        if said.idle and not of.is_idle and silent <= TIMEOUT:
+        if self._steady and said.idle and not of.is_idle and silent <= TIMEOUT:
             raise Finding("falsely idle", f"{said.source} fell idle at entry {said.seq}, {silent} ms after its rows")
         if said.rows_read or said.kind in ("watermark", "drain"):
             of.heard = said.ingested_at
@@ -119,6 +124,7 @@ class Truth:
     def _read(self, said: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
         """The good events of an entry's files, and its counts; rows that are accepted are taken."""
         good, counts = list[Event](), Counter[str]()
+        ahead = self._ahead(said)
         files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in said.offsets))
         for rank, (_, path, rest) in enumerate(files):
             name = path.rsplit("/", 1)[-1]
@@ -133,7 +139,7 @@ class Truth:
             of.read.add(name)
             for n, event in enumerate(self.contents[said.source, name]):
                 counts["read"] += 1
-                if event.is_bad or event.t > said.ingested_at + SKEW:
+                if event.is_bad or id(event) in ahead:
                     counts["quarantined"] += 1
                     of.rejects.append((said.seq, (rank << POSITION_BITS) + n))
                     continue
@@ -144,6 +150,18 @@ class Truth:
                 counts["accepted"] += 1
                 of.accepted.append((said.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
         return good, counts
+
+    def _ahead(self, said: SourceEntry) -> set[int]:
+        """The events that were too far ahead of the clock. The ledger tells how many; what it read on the clock is not always told."""
+        read = [offset.split("|") for offset in said.offsets]
+        events = [e for path, *rest in read if not rest[2:] for e in self.contents[said.source, path.rsplit("/", 1)[-1]]]
+        bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
+        good = sorted((e for e in events if not e.is_bad), key=lambda e: e.t, reverse=True)
+        newest = good[: max(0, said.quarantined - bad)]
+        clock = said.ingested_at if said.clock is None else said.clock
+        if newest and newest[-1].t <= clock + SKEW - SLACK:
+            raise Finding("quarantined without a reason", f"{newest[-1]} at entry {said.seq}, {clock} by the clock")
+        return {id(e) for e in newest}
 
     def check_logs(self) -> None:
         """Readers of a log see the accepted rows, those of a quarantine the others, each once."""
