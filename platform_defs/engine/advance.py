@@ -90,7 +90,8 @@ class Advance:
         """Apply what a killed step left, once ledger and logs are known to be whole and of a format that this version writes."""
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
-        require_logs(self.reading.lake, self.reading.ledger, {n: self.reading.sources[n] for n in self.reading.sources_of(self.asset.name)})
+        sources = {name: self.reading.sources[name] for name in self.reading.sources_of(self.asset.name)}
+        require_logs(self.reading.lake, self.reading.ledger, sources, quarantines=False)
         self.reading.require_same_inputs(self.asset, now)
         self._upserting.recover()
         return now

@@ -21,15 +21,23 @@ REPLAY = "replay"
 """The input of an attempt that spans several entries."""
 
 
-def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContract]) -> None:
-    """Pass if the logs and quarantines of some sources hold every batch that the ledger says brought rows to them.
+def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContract], *, quarantines: bool = True) -> None:
+    """Pass if the logs of some sources, and their quarantines, hold every batch that the ledger says brought rows to them.
+
+    Args:
+        lake: the lake.
+        ledger: its ledger.
+        contracts: the sources.
+        quarantines: whether to look at the quarantines too; nothing is computed from them.
 
     Raises:
         LedgerError: one has lost its newest commits.
     """
     for contract in contracts.values():
         for table, wanted in _named(ledger, contract).items():
-            newest = lake.newest(table, ATTEMPT) if wanted else None
+            if not wanted or (table == contract.quarantine and not quarantines):
+                continue
+            newest = lake.newest(table, ATTEMPT)
             held = 0 if newest is None else newest.value["seq"]
             if held < wanted:
                 raise LedgerError.log_too_short(table, held, wanted, lake.path(table))

@@ -113,8 +113,8 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
         CommitFailedError: the store itself refused.
     """
     numbered = None if number is None else [Transaction(APPLICATION, number)]
-    told = {"userMetadata": json.dumps(metadata)}
-    properties = CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=numbered)
+    custom = {"userMetadata": json.dumps(metadata)}
+    properties = CommitProperties(custom_metadata=custom, max_commit_retries=0, app_transactions=numbered)
     try:
         delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=properties)
     except (CommitFailedError, OSError):

@@ -43,7 +43,8 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
     _feed(anew, 2)
     head = anew.ledger.head
     why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
-    for act in (anew.let_in, lambda: anew.advance("pairs")):
+    computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # nothing is computed from a quarantine
+    for act in (anew.let_in, *computing):
         with pytest.raises(LedgerError, match=why):
             act()
     assert anew.ledger.head == head
