@@ -59,7 +59,16 @@ def main(file: Path) -> None:
             for name in made.assets:
                 made.advance(name)
         with tarfile.open(file, "w:gz") as packed:
-            packed.add(root, ".")
+            packed.add(root, ".", filter=_of_the_lake)
+
+
+def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """A member without its owner; none for what belongs to the machine: locks, Spark's checkpoint and checksums."""
+    if member.name.endswith(".crc") or {"_locks", "_checkpoints"} & {*Path(member.name).parts}:
+        return None
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 if __name__ == "__main__":
