@@ -1,6 +1,6 @@
 """Histories: made from a seed, lived through, and cut down to what still shows a finding."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
@@ -21,6 +21,10 @@ from tests.support.shopkeeping import DAY, HOUR, MINUTE
 
 ROUNDS = 8
 """Plain retries after which everything must be closed and counted."""
+
+
+TICKS = 10
+"""Ticks of the sensors after which they must have brought in everything."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +52,41 @@ _ON = ("any", "write", "write", "point")
 _MOST = {"any": 24, "write": 4, "point": 10}
 _OFTEN: dict[str, float] = {
     **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
-    **{"drain": 2, "idle": 2, "watermark": 2, "maintain": 2, "due": 1, "restart": 2, "resume": 2, "kill": 1, "touch": 1, "skew": 1},
+    **{
+        "drain": 2,
+        "idle": 2,
+        "watermark": 2,
+        "maintain": 2,
+        "due": 1,
+        "daemon": 3,
+        "restart": 2,
+        "resume": 2,
+        "kill": 1,
+        "touch": 1,
+        "skew": 1,
+    },
     **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
-    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1},
+    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1},
 }
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
 _HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
-_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due", "account", "rebuild", "remake"))
+_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due", "account", "rebuild", "remake", "daemon"))
 
 
-def generate(seed: int) -> History:
-    """The history of a seed."""
+def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) -> History:
+    """The history of a seed; of some kinds of actions, and of some assets, alone, where they are named."""
     random = Random(seed)
     setup = Setup(
         sources=("a", "b") if random.random() < 0.8 else ("a", "b", "c"),
-        assets=random.choice((("pairs",), ("counts",), ("counts", "tops"), ("pairs", "wides"), ASSETS)),
+        assets=tuple(assets) or random.choice((("pairs",), ("counts",), ("counts", "tops"), ("pairs", "wides"), ASSETS)),
         owners=random.choice(("locks", "locks", "leases", "none")),
         max_step=random.choice((8, 1_000)),
         max_files=random.choice((1, 3)),
     )
     rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
-    often = {what: n for what, n in _OFTEN.items() if what in rare or n > 2}
+    often = {what: n for what, n in _OFTEN.items() if (what in only if only else what in rare or n > 2)}
     making = _Making(random, setup)
-    whats = random.choices(list(often), list(often.values()), k=random.randint(3, 10))
+    whats = random.choices(list(often), list(often.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
     return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
 
 
@@ -109,7 +125,7 @@ class _Making:
         """A table is deleted and made again, perhaps with other parameters, and goes on; so do its readers."""
         table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
         yield from self._closed(who)
-        if self.random.random() < 0.4:
+        if self.random.random() < 0.7:
             yield self._action("window", who, ())
         yield Action("drop", who, (table,))
         for what in ("advance", "land", "ingest", "advance"):
@@ -145,11 +161,28 @@ class _Making:
             yield Action("advance", who, (name, None), self._troubles())
             yield Action("account", 1 - who, (name,))
 
+    def _story_audit(self, who: int) -> Iterator[Action]:
+        """An account is held up, and what it reads moves on meanwhile."""
+        random = self.random
+        pauses = tuple(Trouble("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
+        yield self._action("land", who, ())
+        yield self._action("account", who, pauses)
+        for what in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("remake",))):
+            yield self._action(what, 1 - who, ())
+        yield Action("resume", who)
+        yield self._action("ingest", 1 - who, ())
+        yield Action("resume", who)
+
     def _story_outage(self, who: int) -> Iterator[Action]:
         """The power fails, the engine goes on without what it lost, and the backup comes back."""
-        yield self._action("lose", who, ())
-        for _ in range(self.random.randint(1, 3)):
-            yield self._action(self.random.choice(("ingest", "advance", "advance", "maintain", "drain", "account", "rebuild")), who, ())
+        if self.random.random() < 0.5:
+            yield from (self._action(what, who, ()) for what in ("land", "ingest"))
+        lost = f"events/{self._source()}", self.random.random() < 0.4
+        yield Action("lose", who, lost) if self.random.random() < 0.5 else self._action("lose", who, ())
+        if self.random.random() < 0.5:
+            yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+        for _ in range(self.random.randint(0, 2)):
+            yield self._action(self.random.choice(("ingest", "advance", "maintain", "drain", "account", "rebuild")), who, ())
         yield Action("restore", who)
 
     def _action(self, what: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
@@ -211,6 +244,9 @@ class _Making:
     def _window(self) -> tuple[int]:
         self.window = self.random.choice([n for n in RECIPES if n != self.window])
         return (self.window,)
+
+    def _daemon(self) -> tuple[str]:
+        return (self.random.choice(("new_input", "ledger_moved")),)
 
     def _drop(self) -> tuple[str]:
         return (self.random.choice(self.setup.assets),)
@@ -320,6 +356,8 @@ class Life:
         world.restart_all()
         for process in world.processes.values():
             process.skew = 0
+        if self.history.seed % 2:
+            self._by_daemon()
         failed = "nothing was tried"
         for _ in range(ROUNDS):
             failed = self._round()
@@ -328,6 +366,22 @@ class Life:
         if failed is not None:
             raise Finding(f"stuck: {failed.split(':')[0]}", failed)
         self.truth.check_all_closed(self.history.setup.assets, world.window, world.away)
+
+    def _by_daemon(self) -> None:
+        """The sensors alone bring everything in, and every table to its watermark."""
+        world = self.world
+        for _ in range(TICKS):
+            world.clock.pass_ms(20 * MINUTE)
+            launched = len(world.daemon.records)
+            for sensor in ("new_input", "ledger_moved"):
+                world.act(Action("daemon", 0, (sensor,)))
+                self._check(sensor)
+            if launched == len(world.daemon.records) and world.daemon.is_quiet():
+                break
+        self.truth.check_all_read()
+        behind = [name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.described(name)["lag_ms"])]
+        if behind and not self.meddled:
+            raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
 
     def _round(self) -> str | None:
         """Ingest, drain, advance, as anybody would; returns what failed."""
