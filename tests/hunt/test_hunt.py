@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.hunt.history import generate, live, shrink
+from tests.hunt.history import generate
+from tests.hunt.life import live, shrink
 from tests.hunt.mutants import MUTANTS
 from tests.hunt.process import Trouble
 from tests.hunt.store import Store
