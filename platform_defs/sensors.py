@@ -8,7 +8,7 @@ import dagster as dg
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger import TABLE
 from platform_defs.jobs import due, partition_days
-from platform_defs.resources.files import File, landed
+from platform_defs.resources.files import File
 from platform_defs.tries import Tries, tries
 
 
@@ -19,7 +19,7 @@ from platform_defs.tries import Tries, tries
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files and idle sources; the ledger decides what is new."""
-    fresh = [file for source, folder in sorted(engine.folders.items()) for file in _unknown(engine, source, folder)]
+    fresh = [file for source in sorted(engine.folders) for file in _unknown(engine, source)]
     idle = engine.due.idle()
     if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
@@ -50,16 +50,15 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 
 def lake_identity(engine: Engine) -> str:
     """What is another for a lake that was begun anew: the Delta id of its ledger; `none` before the first entry."""
-    ledger = engine.lake.delta(TABLE)
-    return "none" if ledger is None else str(ledger.metadata().id)
+    return engine.lake.identity(TABLE) or "none"
 
 
 def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> Tries:
     return tries(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)
 
 
-def _unknown(engine: Engine, source: str, folder: str) -> list[File]:
+def _unknown(engine: Engine, source: str) -> list[File]:
     """The files that the ledger does not hold as they are now."""
-    files = list(landed(folder, source))
+    files = engine.landed(source)
     known = engine.ledger.known(source, files)
     return [file for file in files if not known.holds(file)]

@@ -40,6 +40,7 @@ from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
+from platform_defs.resources.files import File, landed
 from platform_defs.resources.lake import Lake, LakeError
 from platform_defs.resources.pinned import PinnedLake
 
@@ -127,6 +128,10 @@ class Engine:
             made = self.stream.run(every, on_entry, on_quiet)
             idle = self.signals.idle()
         return [*made, idle] if idle else made
+
+    def landed(self, source: str) -> list[File]:
+        """The files that lie in a source's folder of this machine now. Needs no session."""
+        return list(landed(self.folders[source], source))
 
     def ingesting(self) -> str | None:
         """Who lets in what lands in the folders just now; None for nobody."""

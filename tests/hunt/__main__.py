@@ -8,7 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from random import SystemRandom
 
-from tests.hunt.history import generate, live, shrink
+from tests.hunt.history import generate
+from tests.hunt.life import live, shrink
 
 _AT_ONCE = 200
 _SHOWN = 20

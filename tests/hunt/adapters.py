@@ -364,6 +364,9 @@ class SimEngine(Engine):
     def stream(self) -> Stream:
         return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
 
+    def landed(self, source: str) -> list[File]:
+        return listed(self.lake, self.folders[source], source)
+
     def maintain(self, **limits: Any) -> Any:
         return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
 

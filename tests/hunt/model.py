@@ -224,6 +224,12 @@ class Truth:
             _compare(asset, held.newest.rows, wanted)
         self._checked[asset] = held.newest
 
+    def check_all_read(self) -> None:
+        """No file was left out."""
+        for (source, name), file in self.store.landing.items():
+            if source not in self._sources or name not in self._sources[source].read:
+                raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")
+
     def check_all_closed(self, assets: Iterable[str], window: int, away: set[str]) -> None:
         """Nothing is open any more, no file was left out, and every table holds what a computation from scratch gives."""
         for (source, name), file in self.store.landing.items():

@@ -1,9 +1,65 @@
-"""The short form of the hunt, and that the hunter repeats and cuts down what it finds."""
+"""The short form of the hunt; that the hunter finds mended defects that are put back; that it repeats and cuts down what it finds."""
 
-from tests.hunt.history import generate, live, shrink
+from collections.abc import Iterable
+
+import pytest
+
+from tests.hunt.history import generate
+from tests.hunt.life import live, shrink
+from tests.hunt.mutants import MUTANTS
 from tests.hunt.process import Trouble
 from tests.hunt.store import Store
-from tests.hunt.world import Action
+from tests.hunt.world import Action, Finding
+
+HISTORIES = 250
+"""As many as `make test` has time for; `make hunt` lives thousands."""
+BUDGET = 400
+"""Histories within which a mended defect that is put back must be found."""
+OPEN = (
+    "written past a loss",  # maintenance compacts a table that has lost its newest commit, and no backup fits any more
+    "stuck: ingest ends in LedgerError",  # the same, of the ledger
+    "rows lost in quarantine/",  # the same, of a quarantine
+    "crash ValueError in commit",  # two owners of the ledger: the loser gets a ValueError
+    "ledger order",  # two owners of a ledger that is not there yet both make its first batch
+    "file read twice",  # two owners: what is new is looked up before the batch number, and another's batch comes between
+    "falsely idle",  # a clock 1 s behind the newest batch: rows heard of just now count as never heard
+    "law broken for tops",  # the account of a table whose input was made again, in place of a refusal
+    "law broken for wides",
+    "stuck: sensors",  # the cursor does not know that assets came back into the configuration
+)
+"""Kinds of findings that are not mended yet."""
+
+
+def _new(findings: Iterable[tuple[int, Finding | None]]) -> list[str]:
+    return [f"seed {seed}: {found}" for seed, found in findings if found is not None and not found.kind.startswith(OPEN)]
+
+
+def test_no_row_is_lost_doubled_or_wrongly_decided_no_alarm_is_false_and_there_is_always_a_way_on() -> None:
+    assert _new((seed, live(generate(seed))) for seed in range(HISTORIES)) == []
+
+
+@pytest.mark.parametrize("number", MUTANTS)
+def test_a_mended_defect_that_is_put_back_is_found(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = MUTANTS[number]
+    for seed in range(BUDGET):
+        history = mutant.history(seed)
+        with monkeypatch.context() as patch:
+            mutant.mutate(patch)
+            found = live(history)
+        if found is not None and live(history) is None:
+            return
+    pytest.fail(f"{BUDGET} histories did not find it")
+
+
+def test_a_finding_repeats_and_stays_when_it_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = MUTANTS["14"]
+    mutant.mutate(monkeypatch)
+    seed, finding = next((n, found) for n in range(BUDGET) if (found := live(mutant.history(n))) is not None)
+    history = mutant.history(seed)
+    assert str(live(history)) == str(finding)
+    fewer, cut = shrink(history, finding)
+    assert cut.kind == finding.kind == "file read twice"
+    assert {action.what for action in fewer.actions} == {"land", "ingest", "move"}
 
 
 def test_a_seed_makes_one_history() -> None:
@@ -24,12 +80,3 @@ def test_a_commit_follows_the_version_that_was_seen_or_fails() -> None:
     assert store.lose("t", torn=False)
     assert (store.tables["t"].newest.rows, store.restore()) == (((1,),), [])
     assert store.tables["t"].newest.number == 1
-
-
-def test_a_finding_repeats_and_stays_when_it_is_cut_down() -> None:
-    seed, finding = next((n, found) for n in range(500) if (found := live(generate(n))) is not None)
-    again = live(generate(seed))
-    assert str(again) == str(finding)
-    history, cut = shrink(generate(seed), finding)
-    assert cut.kind == finding.kind
-    assert len(history.actions) < len(generate(seed).actions)

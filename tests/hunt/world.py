@@ -11,6 +11,7 @@ from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.progress import ProgressError
 from platform_defs.resources.errors import LakeBusy, LakeError
 from tests.hunt.adapters import SimEngine
+from tests.hunt.daemon import Daemon
 from tests.hunt.lake import SimLake
 from tests.hunt.operators import SimCount, SimJoin
 from tests.hunt.process import Held, Process, StoreFault, Trouble
@@ -119,6 +120,7 @@ class World:
     failed: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.daemon = Daemon(self.clock)
         self.process(0)
         self.process(1)
 
@@ -198,6 +200,7 @@ class World:
         """Whether an operation may end in this."""
         self.errors.append((process.number, process.struck, error))
 
+    daemon: Daemon = field(init=False)
     errors: list[tuple[int, bool, Exception]] = field(default_factory=list)
 
     def resume(self, number: int, *, dies: bool = False) -> None:
@@ -310,6 +313,15 @@ class World:
         """An asset's parameters change; processes are started anew."""
         self.restart_all()
         self.window = action.args[0]
+
+    def _daemon(self, action: Action) -> None:
+        """Dagster's daemon asks a sensor, and launches the run that it asks for."""
+        self.finish(action.who)
+        self.daemon.tick(action.args[0], lambda work, troubles: self._run_of(action.who, work, troubles), action.troubles)
+
+    def _run_of(self, number: int, work: Callable[[SimEngine], Any], troubles: Sequence[Trouble]) -> tuple[str, Any]:
+        answer = self.run(number, work, troubles)
+        return self.outcome, answer
 
     def _drop(self, action: Action) -> None:
         """A table is deleted, as an error tells a user to do."""

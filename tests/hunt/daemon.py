@@ -1,0 +1,113 @@
+"""Dagster's daemon, as far as the sensors see it: cursors, run keys that are launched once, and what became of the runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import end_of
+from platform_defs import sensors
+from platform_defs.jobs import RANGE_END
+from tests.hunt.process import Trouble
+
+RunOf = Callable[[Callable[[Any], Any], Sequence[Trouble]], tuple[str, Any]]
+
+
+@dataclass
+class Run:
+    """A run, as `DagsterRun` tells of it."""
+
+    run_id: str
+    tags: dict[str, str]
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
+
+
+@dataclass
+class Record:
+    """A run's record, as `RunRecord` is one."""
+
+    dagster_run: Run
+    job: str
+    began_s: float
+    end_time: float | None = None
+
+    @property
+    def update_timestamp(self) -> datetime:
+        return datetime.fromtimestamp(self.began_s, UTC)
+
+
+@dataclass
+class Context:
+    """What a sensor gets."""
+
+    instance: "Daemon"
+    cursor: str | None
+    repository_def: None = None
+
+
+@dataclass
+class Daemon:
+    """The daemon.
+
+    Args:
+        clock: the wall clock, in epoch ms.
+    """
+
+    clock: Callable[[], int]
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    records: list[Record] = field(default_factory=list)
+
+    def get_run_records(self, filters: dg.RunsFilter, limit: int) -> list[Record]:
+        """As `DagsterInstance` has it: the newest first."""
+        tags = dict(filters.tags or {})
+        found = [r for r in reversed(self.records) if r.job == filters.job_name and tags.items() <= r.dagster_run.tags.items()]
+        return found[:limit]
+
+    def is_quiet(self) -> bool:
+        """Whether no run makes the sensors wait: the newest of each job succeeded."""
+        newest = {record.job: record for record in self.records}
+        return all(record.dagster_run.status == dg.DagsterRunStatus.SUCCESS for record in newest.values())
+
+    def tick(self, sensor: str, run: RunOf, troubles: Sequence[Trouble]) -> None:
+        """Ask a sensor, and launch the runs that it asks for, unless their key was launched before."""
+        definition: Any = getattr(sensors, sensor)
+        context = Context(self, self.cursors.get(sensor))
+        _, answer = run(lambda engine: definition._raw_fn(context, engine), ())
+        requests = [answer] if isinstance(answer, dg.RunRequest) else list(getattr(answer, "run_requests", None) or [])
+        if getattr(answer, "cursor", None) is not None:
+            self.cursors[sensor] = answer.cursor
+        for request in requests:
+            if request.run_key is None or (sensor, request.run_key) not in self.keys:
+                self.keys.add((sensor, request.run_key or ""))
+                self._launch(sensor, request, run, troubles)
+
+    def _launch(self, sensor: str, request: dg.RunRequest, run: RunOf, troubles: Sequence[Trouble]) -> None:
+        of = Run(f"run-{len(self.records)}", dict(request.tags))
+        record = Record(of, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
+        self.records.append(record)
+        outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), troubles)
+        if outcome in ("killed", "held up"):  # the daemon never hears what became of it
+            return
+        of.status = dg.DagsterRunStatus.SUCCESS if outcome == "done" else dg.DagsterRunStatus.FAILURE
+        record.end_time = self.clock() / 1000
+
+
+def _ingest(engine: Any) -> None:
+    engine.let_in()
+
+
+def _advance(last: str | None) -> Callable[[Any], None]:
+    until = None if last is None else end_of(date.fromisoformat(last))
+
+    def advance(engine: Any) -> None:
+        for name in engine.assets:
+            engine.advance(name, until)
+
+    return advance

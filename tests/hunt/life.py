@@ -1,0 +1,199 @@
+"""Histories lived through, and cut down to what still shows a finding."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from platform_defs import faults
+from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.progress import ProgressError
+from platform_defs.resources.errors import LakeBusy, LakeError
+from tests.hunt.adapters import SimEngine
+from tests.hunt.history import History
+from tests.hunt.model import Truth
+from tests.hunt.world import Action, Finding, World
+from tests.support.shopkeeping import MINUTE
+
+ROUNDS = 8
+"""Plain retries after which everything must be closed and counted."""
+
+
+TICKS = 10
+"""Ticks of the sensors after which they must have brought in everything."""
+
+
+@dataclass
+class Life:
+    """A history being lived."""
+
+    history: History
+    make: Callable[..., SimEngine] = SimEngine
+
+    def __post_init__(self) -> None:
+        self.world = World(self.history.setup, self.make)
+        self.truth = Truth(self.world.store)
+        self.meddled, self.damaged = False, False
+
+    def __call__(self) -> Finding | None:
+        faults.install(self._point)
+        try:
+            for action in self.history.actions:
+                self._act(action)
+            self._settle()
+        except Finding as finding:
+            return finding
+        finally:
+            self._end()
+            faults.install(None)
+        return None
+
+    def _point(self, name: str) -> None:
+        if self.world.current is not None:
+            self.world.current.point()
+
+    def _end(self) -> None:
+        """No thread is left behind."""
+        for process in self.world.processes.values():
+            while process.thread is not None:
+                try:
+                    self.world.resume(process.number, dies=True)
+                except Finding:
+                    continue
+
+    def _act(self, action: Action) -> None:
+        world = self.world
+        if action.what == "land":
+            source, name, events = action.args
+            self.truth.contents[source, name] = events
+        self.meddled |= action.what in ("window", "drop", "remake")
+        self.damaged |= action.what == "lose"
+        world.act(action)
+        self._check(action)
+
+    def _check(self, action: object) -> None:
+        truth, world = self.truth, self.world
+        for number, struck, error in world.errors:
+            self._check_error(number, struck, error)
+        world.errors.clear()
+        truth.take()
+        truth.check_logs()
+        for asset in ("pairs", "counts"):
+            truth.check_table(asset)
+
+    def _check_error(self, number: int, struck: bool, error: Exception) -> None:
+        """An error is right where something went wrong; else it is a false alarm."""
+        if struck or self.damaged:
+            return
+        others = self.history.setup.owners != "locks"
+        other_lives = any(p.is_paused for p in self.world.processes.values() if p.number != number)
+        right = {
+            LakeBusy: lambda: other_lives or others,
+            LakeError: lambda: others,
+            LedgerError: lambda: others,
+            ProgressError: lambda: self.meddled,
+            IngestError: lambda: others,
+        }
+        if not right.get(type(error), lambda: False)():
+            raise Finding(f"false alarm {type(error).__name__}", str(error))
+
+    def _settle(self) -> None:
+        world = self.world
+        for number in list(world.processes):
+            world.finish(number)
+            self._check("finish")
+        world.act(Action("restore"))
+        world.away.clear()
+        world.restart_all()
+        for process in world.processes.values():
+            process.skew = 0
+        if self.history.seed % 2:
+            self._by_daemon()
+        failed = "nothing was tried"
+        for _ in range(ROUNDS):
+            failed = self._round()
+            if failed is None:
+                break
+        if failed is not None:
+            raise Finding(f"stuck: {failed.split(':')[0]}", failed)
+        self.truth.check_all_closed(self.history.setup.assets, world.window, world.away)
+
+    def _by_daemon(self) -> None:
+        """The sensors alone bring everything in, and every table to its watermark."""
+        world = self.world
+        for _ in range(TICKS):
+            world.clock.pass_ms(20 * MINUTE)
+            launched = len(world.daemon.records)
+            for sensor in ("new_input", "ledger_moved"):
+                world.act(Action("daemon", 0, (sensor,)))
+                self._check(sensor)
+            if launched == len(world.daemon.records) and world.daemon.is_quiet():
+                break
+        self.truth.check_all_read()
+        behind = [name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.described(name)["lag_ms"])]
+        if behind and not self.meddled:
+            raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
+
+    def _round(self) -> str | None:
+        """Ingest, drain, advance, as anybody would; returns what failed."""
+        world, failed = self.world, None
+        world.clock.pass_ms(MINUTE)
+        works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.let_in), ("drain", SimEngine.drain)]
+        works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
+        works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
+        for what, work in works:
+            world.run(0, work)
+            if world.outcome != "done":
+                failed = failed or f"{what} ends in {world.outcome}"
+                self._way_out(what, world.outcome)
+            self._check(what)
+        return failed
+
+    def _way_out(self, what: str, outcome: str) -> None:
+        """What the error says to do: make the table, and what is made of it, again."""
+        if outcome.startswith("ProgressError"):
+            name = what.split()[1]
+            self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
+
+
+def live(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:
+    """Live a history; returns what was found."""
+    return Life(history, make)()
+
+
+def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
+    """The history with actions and troubles taken away as long as a finding of the same kind stays."""
+    budget = tries
+    size = max(1, len(history.actions) // 2)
+    while size and budget > 0:
+        n, cut = 0, False
+        while n < len(history.actions) and budget > 0:
+            fewer = replace(history, actions=history.actions[:n] + history.actions[n + size :])
+            budget -= 1
+            other = live(fewer, make)
+            if other is not None and other.kind == finding.kind:
+                history, finding, cut = fewer, other, True
+            else:
+                n += size
+        size = size if cut and size == 1 else size // 2
+    for n, action in enumerate(history.actions):
+        for simpler in _simpler(action):
+            actions = (*history.actions[:n], simpler, *history.actions[n + 1 :])
+            other = live(replace(history, actions=actions), make)
+            if other is not None and other.kind == finding.kind:
+                history, finding = replace(history, actions=actions), other
+                break
+    return history, finding
+
+
+def _simpler(action: Action) -> Iterator[Action]:
+    if action.troubles:
+        yield replace(action, troubles=())
+        for trouble in action.troubles:
+            if len(action.troubles) > 1:
+                yield replace(action, troubles=(trouble,))
+    if action.what == "land":
+        source, name, events = action.args
+        for n in range(1, len(events)):
+            yield replace(action, args=(source, name, events[n:]))
+            yield replace(action, args=(source, name, events[:n]))

@@ -1,0 +1,104 @@
+"""Defects that were mended, put back by hand: the hunter must find each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from platform_defs import tries
+from platform_defs.engine import advance, engine, ingest, orphans, reading, signals
+from platform_defs.resources import files
+from tests.hunt import adapters, lake
+from tests.hunt.history import History, generate
+
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_drain_that_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
+    lifted = signals._lifted
+    patch.setattr(signals, "_lifted", lambda last, *how: replace(lifted(last, *how), idle=bool(last and last.idle)))
+    patch.setattr(signals, "_stands", lambda last, mark: last is not None and last.watermark is not None and last.watermark >= mark)
+
+
+def orphans_of_a_source_that_was_away(patch: pytest.MonkeyPatch) -> None:
+    """Readers go by the head alone, and only attempts at the next batch are taken for orphans."""
+    patch.setattr(adapters, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
+    for module in (ingest, signals):
+        patch.setattr(module, "clear_orphans", _clear_by_number)
+
+
+def _clear_by_number(spark: Any, of: Any, ledger: Any, contracts: Mapping[str, Any], seq: int, attempts: Any = None) -> None:
+    for name, contract in contracts.items():
+        for table in (contract.log, contract.quarantine):
+            left = of.newest(table, orphans.ATTEMPT)
+            if left is not None and left.value["seq"] >= seq and left.value != (attempts or {}).get(name):
+                orphans.remove_orphans(spark, of.pinned(), table, seq - 1, seq)
+
+
+def offsets_that_are_absolute(patch: pytest.MonkeyPatch) -> None:
+    """The ledger keeps whole paths, for no file knows its source's folder."""
+    made = files.File.__post_init__
+
+    def forget(file: files.File) -> None:
+        made(file)
+        object.__setattr__(file, "folder", None)
+
+    patch.setattr(files.File, "__post_init__", forget)
+
+
+def a_log_that_may_lose_its_last_commit(patch: pytest.MonkeyPatch) -> None:
+    for module in (orphans, ingest, advance):
+        patch.setattr(module, "require_logs", lambda *of: None)
+
+
+def commits_that_ask_for_no_progress(patch: pytest.MonkeyPatch) -> None:
+    """A step's commit lands on whatever is there."""
+    commit = lake.SimLake.commit
+    patch.setattr(lake.SimTables, "_check_follows", lambda *of: None)
+    patch.setattr(lake.SimLake, "commit", lambda self, *of, **how: commit(self, *of, **how | {"guarded": False}))
+
+
+def an_account_that_asks_for_the_head_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(engine.Engine, "_pinned", lambda self, asset: self._advance(asset))
+
+
+def sensors_that_give_up(patch: pytest.MonkeyPatch) -> None:
+    """A run's key says what is to be done, and nothing of the run before."""
+    patch.setattr(tries.Tries, "key", property(lambda self: self.asked))
+
+
+def a_table_made_anew_that_nobody_notices(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading.Reading, "require_same_inputs", lambda *of: None)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect put back.
+
+    Args:
+        mutate: puts it back.
+        only: the actions of the histories that bear on it.
+        assets: the assets; none for any.
+    """
+
+    mutate: Mutate
+    only: tuple[str, ...]
+    assets: tuple[str, ...] = ()
+
+    def history(self, seed: int) -> History:
+        """A history that bears on it."""
+        return generate(seed, self.only, self.assets)
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "2": Mutant(a_drain_that_keeps_idle_sources_idle, ("land", "ingest", "tick", "drain", "advance")),
+    "3": Mutant(an_account_that_asks_for_the_head_twice, ("audit", "late")),
+    "6": Mutant(a_table_made_anew_that_nobody_notices, ("anew",), ("counts", "tops")),
+    "8": Mutant(a_log_that_may_lose_its_last_commit, ("outage", "late")),
+    "11": Mutant(commits_that_ask_for_no_progress, ("late", "meanwhile")),
+    "13": Mutant(orphans_of_a_source_that_was_away, ("land", "cut")),
+    "14": Mutant(offsets_that_are_absolute, ("land", "ingest", "move")),
+    "18": Mutant(sensors_that_give_up, ("land", "daemon")),
+}
+"""By the number of the finding."""
