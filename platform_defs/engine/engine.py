@@ -217,6 +217,7 @@ class Engine:
 
     def maintain(self, **limits: Any) -> list[Maintained]:
         """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
+        self._require_what_was_handled()
         return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
 
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
@@ -347,8 +348,11 @@ class Engine:
         """An asset as it is now, whatever is committed later.
 
         Raises:
-            ProgressError: its table was made with other settings.
+            LedgerError: the ledger lacks a batch that the asset has handled.
+            ProgressError: its table was made with other settings, or of tables that were made again since.
         """
         advance = self._advance(asset).pinned()
-        progress(advance.reading.lake, advance.asset)
+        now = progress(advance.reading.lake, advance.asset)
+        self.ledger.require(now.seq, f"table {asset}")
+        advance.reading.require_same_inputs(advance.asset, now)
         return advance

@@ -33,6 +33,7 @@ from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
 from platform_defs.resources.chosen import Ends
+from platform_defs.resources.errors import LakeError
 from platform_defs.resources.files import File
 from platform_defs.resources.new_columns import Brought
 from platform_defs.resources.pinned import PinnedLake
@@ -111,8 +112,9 @@ class Ingest(LedgerWriter):
             IngestError: a rule whose action is to fail was broken.
         """
         with self.lake.writer("ledger"):
+            seq = self.ledger.head + 1  # before what is new is looked up: a batch that comes between refuses this one
             fresh = self._fresh(found)
-            return self._enter(fresh) if fresh else None
+            return self._enter(fresh, seq) if fresh else None
 
     def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
         fresh: dict[str, list[File]] = {}
@@ -123,8 +125,8 @@ class Ingest(LedgerWriter):
             fresh |= {source: files} if files else {}
         return fresh
 
-    def _enter(self, fresh: Mapping[str, Sequence[File]]) -> Entry:
-        seq, now = self.ledger.head + 1, self.ledger.now()
+    def _enter(self, fresh: Mapping[str, Sequence[File]], seq: int) -> Entry:
+        now = self.ledger.now()
         last = self.ledger.last()
         attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
         require_logs(self.lake, self.ledger, self.contracts)
@@ -262,10 +264,16 @@ class Ingest(LedgerWriter):
     def _append(self, rows: DataFrame, table: str, attempt: dict[str, Any], due: int, pruned_by: Sequence[str]) -> int:
         """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
         left = self.lake.newest(table, ATTEMPT)
+        if self.ledger.head >= attempt["seq"]:
+            raise LakeError.overtaken("ledger", "batch")
         if left is not None and left.value == attempt:
             if left.rows == due:
                 return due
-            remove_orphans(self.spark, PinnedLake.of(self.lake), table, attempt["seq"] - 1, attempt["seq"])
+            pinned = PinnedLake.of(self.lake)
+            seen = pinned.delta(table)
+            if seen is None or self.ledger.head >= attempt["seq"]:  # they are rows of another's batch of this number
+                raise LakeError.overtaken("ledger", "batch")
+            remove_orphans(self.spark, pinned, table, attempt["seq"] - 1, attempt["seq"])
             left = self.lake.newest(table, ATTEMPT)
         if due == 0:
             return 0

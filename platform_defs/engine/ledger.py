@@ -20,7 +20,7 @@ from platform_defs.engine.ledger_history import COLUMNS, History, SourceHistory,
 from platform_defs.engine.ledger_rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 from platform_defs.resources.files import File, Known
-from platform_defs.resources.lake import Lake
+from platform_defs.resources.lake import Lake, LakeError
 
 __all__ = [
     "FORMAT",
@@ -217,8 +217,8 @@ class Ledger:
         if seq is None:
             return None
         now, clocks = self.true_now(), self.history.clocks
-        if clocks[seq - 1] <= now:
-            return clocks[seq - 1]
+        if clocks[seq - 1] <= now + _CLOCK_STEP:  # a second host, or a clock that is corrected, may be a moment behind
+            return min(now, clocks[seq - 1])
         later = clocks.between(seq)
         known = pc.min(later).as_py()
         if known is not None and known <= now:
@@ -236,10 +236,16 @@ class Ledger:
             raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Commit batches, all or none. Everything they record must be in the logs already."""
-        expected = range(self.head + 1, self.head + 1 + len(entries))
-        if [entry[0].seq for entry in entries] != list(expected):
-            raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
+        """Commit batches, all or none. Everything they record must be in the logs already.
+
+        Raises:
+            LakeError: another writer has committed a batch of the number meanwhile.
+        """
+        seqs, head = [entry[0].seq for entry in entries], self.head
+        if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
+            raise LakeError.overtaken(TABLE, "batch")
+        if seqs != list(range(head + 1, head + 1 + len(seqs))):
+            raise ValueError(f"entries {seqs} do not follow the head {head}")
         clock = self._clock()
         if self.head and clock < self.history.clocks[0]:  # a clock that has lost its time says nothing
             clock = self.now()

@@ -24,7 +24,7 @@ from platform_defs.engine.following import FOLDED
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.lost import naming_lost_files
-from platform_defs.engine.orphans import ATTEMPT
+from platform_defs.engine.orphans import ATTEMPT, require_logs
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.engine.reading import JUDGED
 from platform_defs.faults import point
@@ -109,10 +109,10 @@ class Maintenance:
         """Maintain every table that is there; one that has a writer is left for the next time, one that fails is reported.
 
         Raises:
-            LedgerError: the ledger is not whole.
+            LedgerError: the ledger is not whole, or a log has lost rows: maintaining it would make a backup useless.
             LakeError: a later version of the project made the lake, or another maintains it.
         """
-        self.ledger.entries()
+        require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
             return [done for kept in self._tables() if (done := self._table(kept)) is not None]
 

@@ -16,16 +16,9 @@ HISTORIES = 250
 BUDGET = 400
 """Histories within which a mended defect that is put back must be found."""
 OPEN = (
-    "written past a loss",  # maintenance compacts a table that has lost its newest commit, and no backup fits any more
-    "stuck: ingest ends in LedgerError",  # the same, of the ledger
-    "rows lost in quarantine/",  # the same, of a quarantine
-    "crash ValueError in commit",  # two owners of the ledger: the loser gets a ValueError
     "ledger order",  # two owners of a ledger that is not there yet both make its first batch
-    "file read twice",  # two owners: what is new is looked up before the batch number, and another's batch comes between
-    "falsely idle",  # a clock 1 s behind the newest batch: rows heard of just now count as never heard
-    "law broken for tops",  # the account of a table whose input was made again, in place of a refusal
-    "law broken for wides",
     "stuck: sensors",  # the cursor does not know that assets came back into the configuration
+    "rows lost in pairs",  # a ledger that lost a batch is given a watermark before anybody asks what was handled
 )
 """Kinds of findings that are not mended yet."""
 
