@@ -7,7 +7,7 @@ comes again, and removed first when another does. Readers never see them, for th
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -121,13 +121,17 @@ class Ingest(LedgerWriter):
         last = self.ledger.last()
         attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
         clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
-        with ThreadPoolExecutor(len(fresh)) as pool:  # one source's planning and commits take place beside another's rows
-            said = list(pool.map(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), fresh))
+        said = self._side_by_side(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), list(fresh))
         point("ingest.before_ledger")
         entry = tuple(said) + self._silent(seq, now, last, set(fresh))
         self.ledger.commit([entry])
         point("ingest.after_ledger")
         return entry
+
+    def _side_by_side(self, work: Callable[[str], SourceEntry], names: Sequence[str]) -> list[SourceEntry]:
+        """Do the work of every source: one source's planning and commits take place beside another's rows."""
+        with ThreadPoolExecutor(len(names)) as pool:
+            return list(pool.map(work, names))
 
     def _silent(self, seq: int, now: int, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
         """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
@@ -151,7 +155,7 @@ class Ingest(LedgerWriter):
         return self._told(seq, now, contract, sifted, last)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        judged = classify(read(self.spark, contract, files), contract, now)
+        judged = self._judged(contract, files, now)
         if not is_columnar(files):  # text would be parsed again by every pass; columns are cheaper read again than kept
             judged = judged.persist()
         try:
@@ -175,6 +179,10 @@ class Ingest(LedgerWriter):
             )
         finally:
             judged.unpersist()
+
+    def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
+        """The files' rows, typed, each with the reason why it stays out, if there is one."""
+        return classify(read(self.spark, contract, files), contract, now)
 
     def _count(self, judged: DataFrame, contract: SourceContract) -> _Counts:
         good = F.col(REASON).isNull() & ~F.col(IS_MARKER)

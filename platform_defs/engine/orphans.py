@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
@@ -47,5 +46,5 @@ def clear_orphans(
 def remove_orphans(spark: SparkSession, lake: Lake, table: str, seq: int) -> None:
     """Delete a table's rows of `seq` or later."""
     point("orphans.before_remove")
-    lake.delete(spark, table, F.col(SEQ) >= seq, {ATTEMPT: {"seq": seq - 1, "input": "orphans removed"}})
+    lake.delete(spark, table, f"{SEQ} >= {seq}", {ATTEMPT: {"seq": seq - 1, "input": "orphans removed"}})
     point("orphans.after_remove")

@@ -208,8 +208,8 @@ class Lake:
             merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute()
         self._tend(spark, table)
 
-    def delete(self, spark: SparkSession, table: str, condition: Column, metadata: dict[str, Any]) -> None:
-        """Delete rows, as one commit with the metadata."""
+    def delete(self, spark: SparkSession, table: str, condition: str, metadata: dict[str, Any]) -> None:
+        """Delete the rows that a condition in SQL holds for, as one commit with the metadata."""
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
