@@ -16,8 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
-from platform_defs import report
+from platform_defs import quarantine_cli, report
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
@@ -28,6 +30,7 @@ from platform_defs.settings import settings
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
 )
+app.add_typer(quarantine_cli.app, name="quarantine")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
@@ -38,6 +41,7 @@ EXPECTED = (
     LawError,
     ProgressError,
     LedgerError,
+    QuarantineError,
     LakeError,
     JavaNotFound,
     JarError,
@@ -103,8 +107,13 @@ def ingest(
             for name in engine.assets if every else ():
                 list(engine.lawful_steps(name))
 
-        entries = engine.let_in(every, entered)
+        try:
+            entries, failed = engine.let_in(every, entered), None
+        except UnreadError as error:  # what was ingested beside is told all the same
+            entries, failed = error.entries, error
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
+    if failed is not None:
+        raise failed
 
 
 @app.command()

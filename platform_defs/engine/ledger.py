@@ -23,7 +23,7 @@ from platform_defs.resources.lake import Lake
 TABLE = "ledger"
 MANY_FILES = 64
 FORMAT = 1  # of the lake: told by the ledger from its first commit on; one more for each change that an older version misreads
-Kind = Literal["rows", "watermark", "idle", "drain"]
+Kind = Literal["rows", "watermark", "idle", "drain", "retry"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(

@@ -5,20 +5,30 @@ the ledger tells of are passed over. So one that Spark cannot begin with is thro
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.ingest import Ingest, IngestError
+from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
+from platform_defs.engine.pending import Pending
 from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
 from platform_defs.resources.lake import Lake
+from platform_defs.resources.sifting import Unread
+
+LOOK_EVERY_S = 1
+"""How often a stream that stays asks, between its micro-batches, whether there is something to read though nothing new has landed."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Stream:
         ingest: lets micro-batches in.
         folders: each source's folder.
         max_files: files of a source that one micro-batch takes.
+        pending: makes the register of files that could not be read, empty.
     """
 
     spark: SparkSession
@@ -38,6 +49,7 @@ class Stream:
     ingest: Ingest
     folders: Mapping[str, str]
     max_files: int
+    pending: Callable[[], Pending] = Pending
 
     def run(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
         """Let in what is there (`every` None: `availableNow`), or what comes, for ever, at a processing-time interval.
@@ -51,33 +63,58 @@ class Stream:
 
         Raises:
             IngestError: a rule whose action is to fail was broken, a column came that the contract refuses, or a folder cannot be used.
+            UnreadError: files could not be read now, and `every` is None; raised after all others were ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opened():
             self._make_folders()
             with self.lake.writer(place(self.folders)):
-                made: list[Entry] = []
-                self._query(every, lambda files: made.extend(self._enter(files, on_entry)))
-                left = [] if every else self._overlooked(everything=True)
-                for first in range(0, len(left), self.max_files):
-                    made.extend(self._enter(left[first : first + self.max_files], on_entry))
+                pending = self.pending()
+                pending.warns = every is not None
+                made = self._all_there_is(pending, on_entry)
+                if every is not None:
+                    pending.head = self.ingest.ledger.head
+                    self._query(every, lambda files: made.extend(self._enter(files, pending, on_entry)), pending)
+                elif pending.unread:
+                    raise UnreadError(pending.unread, made)
         return made
 
-    def _enter(self, files: Sequence[File], on_entry: Callable[[Entry], None]) -> list[Entry]:
-        entry = self.ingest.files(files)
-        if entry is None:
-            return []
-        on_entry(entry)
-        return [entry]
+    def _all_there_is(self, pending: Pending, on_entry: Callable[[Entry], None]) -> list[Entry]:
+        made: list[Entry] = []
+        self._query(None, lambda files: made.extend(self._enter(files, pending, on_entry)), pending)
+        left = [f for f in self._overlooked(everything=True) if f not in pending]
+        for first in range(0, len(left), self.max_files):
+            made.extend(self._enter(left[first : first + self.max_files], pending, on_entry))
+        return made
 
-    def _query(self, every: str | None, enter: Callable[[Sequence[File]], None]) -> None:
+    def _enter(self, files: Sequence[File], pending: Pending, on_entry: Callable[[Entry], None]) -> list[Entry]:
+        """Ingest files as one entry. Those that cannot be read now are kept for a later trigger."""
+        tried = [*files, *pending.ready(besides={f.path for f in files})]
+        unread: Sequence[Unread] = ()
+        try:
+            entry = self.ingest.files(tried)
+            entries = [] if entry is None else [entry]
+        except UnreadError as error:
+            entries, unread = list(error.entries), error.unread
+            if pending.warns:
+                _log.warning("%s", error)
+        pending.note(tried, unread)
+        for entry in entries:
+            on_entry(entry)
+        return entries
+
+    def _query(self, every: str | None, enter: Callable[[list[File]], None], pending: Pending) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
 
         A process that is killed may leave a checkpoint that Spark refuses ever after. So where the query ends before its first
         micro-batch, it is run once more without the checkpoint, which nobody else is at.
         """
         checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
-        query = _Query(self._listing(), every, checkpoint, lambda files: enter(files + self._overlooked(everything=False)))
+
+        def looked_up(files: list[File]) -> None:
+            enter(files + [f for f in self._overlooked(everything=False) if f not in pending])
+
+        query = _Query(self._listing(), every, checkpoint, looked_up, lambda: self._is_asked(pending))
         try:
             query.run()
         except (PySparkException, Py4JJavaError):
@@ -90,6 +127,12 @@ class Stream:
             query.run()
         if query.failed is not None:
             raise query.failed
+
+    def _is_asked(self, pending: Pending) -> bool:
+        """Whether there is something to read though nothing new has landed: a file's next try, or one that was asked for."""
+        head = self.ingest.ledger.head
+        entries, pending.head = self.ingest.ledger.entries()[pending.head :], head
+        return pending.is_ready() or any(s.kind == "retry" for entry in entries for s in entry)
 
     def _overlooked(self, everything: bool) -> list[File]:
         """What Spark's listing does not show: files of no bytes, and those that changed after it showed them.
@@ -141,31 +184,50 @@ class _Query:
         every: the trigger's interval; None to end when all is listed.
         checkpoint: where Spark keeps how far it has come.
         enter: takes the files of a micro-batch.
+        asked: whether to call `enter` though the listing shows nothing new; asked between micro-batches of a stream that stays.
     """
 
     listing: DataFrame
     every: str | None
     checkpoint: str
     enter: Callable[[list[File]], None]
+    asked: Callable[[], bool] = lambda: False
     began: bool = False
     failed: BaseException | None = None
+    _one_at_a_time: Any = field(default_factory=Lock)
 
     def run(self) -> None:
         """Run until it ends. What a micro-batch raises ends it, and is `failed` then; what Spark raises is raised."""
         query = self.listing.writeStream.foreachBatch(self._let_in).option("checkpointLocation", self.checkpoint)
         started = (query.trigger(availableNow=True) if self.every is None else query.trigger(processingTime=self.every)).start()
         try:
-            started.awaitTermination()
+            if self.every is None:
+                started.awaitTermination()
+            while self.every is not None and self.failed is None and not started.awaitTermination(LOOK_EVERY_S):
+                self._look()
         except StreamingQueryException:
             if self.failed is None:
                 raise
         finally:
             started.stop()
 
+    def _look(self) -> None:
+        """Ingest what the listing does not show, unless a micro-batch is at work, which does so itself."""
+        if not self._one_at_a_time.acquire(blocking=False):
+            return
+        try:
+            if self.asked():
+                self.enter([])
+        except BaseException as error:  # as a micro-batch's own does, it ends the query
+            self.failed = error
+        finally:
+            self._one_at_a_time.release()
+
     def _let_in(self, batch: DataFrame, _: int) -> None:
         self.began = True
         try:
-            self.enter([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
+            with self._one_at_a_time:
+                self.enter([File(r.modified, r.path, r.length, r.source) for r in batch.collect()])
         except BaseException as error:  # one that left the callback unanswered would leave the query waiting for ever
             self.failed = error
             raise RuntimeError("the micro-batch was not let in") from error

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
-UNREAD = "unread"
+UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _ANY_AGE = "36500d"  # by default Spark never lists a file that is 7 days older than the newest it saw
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
@@ -30,6 +30,7 @@ class File:
         length: its size in bytes.
         source: the source it belongs to.
         fault: why no row of it is read; None where its rows are.
+        retries: how often an operator asked to read it again as it is.
     """
 
     modified: int
@@ -37,6 +38,7 @@ class File:
     length: int
     source: str
     fault: str | None = field(default=None, compare=False)
+    retries: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.path.replace("file:///", "file:/", 1))
@@ -44,7 +46,8 @@ class File:
     @property
     def offset(self) -> str:
         """What the ledger keeps of it."""
-        return "|".join([self.path, str(self.modified), str(self.length), *([UNREAD] if self.fault else [])])
+        retried = [str(self.retries)] if self.retries else []
+        return "|".join([self.path, str(self.modified), str(self.length), *([UNREAD, *retried] if self.fault else [])])
 
     @property
     def pattern(self) -> str:
@@ -63,7 +66,8 @@ class Known:
     """What the ledger tells of a source's files.
 
     Args:
-        offsets: one `path|modified|length` a file that was read; `|unread` follows where no row of it was.
+        offsets: one `path|modified|length` a file that was read; `|unread` follows where no row of it was, and `|unread|n` where that
+            was so at the nth retry. `|retry|n` asks for one: it voids every `unread` with a lower number.
     """
 
     offsets: Iterable[str]
@@ -73,9 +77,27 @@ class Known:
         """By decoded path, each state it was found in, and whether its rows were read."""
         states: dict[str, dict[tuple[int, int], bool]] = {}
         for offset in self.offsets:
-            path, modified, length, *unread = offset.split("|")
-            states.setdefault(_decoded(path), {})[int(modified), int(length)] = not unread
+            path, modified, length, *mark = offset.split("|")
+            state, known = (int(modified), int(length)), states.setdefault(_decoded(path), {})
+            if not mark:
+                known[state] = True
+            elif mark[0] == UNREAD and (int(mark[1]) if len(mark) > 1 else 0) >= self._retries.get((_decoded(path), *state), 0):
+                known.setdefault(state, False)
         return states
+
+    @cached_property
+    def _retries(self) -> dict[tuple[str, int, int], int]:
+        """How often each state of a file was asked to be read again."""
+        asked: dict[tuple[str, int, int], int] = {}
+        for path, modified, length, _, number in (o.split("|") for o in self.offsets if f"|{RETRY}|" in o):
+            state = _decoded(path), int(modified), int(length)
+            asked[state] = max(int(number), asked.get(state, 0))
+        return asked
+
+    def retry_of(self, file: File) -> str:
+        """What the ledger keeps of an operator's wish to read a file again as it is."""
+        number = self._retries.get((_decoded(file.path), file.modified, file.length), 0) + 1
+        return "|".join([file.path, str(file.modified), str(file.length), RETRY, str(number)])
 
     def holds(self, file: File) -> bool:
         """Whether the ledger tells of the file as it is now."""
@@ -87,9 +109,10 @@ class Known:
 
     def judged(self, file: File) -> File:
         """The file, with a fault where none of its rows may be read: it holds none, or they were read before it changed."""
+        retried = replace(file, retries=self._retries.get((_decoded(file.path), file.modified, file.length), 0))
         if any(self._states.get(_decoded(file.path), {}).values()):
-            return replace(file, fault="the file changed after it was read; what is new in it can be let in under another name")
-        return replace(file, fault="the file is empty") if file.length == 0 else file
+            return replace(retried, fault="the file changed after it was read; what is new in it can be let in under another name")
+        return replace(retried, fault="the file is empty") if file.length == 0 else retried
 
 
 def without_wildcards(path: str) -> str:

@@ -217,6 +217,15 @@ class Lake:
             SparkDelta.forPath(spark, self.path(table)).delete(condition)
         self._tend(spark, table)
 
+    def update(self, spark: SparkSession, table: str, condition: Column, values: Mapping[str, Column], metadata: dict[str, Any]) -> None:
+        """Set columns of the rows that a condition holds for, as one commit with the metadata."""
+        from delta.tables import DeltaTable as SparkDelta
+
+        self.still_mine()
+        with _commit_metadata(spark, metadata):
+            SparkDelta.forPath(spark, self.path(table)).update(condition, dict(values))
+        self._tend(spark, table)
+
     def _tend(self, spark: SparkSession, table: str) -> None:
         """What a commit leaves to do now and then: a checkpoint of the log, and to compact many small files.
 

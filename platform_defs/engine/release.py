@@ -1,0 +1,162 @@
+"""Rejected rows become input again: a new file in the source's folder, and each row is released once.
+
+The file is written under a hidden name, then its rows are marked with its final name in one commit of the quarantine, then it
+is renamed. After a kill the next release finds the hidden file: where its rows are marked it is renamed, else deleted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import SourceContract
+from operators.contract import ARRIVAL, SEQ
+from platform_defs.engine.quarantine_error import QuarantineError
+from platform_defs.engine.writing import LedgerWriter
+from platform_defs.resources.files import File, Known, hadoop_file, one_path
+from platform_defs.resources.opening import hadoop_path
+from platform_defs.resources.text import header
+
+RELEASED = "released"
+"""The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""
+_HIDDEN = ".releasing"
+_NOT_TEXT = "malformed: not UTF-8"
+
+
+@dataclass(frozen=True)
+class Released:
+    """A file of released rows.
+
+    Args:
+        name: its name in the source's folder.
+        rows: how many rows it holds.
+    """
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Releases rows of one source.
+
+    Args:
+        of: what the quarantine works on.
+        contract: the source's contract.
+        folder: its folder of input files.
+    """
+
+    of: LedgerWriter
+    contract: SourceContract
+    folder: str
+
+    def __call__(self, rows: DataFrame | None, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
+        """Release rows of the quarantine whose reasons begin so, that came in files so named; see `Quarantine.release`."""
+        if rows is None:
+            return []
+        self._add_column()
+        done = list(self._finished(rows))
+        chosen = F.col(RELEASED).isNull() & _begins(reasons)
+        paths = [path for (path,) in rows.where(chosen).select("path").distinct().orderBy("path").collect()]
+        groups = self._grouped([p for p in paths if not named or any(is_named(p, n) for n in named)])
+        stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        for number, ((suffix, head), group) in enumerate(groups.items(), 1):
+            name = f"released-{stamp}-{number}{suffix}"
+            of_group = chosen & F.col("path").isin(group) & (F.col(SEQ) <= self.of.ledger.head) & (F.col("raw") != F.col("path"))
+            self._write(rows.where(of_group), head, name)
+            self.of.lake.update(self.of.spark, self.contract.quarantine, of_group, {RELEASED: F.lit(name)}, {"release": name})
+            self._show(name)
+            done.append(Released(name, rows.sparkSession.read.format("delta").load(self._table).where(F.col(RELEASED) == name).count()))
+        return done
+
+    @property
+    def _table(self) -> str:
+        return self.of.lake.path(self.contract.quarantine)
+
+    def _add_column(self) -> None:
+        if RELEASED not in self.of.lake.schema(self.contract.quarantine).fieldNames():
+            quoted = self._table.replace("`", "``")
+            self.of.spark.sql(f"ALTER TABLE delta.`{quoted}` ADD COLUMNS ({RELEASED} string)")
+
+    def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
+        """Paths by the suffix of the file that takes their rows, and the header it needs."""
+        groups: dict[tuple[str, str | None], list[str]] = {}
+        for path in paths:
+            of_csv = File(0, path, 0, self.contract.name).suffix == ".csv"
+            groups.setdefault((".csv", self._header(path)) if of_csv else (".jsonl", None), []).append(path)
+        return groups
+
+    def _header(self, path: str) -> str:
+        """The header of a CSV file that is as it was when its rows were read."""
+        file, spark = File(0, path, 0, self.contract.name), self.of.spark
+        try:
+            found, conf = hadoop_path(spark, file)
+            status = found.getFileSystem(conf).getFileStatus(found)
+            now = File(status.getModificationTime(), path, status.getLen(), self.contract.name)
+            if not Known(self.of.ledger.offsets(self.contract.name)).holds(now):
+                raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file by now")
+            return header(spark, file)
+        except Py4JJavaError as error:
+            kind = str(error.java_exception.getClass().getSimpleName())
+            raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error
+
+    def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
+        """Write the file under its hidden name: a folder of one part."""
+        line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw")).alias("value")
+        lines = rows.select(SEQ, ARRIVAL, line)
+        if head is not None:
+            first = self.of.spark.createDataFrame([(-1, -1, head)], lines.schema)
+            lines = first.union(lines)
+        whole = lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL)
+        whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
+
+    def _show(self, name: str) -> None:
+        """Give a file its name, by which the next ingest finds it."""
+        files, hidden = hadoop_file(self.of.spark, self._hidden(name))
+        for part in _parts(files, hidden):
+            _, target = hadoop_file(self.of.spark, f"{one_path(self.folder)}/{name}")
+            if not files.rename(part, target):
+                raise QuarantineError.not_renamed(self.contract.name, name)
+        files.delete(hidden, True)
+
+    def _finished(self, rows: DataFrame) -> Iterator[Released]:
+        """Finish what a release that was cut short has left: show a file whose rows are marked, remove any other."""
+        files, folder = hadoop_file(self.of.spark, one_path(self.folder))
+        left = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
+        for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
+            marked = self.of.spark.read.format("delta").load(self._table).where(F.col(RELEASED) == name).count()
+            if marked:
+                self._show(name)
+                yield Released(name, marked)
+            else:
+                files.delete(hadoop_file(self.of.spark, self._hidden(name))[1], True)
+
+    def _hidden(self, name: str) -> str:
+        return f"{one_path(self.folder)}/.{name}{_HIDDEN}"
+
+
+def _parts(files: Any, folder: Any) -> list[Any]:
+    return [s.getPath() for s in files.listStatus(folder) if s.getPath().getName().startswith("part-")]
+
+
+def _begins(reasons: Sequence[str]) -> Column:
+    found = F.lit(not reasons)
+    for reason in reasons:
+        found = found | F.col("reason").startswith(reason)
+    return found
+
+
+def is_named(path: str, name: str) -> bool:
+    """Whether a name means the file of a path: it is the path, its URI, or the end of one."""
+    plain = unquote(path)
+    return name in (path, plain, plain.removeprefix("file:")) or plain.endswith(f"/{name}")
+
+
+def _bytes_of(raw: Column) -> Column:
+    """The bytes that a raw text of no UTF-8 stands for."""
+    return F.unhex(F.substr(raw, F.lit(len("hex:") + 1))).cast("string")
