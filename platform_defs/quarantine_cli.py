@@ -24,9 +24,7 @@ Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Th
 
 
 @app.command(name="list")
-def list_(
-    source: Annotated[str | None, typer.Argument(help="A source; all if none is named.")] = None, as_json: Json = False
-) -> None:
+def list_(source: Annotated[str | None, typer.Argument(help="A source; all if none is named.")] = None, as_json: Json = False) -> None:
     """Show the files of which no row was read, and the rejected rows by reason."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]

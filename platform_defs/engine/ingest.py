@@ -31,7 +31,7 @@ from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
-from platform_defs.resources.read_errors import is_of_the_query, read_error
+from platform_defs.resources.read_errors import read_error, would_fail_again
 from platform_defs.resources.sifting import Patience, Unread, set_aside
 from platform_defs.resources.sources import PATH, RAW, is_columnar, read
 
@@ -270,7 +270,7 @@ def _ranged_key(contract: SourceContract) -> list[str]:
 
 def _may_pass(error: Exception) -> bool:
     """Whether what failed, though every file can be read, may succeed when it is tried again."""
-    return read_error(error).kind == "transient" and not is_of_the_query(error)
+    return read_error(error).kind == "transient" and not would_fail_again(error)
 
 
 def _is_good() -> Column:

@@ -4,7 +4,7 @@ A file of which no row was read is read again after `retry`: an entry of the led
 file as if it were new. Rejected rows come in again after `release`, as a new input file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
@@ -121,7 +121,7 @@ class Quarantine(LedgerWriter):
         """
         contract = self._contract(source)
         with self.lake.writer("ledger"):
-            return Release(self, contract, self.folders[source])(rejected_rows(self, contract), reasons, named)
+            return Release(self, lambda: rejected_rows(self, contract), contract, self.folders[source])(reasons, named)
 
     def _contract(self, source: str) -> SourceContract:
         if source not in self.contracts:
@@ -162,14 +162,18 @@ def rejected_rows(of: LedgerWriter, contract: SourceContract) -> DataFrame | Non
 def _set_aside(of: LedgerWriter, source: str) -> list[FileSetAside]:
     """What the ledger tells of files last, by path: those it set aside."""
     found: dict[str, FileSetAside] = {}
-    for told in (s for entry in of.ledger.entries() for s in entry if s.source == source):
-        for offset in told.offsets:
-            path, modified, length, *mark = offset.split("|")
-            plain, file = unquote(path), File(int(modified), path, int(length), source)
-            if not mark:
-                found.pop(plain, None)
-            elif mark[0] == UNREAD:
-                found[plain] = FileSetAside(file, told.seq)
-            elif mark[0] == RETRY and plain in found:
-                found[plain] = replace(found[plain], asked=True)
+    for seq, offset in _offsets(of, source):
+        path, modified, length, *mark = offset.split("|")
+        plain, file = unquote(path), File(int(modified), path, int(length), source)
+        if not mark:
+            found.pop(plain, None)
+        elif mark[0] == UNREAD:
+            found[plain] = FileSetAside(file, seq)
+        elif mark[0] == RETRY and plain in found:
+            found[plain] = replace(found[plain], asked=True)
     return [found[plain] for plain in sorted(found)]
+
+
+def _offsets(of: LedgerWriter, source: str) -> Iterator[tuple[int, str]]:
+    """What the ledger keeps of a source's files, with the entries, in their order."""
+    return ((s.seq, offset) for entry in of.ledger.entries() for s in entry if s.source == source for offset in s.offsets)

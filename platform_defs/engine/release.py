@@ -4,7 +4,7 @@ The file is written under a hidden name, then its rows are marked with its final
 is renamed. After a kill the next release finds the hidden file: where its rows are marked it is renamed, else deleted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -47,32 +47,42 @@ class Release:
 
     Args:
         of: what the quarantine works on.
+        rows: reads the rejected rows as they are now, with the column `released`; None where there is no quarantine.
         contract: the source's contract.
         folder: its folder of input files.
     """
 
     of: LedgerWriter
+    rows: Callable[[], DataFrame | None]
     contract: SourceContract
     folder: str
 
-    def __call__(self, rows: DataFrame | None, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
+    def __call__(self, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
         """Release rows of the quarantine whose reasons begin so, that came in files so named; see `Quarantine.release`."""
-        if rows is None:
+        if self.of.lake.delta(self.contract.quarantine) is None:
             return []
         self._add_column()
-        done = list(self._finished(rows))
+        done = list(self._finished())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
-        paths = [path for (path,) in rows.where(chosen).select("path").distinct().orderBy("path").collect()]
+        paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
         groups = self._grouped([p for p in paths if not named or any(is_named(p, n) for n in named)])
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
-            name = f"released-{stamp}-{number}{suffix}"
+            name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
             of_group = chosen & F.col("path").isin(group) & (F.col(SEQ) <= self.of.ledger.head) & (F.col("raw") != F.col("path"))
-            self._write(rows.where(of_group), head, name)
+            self._write(self._rows().where(of_group), head, name)
             self.of.lake.update(self.of.spark, self.contract.quarantine, of_group, {RELEASED: F.lit(name)}, {"release": name})
             self._show(name)
-            done.append(Released(name, rows.sparkSession.read.format("delta").load(self._table).where(F.col(RELEASED) == name).count()))
+            done.append(Released(name, self._marked(name)))
         return done
+
+    def _rows(self) -> DataFrame:
+        found = self.rows()
+        assert found is not None
+        return found
+
+    def _marked(self, name: str) -> int:
+        return self._rows().where(F.col(RELEASED) == name).count()
 
     @property
     def _table(self) -> str:
@@ -120,17 +130,18 @@ class Release:
         files, hidden = hadoop_file(self.of.spark, self._hidden(name))
         for part in _parts(files, hidden):
             _, target = hadoop_file(self.of.spark, f"{one_path(self.folder)}/{name}")
+            _, checksum = hadoop_file(self.of.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
+            files.delete(checksum, False)  # else a file that is mended by hand could not be read for it
             if not files.rename(part, target):
                 raise QuarantineError.not_renamed(self.contract.name, name)
         files.delete(hidden, True)
 
-    def _finished(self, rows: DataFrame) -> Iterator[Released]:
+    def _finished(self) -> Iterator[Released]:
         """Finish what a release that was cut short has left: show a file whose rows are marked, remove any other."""
         files, folder = hadoop_file(self.of.spark, one_path(self.folder))
         left = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
         for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
-            marked = self.of.spark.read.format("delta").load(self._table).where(F.col(RELEASED) == name).count()
-            if marked:
+            if marked := self._marked(name):
                 self._show(name)
                 yield Released(name, marked)
             else:

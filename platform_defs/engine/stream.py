@@ -5,7 +5,6 @@ the ledger tells of are passed over. So one that Spark cannot begin with is thro
 """
 
 import hashlib
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
-from platform_defs.engine.pending import Pending
+from platform_defs.engine.pending import FIRST_WAIT_S, Pending
 from platform_defs.resources.files import File, Known, hadoop_file, is_local, listing, one_path, survey
 from platform_defs.resources.lake import Lake
-from platform_defs.resources.sifting import Unread
 
 LOOK_EVERY_S = 1
 """How often a stream that stays asks, between its micro-batches, whether there is something to read though nothing new has landed."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Stream:
         ingest: lets micro-batches in.
         folders: each source's folder.
         max_files: files of a source that one micro-batch takes.
-        pending: makes the register of files that could not be read, empty.
+        first_wait_s: how long a stream that stays waits before it tries a file again that could not be read, at first, in seconds.
     """
 
     spark: SparkSession
@@ -49,7 +46,7 @@ class Stream:
     ingest: Ingest
     folders: Mapping[str, str]
     max_files: int
-    pending: Callable[[], Pending] = Pending
+    first_wait_s: float = FIRST_WAIT_S
 
     def run(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
         """Let in what is there (`every` None: `availableNow`), or what comes, for ever, at a processing-time interval.
@@ -69,8 +66,7 @@ class Stream:
         with self.lake.opened():
             self._make_folders()
             with self.lake.writer(place(self.folders)):
-                pending = self.pending()
-                pending.warns = every is not None
+                pending = Pending(self.ingest.files, self.first_wait_s, warns=every is not None)
                 made = self._all_there_is(pending, on_entry)
                 if every is not None:
                     pending.head = self.ingest.ledger.head
@@ -88,20 +84,11 @@ class Stream:
         return made
 
     def _enter(self, files: Sequence[File], pending: Pending, on_entry: Callable[[Entry], None]) -> list[Entry]:
-        """Ingest files as one entry. Those that cannot be read now are kept for a later trigger."""
-        tried = [*files, *pending.ready(besides={f.path for f in files})]
-        unread: Sequence[Unread] = ()
-        try:
-            entry = self.ingest.files(tried)
-            entries = [] if entry is None else [entry]
-        except UnreadError as error:
-            entries, unread = list(error.entries), error.unread
-            if pending.warns:
-                _log.warning("%s", error)
-        pending.note(tried, unread)
-        for entry in entries:
-            on_entry(entry)
-        return entries
+        entry = pending.files(files)
+        if entry is None:
+            return []
+        on_entry(entry)
+        return [entry]
 
     def _query(self, every: str | None, enter: Callable[[list[File]], None], pending: Pending) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.

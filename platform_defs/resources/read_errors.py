@@ -30,6 +30,8 @@ _DECODERS = (
     "net.jpountz.",
     "io.airlift.compress.",
     "com.github.luben.zstd.",
+    "com.univocity.parsers.",
+    "com.fasterxml.jackson.",
     "org.apache.spark.sql.execution.datasources.parquet.",
     "org.apache.spark.sql.execution.vectorized.",
 )
@@ -39,20 +41,17 @@ _STACKLESS = re.compile(r"java\.lang\.(?:NullPointer|ArrayIndexOutOfBounds|Class
 _BEYOND_THE_END = re.compile(r"EOFException: (?:Read past End of File|Cannot seek after EOF|Reached the end of stream|Attempted to seek)")
 """A footer that points behind the file's end: the file system notices."""
 _CONDITIONS = re.compile(
-    r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH|UNSUPPORTED_FILE_SYSTEM)"
-    r"|CANNOT_MERGE_SCHEMAS|FAILED_MERGE_SCHEMA|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS|AMBIGUOUS_REFERENCE|INVALID_UTF8_STRING"
-    r"|DATATYPE_MISMATCH|CANNOT_READ_FILE_FOOTER|_LEGACY_ERROR_TEMP_(?:1174|2040|2095|2234|2235|2236|3090))\b"
+    r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH)"
+    r"|CANNOT_MERGE_SCHEMAS|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS)(?:\.|$)"
 )
 """What Spark itself says of a file's schema or footer."""
 _NO_PARQUET = re.compile(r"is not a Parquet file")
 _NOT_FOUND = re.compile(r"FileNotFoundException|NoSuchFileException|PATH_NOT_FOUND|FILE_NOT_EXIST")
 _OTHER_REASON = re.compile(r"FileNotFoundException: .*\((?!No such file or directory)[^()]*\)\s*$", re.MULTILINE)
 """Java raises `FileNotFoundException` for a file that exists too: `(Permission denied)`, `(Too many open files)`, `(Stale file handle)`."""
-_QUERY = re.compile(
-    r"org\.apache\.spark\.SparkException: \[(?!FAILED_READ_FILE)|org\.apache\.spark\.(?:sql\.)?\w*(?<!SparkException): "
-    r"|java\.lang\.ArithmeticException|java\.time\."
-)
+_QUERY = re.compile(r"org\.apache\.spark\.(?:sql\.[\w.$]+|Spark\w+Exception)|java\.lang\.ArithmeticException|java\.time\.\w+")
 """What Spark raises for a query that it cannot run, or for a value that an expression cannot take."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,16 @@ def classified(text: str) -> ReadError:
     return ReadError("transient", reason)
 
 
-def is_of_the_query(error: Exception) -> bool:
-    """Whether Spark refused the query or a value in it, as it would again: a rule that divides by zero, an unknown option."""
-    causes = _causes(str(error))
-    return bool(causes) and bool(_QUERY.match(f"{causes[-1].kind}: {causes[-1].message}")) and not _MACHINE.search(causes[-1].text)
+def would_fail_again(error: Exception) -> bool:
+    """Whether to try again at once is in vain: a rule that divides by zero, an unknown option, a full disk."""
+    text = str(error)
+    causes = _causes(text)
+    if _FULL.search(text) or not causes:
+        return True
+    root = causes[-1]
+    if root.kind == "org.apache.spark.SparkException":
+        return root.message.startswith("[") and not root.message.startswith("[FAILED_READ_FILE")
+    return bool(_QUERY.fullmatch(root.kind))
 
 
 def _is_content(text: str, causes: list[_Cause]) -> bool:

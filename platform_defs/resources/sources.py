@@ -18,7 +18,8 @@ from platform_defs.resources.text import csv_rows, json_rows
 
 READER_VERSION = 2
 """One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""
-_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"}
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
 
 
 def is_columnar(files: Sequence[File]) -> bool:

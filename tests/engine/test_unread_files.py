@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
-from platform_defs.engine.pending import Pending
 from platform_defs.resources.sifting import Patience
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
@@ -126,12 +125,12 @@ def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
         else:
             raise _Enough("three entries")
 
-    stream = replace(engine.stream, pending=lambda: Pending(first_wait_s=0.1))
+    stream = replace(engine.stream, first_wait_s=0.1)
     with _ended(spark, 60), pytest.raises(_Enough, match="three entries"):
         stream.run("1 second", entered)
     assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
     assert _keys(engine) == ["a", "b.jsonl", "healed"]
-    assert [r.message.split(" (")[0] for r in caplog.records if r.name.endswith("stream")] == [
+    assert [r.message.split(" (")[0] for r in caplog.records if r.name.endswith("pending")] == [
         f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
     ]
 

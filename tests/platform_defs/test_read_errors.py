@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from platform_defs.resources import sifting
 from platform_defs.resources.files import File
-from platform_defs.resources.read_errors import classified, is_of_the_query
+from platform_defs.resources.read_errors import classified, would_fail_again
 
 JOB = (
     "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "
@@ -221,13 +221,16 @@ def test_only_damaged_content_is_a_files_own_fault(case: Case) -> None:
         (": org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero.", True),
         (": org.apache.spark.sql.AnalysisException: [INVALID_OPTIONS] no such option", True),
         (": org.apache.spark.SparkException: [INTERNAL_ERROR] no", True),
+        (": org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_METADATA_MISMATCH] no", True),
+        (_failed("java.io.IOException: No space left on device"), True),
+        ("no text of Java's", True),
         (": org.apache.spark.SparkException: Job aborted due to stage failure: ExecutorLostFailure", False),
         (_failed("java.net.SocketTimeoutException: Read timed out"), False),
         (_failed("java.lang.OutOfMemoryError: Java heap space"), False),
     ],
 )
-def test_a_query_that_would_fail_again_is_told_from_weather(text: str, expected: bool) -> None:
-    assert is_of_the_query(PySparkException(text)) is expected
+def test_what_would_fail_again_at_once_is_not_waited_for(text: str, expected: bool) -> None:
+    assert would_fail_again(PySparkException(text)) is expected
 
 
 FILES = [File(n, f"file:/in/{n}.jsonl", 7, "l") for n in range(8)]
