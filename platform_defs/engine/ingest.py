@@ -135,9 +135,10 @@ class Ingest(LedgerWriter):
                     raise IngestError.refused(contract.name, column)
                 return _Done(self._source(seq, now, widened(self.spark, self.lake, contract, files), files, last), unread)
             except (PySparkException, Py4JJavaError) as error:
+                before = patience.used
                 sifted = set_aside(self.spark, contract, files, patience)
                 found = sifted.unread or [f.fault for f in sifted.files] != [f.fault for f in files]
-                if not found and not (_may_pass(error) and patience.wait()):
+                if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
                     raise
             files, unread = sifted.files, unread + sifted.unread
             clear_orphans(self.spark, self.lake, {contract.name: contract}, seq)

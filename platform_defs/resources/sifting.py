@@ -30,18 +30,19 @@ class Patience:
     Args:
         waits: the time before each further try, in seconds; all reads of the micro-batch share them.
         sleep: waits.
+        used: how many of the waits are over.
     """
 
     waits: Sequence[float] = WAITS_S
     sleep: Callable[[float], None] = time.sleep
-    _used: int = field(default=0, init=False)
+    used: int = field(default=0, init=False)
 
     def wait(self) -> bool:
         """Wait for the next try; False where there is none left."""
-        if self._used == len(self.waits):
+        if self.used == len(self.waits):
             return False
-        self.sleep(self.waits[self._used])
-        self._used += 1
+        self.sleep(self.waits[self.used])
+        self.used += 1
         return True
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import AtomicType, StringType, StructField
 
 from assets.contracts import SourceContract
 from operators.columns import temporary
@@ -98,7 +98,8 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
     if (why := brings(contract, found)) is not None:
         return rejected(below, contract, why)
     lower = [c.lower() for c in found]
-    places = {c: f"c{lower.index(c.lower())}" for c in contract.struct.fieldNames() if c.lower() in lower}
+    plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
+    places = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
     ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
     style = CsvStyle.of(contract.options)
     options = _options(contract, {"escape": style.escape})
@@ -112,6 +113,9 @@ def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         return f"the file's header lacks {', '.join(missing)}"
+    nested = [f.name for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
+    if any(not contract.is_added(f) for f in contract.struct.fields if f.name in nested):
+        return f"no field of a CSV file can hold {', '.join(nested)}"
     return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
 
 

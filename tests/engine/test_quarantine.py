@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import StructType
 
 from assets.contracts import RowRule
 from platform_defs.engine import Engine
@@ -21,7 +20,7 @@ from platform_defs.engine.release import Release, is_named
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
-from tests.support.shopkeeping import ROW, START, Event, iso, land, rows_of, source
+from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
 
 TIME = iso(START)
 
@@ -71,7 +70,7 @@ def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(mak
     engine.let_in()
     found = {Path(f.file.path).name: f.reason for f in engine.quarantine.files("l")}
     assert list(found) == ["1.jsonl.gz", "3.jsonl.gz", "2.jsonl.gz", "empty.jsonl", "grown.jsonl"]
-    assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: gzip stream CRC failure")
+    assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: ")
     assert found["grown.jsonl"].startswith("malformed: the file changed after it was read")
     assert engine.quarantine.rows("l") == engine.quarantine.files("r") == engine.quarantine.rows("r") == []
 
@@ -108,25 +107,22 @@ def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(mak
     assert _adds_up(anew)
 
 
-TEXT = StructType().add("k", "string").add("v", "string").add("ts", "timestamp")
-STRICT = {"rules": (RowRule("v is small", "v < 10"),)}
+STRICT = (RowRule("v is small", "v < 90"), RowRule("v is no half", "v != 50"))
+ODD = "b\n\u2028|"
 
 
 def _sources(mended: bool) -> list[Any]:
-    rules = {} if mended else STRICT
-    return [
-        source("l", schema=TEXT if mended else ROW, **rules),
-        source("c", schema=TEXT if mended else ROW, options={"sep": "||"}),
-        source("p", **rules),
-    ]
+    rules = {"rules": () if mended else STRICT}
+    return [source("l", **rules), source("c", options={"sep": "||"} | ({"nullValue": "x"} if mended else {})), source("p", **rules)]
 
 
 def _land_rows(engine: Engine) -> None:
-    land(engine, "l", "1.jsonl", [json.dumps({"k": k, "v": v, "ts": TIME}) for k, v in (("a", 1), ("b", "x\n\u2028|"), ("c", 99))])
-    _write(engine, "l", "2.json", f'{{"k":"ü","v":"y","ts":"{TIME}"}}\nno JSON\n'.encode() + b"\xff\xfe\n")
+    rows = [("a", 1), (ODD, 50), ("c", 99)]
+    land(engine, "l", "1.jsonl", [json.dumps({"k": k, "v": v, "ts": TIME}, ensure_ascii=False) for k, v in rows])
+    _write(engine, "l", "2.json", f'{{"k":"ü","v":50,"ts":"{TIME}"}}\nno JSON\n'.encode() + b"\xff\xfe\n")
     _write(engine, "l", "torn.jsonl.gz", b"torn")
     land(engine, "c", "1.csv", ["k||v||ts", f"a||1||{TIME}", f'"b||b"||x||{TIME}', "few||1"])
-    land(engine, "c", "2.csv", ["ts||v||k", f"{TIME}||y||c"])
+    land(engine, "c", "2.csv", ["ts||v||k", f"{TIME}||x||c"])
     times = pa.array([START * 1000 + 1, START * 1000 + 999_999], pa.timestamp("us", tz="UTC"))
     _write(engine, "p", "1.parquet", b"")
     pq.write_table(pa.table({"K": ["a", "b"], "V": pa.array([1, 99], pa.int32()), "TS": times}), Path(engine.folders["p"]) / "1.parquet")
@@ -139,26 +135,26 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     assert sorted(_accepted(engine.let_in())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
     counts = [(r.reason, r.rows, r.released) for r in engine.quarantine.rows("l")]
     assert counts == [
-        ("type: v is no int", 2, 0),
+        ("rule: v is no half", 2, 0),
         ("malformed: not UTF-8", 1, 0),
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
 
     mended = make_engine(_sources(mended=True), [])
-    released = mended.quarantine.release("l", reasons=["type: v", "malformed: not UTF"])
+    released = mended.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
     assert [(r.name.startswith("released-20260301T120000"), r.name.endswith("-1.jsonl"), r.rows) for r in released] == [(True, True, 3)]
-    assert mended.quarantine.release("l", reasons=["type: v"]) == []
+    assert mended.quarantine.release("l", reasons=["rule: v is no half"]) == []
     assert [r.rows for r in mended.quarantine.release("c")] == [2, 1]
     assert [r.rows for r in mended.quarantine.release("p")] == [1]
     assert sorted(_accepted(mended.let_in())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
-    assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", "1"), ("b", "x\n\u2028|"), ("ü", "y")]
-    assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", "1"), ("b||b", "x"), ("c", "y")]
+    assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
+    assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
     raw_times = mended.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
     assert [(r.reason, r.rows, r.released) for r in mended.quarantine.rows("l")] == [
         ("malformed: not UTF-8", 2, 1),
-        ("type: v is no int", 2, 2),
+        ("rule: v is no half", 2, 2),
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
@@ -176,7 +172,7 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     [finished] = make_engine(_sources(mended=True), []).quarantine.release("l", reasons=["rule: v is small"])
     assert finished.rows == 1
     assert _accepted(mended.let_in()) == [("l", 1, 0)]
-    assert _keys(mended) == ["a", "b", "c", "ü"]
+    assert _keys(mended) == ["a", ODD, "c", "ü"]
     assert mended.quarantine.release("l", reasons=["rule: v is small"]) == []
     assert [p.name for p in Path(mended.folders["l"]).glob(".*releasing*")] == []
 
