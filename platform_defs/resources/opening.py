@@ -11,29 +11,33 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from platform_defs.resources.files import File
+from platform_defs.resources.files import File, without_wildcards
 
 _WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 _WITHOUT_WILDCARDS = {"__globPaths__": "false"}
 
 
 def has_colon(file: File) -> bool:
-    """Whether a file's name holds a colon. One in a folder's name is no trouble, but for wildcards."""
+    """Whether a file's path holds a colon beyond its scheme."""
     return ":" in unquote(file.path).partition(":")[2]
 
 
 def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
-    """Read files with one reader, those with a colon in their paths with another, and unite the rows.
+    """Read files with one reader, those with a colon in their paths with others, and unite the rows.
 
     Args:
         spark: the session.
         files: the files, at least one.
         read: makes a frame of a reader and the paths as it takes them.
     """
-    plain, literal = [f for f in files if not has_colon(f)], [f for f in files if has_colon(f)]
+    plain, literal = [f for f in files if not has_colon(f)], [unquote(f.path) for f in files if has_colon(f)]
+    wild = [path for path in literal if without_wildcards(path) != path]
+    tame = [path for path in literal if path not in wild]
     frames = [read(spark.read, [f.pattern for f in plain])] if plain else []
+    frames += [read(spark.read.options(**_WITHOUT_CHECKSUMS), tame)] if tame else []
+    # One by one: with several paths that look like patterns, Spark reads all of them once for each when it may expand none.
     options = _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
-    frames += [read(spark.read.options(**options), [unquote(f.path) for f in literal])] if literal else []
+    frames += [read(spark.read.options(**options), [path]) for path in wild]
     return reduce(DataFrame.unionByName, frames)
 
 

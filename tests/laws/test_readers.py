@@ -154,7 +154,7 @@ _PARQUET = st.builds(
     st.randoms(use_true_random=False),
     st.integers(0, 1),
 )
-_NAMES = st.sampled_from(["a", "12:00", "[x]", "ü 漢", "#?%41", "p*q{y}", "k=1"])
+_NAMES = st.sampled_from(["a", "12:00", "12:00 [x]*", "[x]", "ü 漢", "#?%41", "p*q{y}", "k=1"])
 
 
 @dataclass(frozen=True)
