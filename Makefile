@@ -15,7 +15,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help setup demo test test-fast test-soak lint format oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-soak lint audit format hunt oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,12 +66,18 @@ lint: setup ## check style, format, types and the direction of imports
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+audit: setup ## look for known vulnerabilities in the locked dependencies; without a network it says so and passes
+	$(BIN)/python .ci/audit.py $(ARGS)
+
 format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
 chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/reliability.md (ARGS="--kills N")
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+hunt: setup ## live random histories on a fake store and a fake clock, print what must never be (ARGS="--seed N --seconds S --histories N --jobs N")
+	@$(BIN)/python -m tests.hunt $(ARGS)
 
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)
@@ -94,9 +100,9 @@ bench-setup: setup
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
 ui: setup ## open Dagster's UI on this project
-	@set -e; home="$${TIDEMARK_DAGSTER_HOME:-$${DAGSTER_HOME:-.tidemark/dagster}}"; mkdir -p "$$home"; \
+	@set -e; home="$$($(BIN)/python -m platform_defs.settings dagster_home)"; mkdir -p "$$home"; \
 	[ -e "$$home/dagster.yaml" ] || printf 'nux: {enabled: false}\ntelemetry: {enabled: false}\n' > "$$home/dagster.yaml"; \
-	DAGSTER_HOME="$$(cd "$$home" && pwd)" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+	DAGSTER_HOME="$$home" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and what Spark leaves behind; keeps .venv, the JARs and the lake
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist $(STAMP)

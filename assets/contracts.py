@@ -1,32 +1,53 @@
-"""What exists, as values: the contract of a source, and the recipe of a derived asset."""
+"""What exists, as values: the contract of a source, and the recipe of a derived asset; both checked when they are made."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast, get_args
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from operators.columns import TEMPORARY
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Closed, Entries, Operator
-from operators.errors import OperatorError
+from assets.contract_checks import (
+    ENGINE_COLUMNS,
+    EVENT_TIME_RAW,
+    ContractError,
+    check_columns,
+    check_key,
+    check_length,
+    check_name,
+    check_options,
+    check_sql,
+)
+from assets.names import first_twice
+from operators.contract import EVENT_TIME, Closed, Entries, Operator
 from operators.timing import Duration, length_ms
 
-EVENT_TIME_RAW = "event_time_raw"
 INGESTED_AT = "ingested_at"
 """What a source gives as its event time to have processing time: when the ledger let a row's entry in."""
-ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
 """The groups of derived assets."""
 _ADDED = "added"
 
+__all__ = [
+    "ENGINE_COLUMNS",
+    "EVENT_TIME_RAW",
+    "INGESTED_AT",
+    "LEADERBOARDS",
+    "WIDE",
+    "WINDOWS",
+    "BoundedOutOfOrderness",
+    "ContractError",
+    "DerivedAsset",
+    "NewColumns",
+    "Punctuated",
+    "RowRule",
+    "SourceContract",
+]
+
 Action = Literal["warn", "quarantine", "fail"]
 NewColumns = Literal["ignore", "quarantine", "refuse", "add"]
-
-
-class ContractError(OperatorError):
-    """A source contract or an asset's recipe is not usable as it stands."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +65,22 @@ class RowRule:
     condition: str
     action: Action = "quarantine"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("name", self.name, "printable text that is not blank, as quarantine and reports show it")
+        check_sql("condition", self.condition)
+        if self.action not in get_args(Action):
+            raise ContractError.bad_value("action", self.action, ", ".join(get_args(Action)))
+
 
 @dataclass(frozen=True)
 class BoundedOutOfOrderness:
     """The watermark after an entry is `max(event_time) - bound - 1 ms`, and never goes back."""
 
     bound: Duration
+
+    def __post_init__(self) -> None:
+        check_length("out_of_orderness", self.bound)
 
     @cached_property
     def bound_ms(self) -> int:
@@ -70,14 +101,22 @@ class Punctuated:
     watermark: str
     marker: str | None = None
 
+    def __post_init__(self) -> None:
+        check_sql("watermark", self.watermark)
+        if self.marker is not None:
+            check_sql("marker", self.marker)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceContract:
     """What a source promises, and what becomes of rows that break it.
 
     Args:
-        name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake.
-        schema: the columns, a `StructType`, or DDL where a Spark session runs; columns that are not nullable must hold a value.
+        name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
+            digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
+        schema: the columns, a `StructType`, or DDL where a Spark session runs; columns that are not nullable must hold a value. At most
+            1,000, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with `_`; no two may differ in case alone, and
+            none may be one of `ENGINE_COLUMNS` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
             bad input stops the ingest: use `try_` functions. `ingested_at`, where no column has that name, is processing time: all rows
             of an entry have the time at which the ledger let it in, so none is ever late.
@@ -108,21 +147,29 @@ class SourceContract:
     new_columns: NewColumns = "ignore"
 
     def __post_init__(self) -> None:
+        check_name("name", self.name)
         if self.new_columns not in get_args(NewColumns):
             raise ContractError.bad_value("new_columns", self.new_columns, ", ".join(get_args(NewColumns)))
-        columns = self.struct.fieldNames()
-        for column in columns:
-            if column in ENGINE_COLUMNS or column.startswith((TEMPORARY, "_")):
-                raise ContractError.bad_value("schema", column, f"names other than {', '.join(ENGINE_COLUMNS)}, not starting with '_'")
-        for column in self.unique_key:
-            if column not in columns:
-                raise ContractError.bad_value("unique_key", column, f"columns of the schema: {', '.join(columns)}")
-        length_ms(self.duplicate_horizon, "duplicate_horizon")
+        check_columns([f for f in self.struct.fields if not self.is_added(f)], self.struct.fieldNames())
+        check_key(self.unique_key, self.struct)
+        check_sql("event_time", self.event_time)
+        if not isinstance(self.watermark, BoundedOutOfOrderness | Punctuated):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("watermark", self.watermark, "BoundedOutOfOrderness(...) or Punctuated(...)")
+        for parameter in ("duplicate_horizon", "idle_timeout", "future_skew"):
+            check_length(parameter, getattr(self, parameter))
+        if (again := first_twice([r.name for r in self.rules])) is not None:
+            raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by them")
+        check_options(self.options)
 
     @cached_property
     def struct(self) -> StructType:
         """The schema as a `StructType`."""
-        return self.schema if isinstance(self.schema, StructType) else cast(StructType, StructType.fromDDL(self.schema))
+        if isinstance(self.schema, StructType):
+            return self.schema
+        try:
+            return cast(StructType, StructType.fromDDL(self.schema))
+        except PySparkException as error:
+            raise ContractError.bad_value("schema", self.schema, "DDL such as 'order_id STRING NOT NULL, amount INT'") from error
 
     @property
     def by_ingest_time(self) -> bool:
@@ -162,12 +209,14 @@ class DerivedAsset:
     """A table made of sources, or of other derived tables, by one operator.
 
     Args:
-        name: the table's name.
+        name: the table's name, by the same rules as a source's.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         shape: a pure function from the operator's result to the table's rows; it keeps the operator's own columns.
         description: what the table holds.
         group: the asset's group in Dagster.
+        version: of what the engine cannot see into: the code of `shape`, and of an operator of one's own. A table made with another
+            version is refused until it is made again.
     """
 
     name: str
@@ -176,8 +225,10 @@ class DerivedAsset:
     shape: Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
     group: str = WIDE
+    version: str = ""
 
     def __post_init__(self) -> None:
+        check_name("name", self.name)
         if len(self.inputs) != len(self.operator.inputs):
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"

@@ -11,14 +11,17 @@ from assets.day_checks import log_days
 from assets.keys import input_keys
 from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
-from assets.partitions import days_of, end_of, span
+from assets.partitions import day_at, days_of, end_of, range_of, span, start_of
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import Accountable, Closed
 from operators.timing import DAY_MS
 
-LAW, COMPLETENESS = "conservation_law", "join_completeness"
+LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
 JOINED = "Every accepted row is matched, unmatched, pending or late, once."
 COUNTED = "Every accepted row is in what is closed, in what is open, in no window, or late; and the results are those of the log."
+
+
+OUTSIDE = "No event lies before the first day or after the last: its results are in the table, and in no partition."
 
 
 class AdvanceConfig(dg.Config):
@@ -51,6 +54,7 @@ def event_time_asset(
     """
     joins = isinstance(derived.operator, Accountable) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
+    specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=OUTSIDE))
     if joins:
         words = f"At least {completeness:.0%} of the settled rows of each side found a match."
         specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
@@ -69,12 +73,13 @@ def event_time_asset(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         first, last = days_of(context)
+        settled = _settled_from(engine, derived, first), last
         done = _advance(engine, derived.name, first, last, config)
-        settled = first - _reach(derived), last
         accounts = engine.account(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
         checks = [law_check(accounts, engine.uncounted(derived.name, settled))]
+        checks.append(_in_days(engine.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_told(engine, derived) | done, check_results=checks)
 
@@ -90,6 +95,14 @@ def _advance(engine: EnginePort, name: str, first: date, last: date, config: Adv
     return told | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
 
 
+def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
+    """The first day of rows whose fate a run decides: it closes all that is open, also before its own first day."""
+    closed_to, times = engine.described(derived.name)["closed_to"], engine.event_times(derived.name)
+    oldest = closed_to if closed_to is not None else times[0] if times else None
+    start = first if oldest is None else min(first, day_at(oldest + 1))
+    return max(start, date.min + _reach(derived)) - _reach(derived)
+
+
 def _reach(derived: DerivedAsset) -> timedelta:
     """How far before a day of `final_at` the rows that it settles may lie."""
     reads = derived.operator.reads
@@ -99,6 +112,8 @@ def _reach(derived: DerivedAsset) -> timedelta:
 def _told(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     state = engine.described(derived.name)
     told = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    if state.get("waits_for"):
+        told["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
     if not state["steps"]:
         return told
     frame = engine.table(derived.name)
@@ -131,6 +146,26 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
             "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
             "days": len({a.day for a in accounts}),
             **_sum(accounts),
+        },
+    )
+
+
+def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
+    """Report events outside of the partitions, by the ledger: they are handled as all others, and shown on no day."""
+    known = range_of(days)
+    outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
+    told = (
+        "events lie outside of the days: their results are in the table, and in no partition" if outside else "all events lie in the days"
+    )
+    return dg.AssetCheckResult(
+        check_name=IN_DAYS,
+        passed=not outside,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=told,
+        metadata={
+            "oldest_event_time": moment(times[0] if times else None),
+            "newest_event_time": moment(times[1] if times else None),
+            "days": span(known or ()),
         },
     )
 

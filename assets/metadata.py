@@ -5,12 +5,15 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 from pyspark.sql.types import StructType
 
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and the last millisecond that Python's datetime has
+
 
 def moment(epoch_ms: int | None) -> dg.MetadataValue:
-    """An instant; an empty text where there is none."""
+    """An instant; a text where there is none. The first or the last one of Python's for one outside of them."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
-    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms))
+    shown = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
+    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=shown))
 
 
 def table_schema(struct: StructType) -> dg.TableSchema:

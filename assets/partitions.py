@@ -18,16 +18,40 @@ def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(start_date=first_day, end_offset=1 + -(-ahead_ms // DAY_MS))
 
 
+def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:
+    """The first and the last day that is a partition now; None where there is none yet."""
+    first, last = days.get_first_partition_key(), days.get_last_partition_key()
+    return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
+
+
+def within(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
+    """The part of a range of days that is partitions: what lies before the first is closed with it. None where all comes later."""
+    known = range_of(days)
+    if known is None or first > known[1]:
+        return None
+    return max(first, known[0]), max(min(last, known[1]), known[0])
+
+
 def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
     """The first and last day of a run."""
     window = context.partition_key_range
     return date.fromisoformat(window.start), date.fromisoformat(window.end)
 
 
+def start_of(day: date) -> int:
+    """The first millisecond of a day, in epoch ms."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def end_of(day: date) -> int:
     """The watermark at which a day is complete, in epoch ms."""
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) + DAY_MS - 1
+    return start_of(day) + DAY_MS - 1
+
+
+def day_at(epoch_ms: int) -> date:
+    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    return date(1970, 1, 1) + timedelta(milliseconds=max(start_of(date.min), min(epoch_ms, start_of(date.max))))
 
 
 def span(days: Sequence[date]) -> str:

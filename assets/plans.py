@@ -79,7 +79,7 @@ def item_conversion(window: Sliding) -> DerivedAsset:
     join = WindowJoin(
         on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"
     )
-    told = "What was clicked beside what was sold, of each item and window with either."
+    told = "What was clicked beside what was sold, of each item and window with either; of an item without a category each by itself."
     return DerivedAsset(name=ITEM_CONVERSION, inputs=(ITEM_CLICKS, ITEM_SALES), operator=join, description=told, group=WINDOWS)
 
 

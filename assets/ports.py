@@ -79,6 +79,10 @@ class EnginePort(Protocol):
         """Let in what has landed, and record sources fallen idle; returns the ledger entries made."""
         ...
 
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of an asset's sources, in epoch ms; None where nothing came."""
+        ...
+
     def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:
         """Advance an asset, one committed step after the other."""
         ...
@@ -112,5 +116,5 @@ class EnginePort(Protocol):
         ...
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date)."""
+        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
         ...

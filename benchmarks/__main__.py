@@ -142,6 +142,17 @@ def backlog(
 
 
 @app.command()
+def ledger_age(
+    batches: Annotated[int, typer.Option(help="Batches of the ledger, of five sources each.", min=64)] = 200_000, work: Work = WORK
+) -> None:
+    """What a long ledger costs to open, to ask and to append to. Needs no Spark."""
+    from benchmarks.ledger_age import run
+
+    for what, cost in run(work, batches).items():
+        print(f"{what}: {cost}{'' if what.endswith('MB') else ' s CPU'}")
+
+
+@app.command()
 def report(
     work: Work = WORK, docs: Annotated[Path, typer.Option(help="The folder of benchmarks.md and of images/.")] = PROJECT / "docs"
 ) -> None:

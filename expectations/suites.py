@@ -4,6 +4,8 @@ An expectation's `meta["check"]` names its asset check, its `description` says w
 it fails: `critical` is an error, `warning` is shown and stops nothing. Nulls keep every rule but the not-null ones.
 """
 
+from typing import Literal
+
 import great_expectations as gx
 from great_expectations.expectations.core.expect_column_pair_values_a_to_be_greater_than_b import ExpectColumnPairValuesAToBeGreaterThanB
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
@@ -21,6 +23,7 @@ from operators.top_k import RANK
 
 STATUSES = ("created", "approved", "invoiced", "processing", "shipped", "delivered", "canceled", "unavailable")
 METHODS = ("card", "credit_card", "debit_card", "boleto", "voucher", "transfer", "not_defined")
+IgnoreRow = Literal["never", "any_value_is_missing"]
 CRITICAL, WARNING = "critical", "warning"
 
 
@@ -161,7 +164,11 @@ def item_conversion() -> gx.ExpectationSuite:
     """Clicks beside sales."""
     own = [
         _not_null("item_id", "Both sides hold the key, so a result does."),
-        _unique("one_row_a_window", "item_id", "category", WINDOW_START, WINDOW_END, why="An item's clicks and sales meet once a window."),
+        _unique(
+            *("one_row_a_window", "item_id", "category", WINDOW_START, WINDOW_END),
+            why="An item's clicks and sales meet once a window. Where the category is null they do not meet: a null key equals no other.",
+            ignore_row_if="any_value_is_missing",
+        ),
     ]
     return gx.ExpectationSuite(name="item_conversion", expectations=[*own, *_results(or_equal=True)])
 
@@ -210,8 +217,8 @@ def _results(*, or_equal: bool = False) -> list[Expectation]:
     ]
 
 
-def _unique(check: str, *columns: str, why: str) -> Expectation:
-    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if="never", **_told(check, why))
+def _unique(check: str, *columns: str, why: str, ignore_row_if: IgnoreRow = "never") -> Expectation:
+    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if=ignore_row_if, **_told(check, why))
 
 
 def _at_least(column: str, least: int, why: str) -> Expectation:

@@ -10,6 +10,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from operators.columns import check_distinct, check_present, names, temporary
 from operators.contract import ARRIVAL, SEQ, Entries, Touched, Upsert
+from operators.determinism import check_deterministic
 from operators.errors import OperatorError, StreamingError
 from operators.merging import counts_every_row, merged, merging
 
@@ -26,6 +27,9 @@ class Aggregate:
     `seq` and `arrival` of a result name the row by which the key took its present values, so that a Top-N of it can keep ties in the
     order in which they came about. A row that changes no aggregate (a smaller value, to a maximum) leaves them; where an
     aggregate is none that can be merged, they name the newest row of the key.
+
+    An aggregate whose value depends on the order in which Spark meets rows (`first`, `last`, `any_value`, an unsorted `collect_list`), on
+    chance or on the clock is refused; `min_by(v, struct(seq, arrival))` is the value that came first.
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream.
     A step reads its new rows and the results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`,
@@ -50,6 +54,7 @@ class Aggregate:
             raise OperatorError.bad_value("by", self.by, "at least one column; for a total of all rows, one that is the same in each")
         if not self.aggregates:
             raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
+        check_deterministic(self.aggregates)
         check_distinct([*self.key, *self.aggregates, SEQ, ARRIVAL])
 
     @cached_property
@@ -61,6 +66,10 @@ class Aggregate:
     def inputs(self) -> tuple[str]:
         """The names of the inputs."""
         return ("rows",)
+
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        return (*self.key, *self.aggregates, SEQ, ARRIVAL)
 
     @property
     def emits(self) -> Upsert:

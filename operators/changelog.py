@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import check_free, check_present, same_rows, temporary
+from operators.columns import check_free, check_present, comparable, has_map, same_rows, temporary
 from operators.errors import OperatorError
 
 CHANGE = "change"
@@ -20,17 +20,21 @@ COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 """The columns of a Delta table's change data feed, as a source takes it, that tell of the commit and not of the row."""
 _SIGN = temporary("sign")
 _THERE = temporary("there")
+_ROW, _KIND, _ENTRIES = temporary("row"), temporary("kind"), temporary("entries")
+OWN_CHANGE, OWN_COPIES = temporary("change"), temporary("copies")
+"""What `change` and `copies` are called where the rows are a user's and the result is no table: no source's column has these names."""
 _MICROS_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _MICROS = f"{_MICROS_NTZ}XXX"
 
 
-def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> DataFrame:
+def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], change: str = CHANGE) -> DataFrame:
     """The changes that lead from one keyed table to another, nulls being equal to nulls.
 
     Args:
         before: the older table, at most one row a key.
         after: the newer one, with the same columns.
         key: the key columns; a null is an ordinary key.
+        change: the name of the column that tells the kind of a change.
 
     Returns:
         `before`'s columns and `change` (string): `+I`, `-U` with its `+U`, or `-D`. Equal rows are left out.
@@ -39,17 +43,19 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str]) -> Da
         raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
     check_present(before, key, "key")
     check_present(after, before.columns, "after")
-    check_free(before, CHANGE)
+    check_free(before, change)
     columns = [*[F.col(f"`{c}`") for c in before.columns], F.lit(True).alias(_THERE)]
     old, new = before.select(columns).alias("o"), after.select(columns).alias("n")
     kinds = (
         F.when(F.col(f"o.{_THERE}").isNull(), F.array(F.lit(INSERT)))
         .when(F.col(f"n.{_THERE}").isNull(), F.array(F.lit(DELETE)))
-        .when(~same_rows("o", "n", before.columns), F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
+        .when(~same_rows("o", "n", before.columns, before.schema), F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
     )
-    told = old.join(new, same_rows("o", "n", key), "full").withColumn(CHANGE, F.explode(kinds))
-    gone = F.col(CHANGE).isin(UPDATE_BEFORE, DELETE)
-    return told.select(*[F.when(gone, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], CHANGE)
+    told = old.join(new, same_rows("o", "n", key), "full").withColumn(_KIND, F.explode(kinds))
+    gone = F.col(_KIND).isin(UPDATE_BEFORE, DELETE)
+    return told.select(
+        *[F.when(gone, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], F.col(_KIND).alias(change)
+    )
 
 
 def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
@@ -102,7 +108,7 @@ def _json(columns: Sequence[str]) -> Column:
     return F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
 
 
-def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:
+def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> DataFrame:
     """The changes that lead from one table without a key to another, nulls being equal to nulls.
 
     Returns:
@@ -110,12 +116,12 @@ def bag_changes(before: DataFrame, after: DataFrame) -> DataFrame:
         copy that is to be there then. Rows held equally often are left out.
     """
     check_present(after, before.columns, "after")
-    check_free(before, CHANGE)
+    check_free(before, change)
     held, wanted = F.count_if(F.col(_SIGN) < 0), F.count_if(F.col(_SIGN) > 0)
     more = F.when(wanted > held, F.array_repeat(F.lit(INSERT), (wanted - held).cast("int")))
     fewer = F.when(wanted < held, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), wanted.cast("int"))))
-    changes = F.coalesce(more, fewer, F.array().cast("array<string>")).alias(CHANGE)
-    return _signed(before, after).groupBy(*before.columns).agg(changes).withColumn(CHANGE, F.explode(CHANGE))
+    kinds = F.coalesce(more, fewer, F.array().cast("array<string>"))
+    return _by_row(before, after, kinds.alias(_KIND)).select(*_own(before), F.explode(_KIND).alias(change))
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
@@ -126,9 +132,22 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    return _signed(before, after).groupBy(*before.columns).agg(F.sum(_SIGN).alias(copies)).where(F.col(copies) != 0)
+    counted = _by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
+    return counted.select(*_own(before), F.col(_KIND).alias(copies))
 
 
-def _signed(before: DataFrame, after: DataFrame) -> DataFrame:
-    """The rows of both tables: those held with the sign -1, those wanted with 1."""
-    return after.select(*before.columns, F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+def _own(frame: DataFrame) -> list[Column]:
+    return [F.col(f"`{c}`") for c in frame.columns]
+
+
+def _by_row(before: DataFrame, after: DataFrame, value: Column) -> DataFrame:
+    """A value for each row that one of two tables holds, from its copies: those held have the sign -1, those wanted 1."""
+    both = after.select(*_own(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    plain = [f.name for f in before.schema.fields if not has_map(f.dataType)]
+    maps = [f for f in before.schema.fields if f.name not in plain]
+    if not maps:
+        return both.groupBy(*_own(before)).agg(value)
+    entries = F.struct(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in maps])
+    kept = F.first(F.struct(*[F.col(f"`{f.name}`") for f in maps])).alias(_ROW)  # equal in all copies, but for the order of a map's entries
+    found = both.groupBy(*[F.col(f"`{c}`") for c in plain], entries.alias(_ENTRIES)).agg(value, kept)
+    return found.select(*[F.col(f"`{c}`") for c in plain], f"{_ROW}.*", _KIND)

@@ -1,11 +1,11 @@
 """Column checks shared by the operators, and the one source of temporary names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, IntegralType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType, MapType, StructType, TimestampType
 
 from operators.errors import ColumnError
 
@@ -42,9 +42,55 @@ def parameter(value: int, beside: Column) -> Column:
     return F.get(F.array(F.lit(value).cast("bigint")), beside.bitwiseAND(0).cast("int"))
 
 
-def same_rows(one: str, other: str, columns: Sequence[str]) -> Column:
-    """Whether the rows under two aliases are equal in columns, a null being equal to a null."""
-    return reduce(lambda a, b: a & b, [F.col(f"{one}.`{c}`").eqNullSafe(F.col(f"{other}.`{c}`")) for c in columns], F.lit(True))
+def same_rows(one: str, other: str, columns: Sequence[str], schema: StructType | None = None) -> Column:
+    """Whether the rows under two aliases are equal in columns, a null being equal to a null.
+
+    Args:
+        one: an alias.
+        other: the other alias.
+        columns: the columns.
+        schema: the columns' types, needed where one may be a map: Spark does not compare maps.
+    """
+
+    def value(alias: str, column: str) -> Column:
+        found = F.col(f"{alias}.`{column}`")
+        return found if schema is None else comparable(found, schema[column].dataType)
+
+    return balanced([value(one, c).eqNullSafe(value(other, c)) for c in columns], lambda a, b: a & b, F.lit(True))
+
+
+def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column], empty: Column) -> Column:
+    """Columns joined by an operator as a balanced tree: a chain of 1,000 overflows the stack of Spark's planner.
+
+    Args:
+        columns: the columns.
+        join: an associative operator.
+        empty: the result where there is no column.
+    """
+    if len(columns) < 2:
+        return columns[0] if columns else empty
+    half = len(columns) // 2
+    return join(balanced(columns[:half], join, empty), balanced(columns[half:], join, empty))
+
+
+def has_map(kind: DataType) -> bool:
+    """Whether a type is a map, or holds one."""
+    if isinstance(kind, ArrayType):
+        return has_map(kind.elementType)
+    return any(has_map(f.dataType) for f in kind.fields) if isinstance(kind, StructType) else isinstance(kind, MapType)
+
+
+def comparable(value: Column, kind: DataType) -> Column:
+    """A value that Spark can compare, group by and hash: each map becomes an array of its entries, sorted by key."""
+    if not has_map(kind):
+        return value
+    if isinstance(kind, MapType):
+        entries = F.transform(F.map_entries(value), lambda e: F.struct(e["key"], comparable(e["value"], kind.valueType)))
+        return F.array_sort(entries)
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda e: comparable(e, kind.elementType))
+    fields = kind.fields if isinstance(kind, StructType) else []
+    return F.when(value.isNotNull(), F.struct(*[comparable(value[f.name], f.dataType).alias(f.name) for f in fields]))
 
 
 def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:

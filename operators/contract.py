@@ -9,6 +9,7 @@ The engine's frames hold the source's columns and `event_time` (timestamp, whole
 ledger entry that brought the row) and `arrival` (its place in the entry); (`seq`, `arrival`) names a row for good.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -40,7 +41,7 @@ TimeKind = Literal["event", "processing"]
 
 ASIDE = "aside"
 """In the metadata of an operator's field: no result of its table depends on it, so it may change while the table stays."""
-WHICH = "which"
+WHICH = temporary("which")
 """The index of the input that a row is of."""
 SETTLED = temporary("settled")
 
@@ -169,6 +170,15 @@ class Operator(Protocol):
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """The whole answer for complete input."""
+        ...
+
+
+@runtime_checkable
+class NamesColumns(Operator, Protocol):
+    """An operator whose result's columns follow from its inputs' columns, so that they are checked before any row is read."""
+
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns, for inputs with these columns."""
         ...
 
 

@@ -85,6 +85,10 @@ class Deduplicate:
         """The names of the inputs."""
         return ("rows",)
 
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        return (*inputs[0], *((WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT) if self.window else ()))
+
     @property
     def emits(self) -> Append | Upsert:
         """A window has one row of each key; of the whole stream the table is kept current by key."""

@@ -16,7 +16,7 @@ Duration = int | str | timedelta
 DAY_MS = 86_400_000
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _WORDS = {"millisecond": "ms", "msec": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w"}
-_WRITTEN = re.compile(r"\s*([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+_WRITTEN = re.compile(r"\s*([+-]?\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def duration_ms(value: Duration, parameter: str) -> int:

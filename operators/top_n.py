@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from operators.columns import check_distinct, check_present, check_time, names, same_rows, temporary
+from operators.columns import check_distinct, check_present, check_time, comparable, names, same_rows, temporary
 from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
 from operators.errors import ColumnError, OperatorError, StreamingError, is_count
 from operators.ordering import Ordering
@@ -142,6 +142,10 @@ class TopN:
         """The names of the inputs."""
         return ("rows",)
 
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        return (*[c for c in inputs[0] if c != self.change], *([RANK] if self.with_rank else []))
+
     @property
     def emits(self) -> Upsert:
         """A rank of a partition is one row where no two rows share one and it is shown; else a row is known by its own key."""
@@ -252,8 +256,9 @@ class TopN:
         rows = self._lives(rows).where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else rows
         if not isinstance(self.rank_end, str):
             return rows.limit(0).select(*self.partition, F.lit(None).cast("int").alias("rank_end"))
-        first = F.min_by(F.struct(F.col(self.rank_end).alias(_END)), F.struct(*places(rows)))[_END].alias("rank_end")
-        return rows.groupBy(*self.partition).agg(first).where(F.coalesce(F.col("rank_end"), F.lit(0)) < 1)
+        first = F.min_by(F.struct(F.col(self.rank_end).alias(_END)), F.struct(*places(rows)))[_END].alias(_END)
+        ends = rows.groupBy(*self.partition).agg(first).where(F.coalesce(F.col(_END), F.lit(0)) < 1)
+        return ends.select(*self.partition, F.col(_END).alias("rank_end"))
 
     def _told(self, rows: DataFrame) -> DataFrame:
         """The rows that count: those that say what they are, and where none is deleted no more than those that come."""
@@ -274,7 +279,7 @@ class TopN:
         With n the rows that came less those taken back, up to each of them, the last n less the smallest n below zero are there.
         """
         beside = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, _END, _LIFE, _LASTS)
-        equal = Window.partitionBy(*[c for c in rows.columns if c not in beside])
+        equal = Window.partitionBy(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in beside])
         comes = F.col(change).isin(INSERT, UPDATE_AFTER)
         in_order = equal.orderBy(*_places(rows))
         so_far = F.sum(F.when(comes, 1).otherwise(-1)).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))

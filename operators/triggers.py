@@ -18,7 +18,7 @@ from operators.windows import whole
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
 """In the rows of open windows: false; and how many rows of the window were there."""
-_ROWS = re.compile(r"(\d+) rows?")
+_ROWS = re.compile(r"(\d{1,18}) rows?")
 
 
 @dataclass(frozen=True)

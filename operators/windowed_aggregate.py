@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from operators import streaming
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
 from operators.contract import ASIDE, EVENT_TIME, plain
+from operators.determinism import check_deterministic
 from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.merging import merged, merging
@@ -34,6 +35,8 @@ class WindowedAggregate(InWindows):
     Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
     `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`; with any other each row is handed
     to each of its windows.
+    An aggregate whose value depends on the order in which Spark meets rows (`first`, `last`, `any_value`, an unsorted `collect_list`), on
+    chance or on the clock is refused; `min_by(v, struct(event_time, seq, arrival))` is the first row's value.
     A sum of doubles depends on the order of its rows: computed anew, its last bit may differ, and a correction or the law takes that for
     another result. Sum decimals.
 
@@ -73,6 +76,7 @@ class WindowedAggregate(InWindows):
             raise OperatorError.bad_value("early", self.early, legal)
         if not self.aggregates:
             raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
+        check_deterministic(self.aggregates)
         shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
         check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *shown])
 

@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, cast
 
 import typer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -17,13 +16,20 @@ from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs import quarantine_cli, report
-from platform_defs.engine import Engine, IngestError, LawError, LedgerError, ProgressError
+from platform_defs.arguments import interval, one_folder
+from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
+from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.quarantine_error import QuarantineError
+from platform_defs.failures import AdvanceError, Failures
 from platform_defs.resources.engine import make_engine
+from platform_defs.resources.errors import spark_condition
+from platform_defs.resources.interrupts import ends_in_order
 from platform_defs.resources.jars import JarError
 from platform_defs.resources.java import JavaNotFound
 from platform_defs.resources.lake import LakeError
+from platform_defs.resources.paths import canonical, canonical_local
+from platform_defs.resources.safe_text import without_credentials
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 
@@ -39,6 +45,9 @@ EXPECTED = (
     OperatorError,
     IngestError,
     LawError,
+    StepError,
+    MaintenanceError,
+    AdvanceError,
     ProgressError,
     LedgerError,
     QuarantineError,
@@ -48,8 +57,10 @@ EXPECTED = (
     ValueError,
     FileExistsError,
 )
+_UsageError = cast(type[Exception], typer.BadParameter.__base__)
+"""What Typer raises for a command line that it cannot read."""
 
-errors = Console(stderr=True)
+errors = report.Terminal(stderr=True, emoji=False)
 
 
 def _engine() -> Engine:
@@ -70,19 +81,29 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
     ] = None,
-    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1)] = 2_000,
-    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1)] = 4,
+    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1, max=10_000_000)] = 2_000,
+    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1, max=10_000)] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
     arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
+    lake: Annotated[
+        str | None, typer.Option(help="The demo's lake, which it empties: absent, empty or a demo's own. By default .tidemark/demo.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, and account for every row."""
+    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, in a lake of its own, and account for every row."""
+    folder = one_folder("--lake", lake, canonical_local) if lake is not None else None
     from platform_defs import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
         told = demos.run(
-            data, orders=orders, parts=parts, seed=seed, arrival=arrival, tick=lambda what: bar.update(task, description=what, advance=1)
+            data,
+            orders=orders,
+            parts=parts,
+            seed=seed,
+            arrival=arrival,
+            lake=folder,
+            tick=lambda what: bar.update(task, description=what, advance=1),
         )
     _show(as_json, told, report.print_demo)
 
@@ -98,29 +119,41 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Let in what has landed."""
+    looks = interval("--every", every)
     engine = _engine()
-    with _progress() as bar:
+    advancing = AdvanceAll(engine.lawful_steps, [*engine.assets], _report_failed)
+    with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger entries", total=None)
 
         def entered(_: object) -> None:
             bar.update(task, advance=1)
-            for name in engine.assets if every else ():
-                list(engine.lawful_steps(name))
+            if every:
+                advancing()
 
         try:
-            entries, failed = engine.let_in(every, entered), None
-        except UnreadError as error:  # what was ingested beside is told all the same
+            entries, failed = engine.let_in(looks, entered, advancing.retry), None
+        except UnreadError as error:  # what was ingested is shown all the same
             entries, failed = error.entries, error
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
     if failed is not None:
         raise failed
 
 
+def _report_failed(asset: str, failed: Failed) -> None:
+    error = failed.error
+    told = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
+    tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
+    text = f"{asset} does not advance ({tries}): {told}. It is tried again in {failed.wait_s:.0f} s; all else goes on"
+    errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
 @app.command()
 def advance(assets: Named = None, as_json: Json = False) -> None:
-    """Advance derived tables as far as their watermarks allow."""
+    """Advance derived tables as far as their watermarks allow. Where one fails, those not made of it go on."""
     engine = _engine()
-    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets))}, report.print_steps)
+    failures = Failures(engine.assets, _without_rows)
+    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, report.print_steps)
+    failures.check()
 
 
 def _named(engine: Engine, assets: list[str] | None) -> list[str]:
@@ -129,15 +162,19 @@ def _named(engine: Engine, assets: list[str] | None) -> list[str]:
     return assets or [*engine.assets]
 
 
-def _advance_all(engine: Engine, until: int | None, assets: Iterable[str]) -> list[dict[str, Any]]:
+def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
+    """The steps made, of every asset that is not made of a failed one; `failures` keeps which failed."""
     told: list[dict[str, Any]] = []
     with _progress() as bar:
         for name in assets:
-            state = engine.described(name)
-            task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
-            for step in engine.steps(name, until):
-                told.append(report.step(name, step))
-                bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
+            if failures.is_blocked(name):
+                continue
+            with failures.kept(name):
+                state = engine.described(name)
+                task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
+                for step in engine.steps(name, until):
+                    told.append(report.step(name, step))
+                    bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
     return told
 
 
@@ -153,9 +190,27 @@ def backfill(
     if from_day > to_day:
         raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
-    rebuilt = [report.rebuilt(name, engine.rebuild(name, from_day, to_day)) for name in engine.assets] if rebuild else []
-    steps = _advance_all(engine, end_of(to_day), engine.assets)
+    failures, rebuilt = Failures(engine.assets, _without_rows), list[dict[str, Any]]()
+    for name in engine.assets if rebuild else ():
+        if not failures.is_blocked(name):
+            with failures.kept(name):
+                rebuilt.append(report.rebuilt(name, engine.rebuild(name, from_day, to_day)))
+    steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
     _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
+    failures.check()
+
+
+@app.command()
+def rebuild(
+    assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to make again.")],
+    downstream: Annotated[bool, typer.Option(help="Make every table that reads them again too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make tables again from the event logs, under the present settings. For days of a table see `backfill --rebuild`."""
+    engine = _engine()
+    names = _named(engine, assets)
+    steps = [report.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
+    _show(as_json, {"steps": steps}, report.print_steps)
 
 
 @app.command()
@@ -164,15 +219,19 @@ def drain(assets: Named = None, as_json: Json = False) -> None:
     engine = _engine()
     named = _named(engine, assets)
     entry = engine.drain()
-    steps = _advance_all(engine, None, named)
+    failures = Failures(engine.assets, _without_rows)
+    steps = _advance_all(engine, None, named, failures)
     _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
+    failures.check()
 
 
 @app.command()
 def maintain(as_json: Json = False) -> None:
     """Compact small files, delete what no version needs, and make checkpoints, beside whatever writes to the lake."""
     engine = _engine()
-    _show(as_json, {"tables": [report.maintained(m) for m in engine.maintain()]}, report.print_maintained)
+    done = engine.maintain()
+    _show(as_json, {"tables": [report.maintained(m) for m in done]}, report.print_maintained)
+    MaintenanceError.check(done)
 
 
 @app.command()
@@ -189,26 +248,30 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Write what changed in a leaderboard since the last time, as keyed upserts with tombstones, a folder a step."""
+    target = one_folder("folder", folder, canonical)
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
-    told = {"asset": asset, "folder": folder, "step": engine.publish(asset, folder)}
-    _show(as_json, told, lambda t: report.out.print(f"{t['folder']} holds {t['asset']} up to step {t['step']}", highlight=False))
+    told = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
+    _show(
+        as_json, told, lambda t: report.out.print(f"{report.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False)
+    )
 
 
 @app.command()
 def late(
     source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
     asset: Annotated[str, typer.Option(help="The asset that judges.")] = "payment_order_wide",
-    limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(help="Rows to show.", min=1, max=100_000)] = 20,
+    as_json: Json = False,
 ) -> None:
-    """Show the rows of a source that came too late for an asset: the view `late/<asset>`."""
+    """Show the rows of a source that came too late for an asset: how many, and the first of them."""
     engine = _engine()
-    _known("asset", asset, engine.assets)
+    _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
     _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
-    if not engine.ledger.head:
+    if not engine.ledger.head and not as_json:
         report.out.print("Nothing has landed yet.")
         return
-    engine.late(asset, source).orderBy("seq", "arrival").show(limit, truncate=False)
+    _show(as_json, report.late(engine, source, asset, limit), report.print_late)
 
 
 def _known(what: str, name: str, legal: Iterable[str]) -> None:
@@ -218,35 +281,50 @@ def _known(what: str, name: str, legal: Iterable[str]) -> None:
 
 def _day(option: str, text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"`{option}` is {text!r}; legal: a day, YYYY-MM-DD") from None
+    if day.year > 9998:  # the day after a range must be a day too
+        raise ValueError(f"`{option}` is {text!r}; legal: a day up to 9998-12-31")
+    return day
 
 
 def _without_rows(error: PySparkException | Py4JJavaError) -> str:
     """What Spark failed with: the error's class and condition, for its text may quote rows."""
-    if isinstance(error, PySparkException):
-        named = " ".join(filter(None, (type(error).__name__, error.getCondition())))
-    else:
-        named = error.java_exception.getClass().getName()
-    return f"Spark failed with {named}; its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    return f"Spark failed with {spark_condition(error)}; {why}"
 
 
 def main() -> None:
     """Run the command line; what a user can put right ends in one line, not in a traceback, and so does an error of Spark."""
     try:
-        app()
+        code = typer.main.get_command(app).main(standalone_mode=False)
+    except _UsageError as error:
+        _end_usage(cast(Any, error))
+    except typer.Abort:
+        _end("interrupted")
     except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
         if settings().traceback:
             raise
         _end(_without_rows(error))
     except EXPECTED as error:
         _end(str(error))
+    else:
+        if code:
+            raise SystemExit(code)
 
 
-def _end(told: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)
-    raise SystemExit(1) from None
+def _end_usage(error: Any) -> NoReturn:
+    """End on a command line that cannot be read; one without a command gets the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        raise SystemExit(error.exit_code)
+    _end(error.format_message().replace("\n", " "), error.exit_code)
+
+
+def _end(message: str, code: int = 1) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {escape(without_credentials(message))}", highlight=False, soft_wrap=True)
+    raise SystemExit(code) from None
 
 
 __all__ = ["app", "main"]

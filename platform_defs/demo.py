@@ -1,7 +1,7 @@
 """The demo: a shop day, or Olist's real sample, fed through Dagster in micro-batches."""
 
-import shutil
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -11,23 +11,24 @@ import dagster as dg
 from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs import report
 from platform_defs.definitions import build
+from platform_defs.demo_lake import FOLDER, DemoLake
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
 from platform_defs.resources.engine import make_engine
-from platform_defs.resources.files import is_local
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 from platform_defs.simulator import SOURCES, Shop, drop, simulate
 
-MARK = "_made_by_the_demo"
 _DAGSTER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
 Tick = Callable[[str], object]
 
 
-def run(data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arrival = "by_time", tick: Tick = print) -> dict[str, Any]:
-    """Run the demo in a lake of its own, from the start.
+def run(
+    data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arrival = "by_time", lake: str | None = None, tick: Tick = print
+) -> dict[str, Any]:
+    """Run the demo in a lake of its own, from the start; the lake, input files and Dagster instance of the settings are not touched.
 
     Args:
         data: a folder of Olist's files; None for a simulated day.
@@ -35,20 +36,23 @@ def run(data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arriv
         parts: micro-batches.
         seed: the simulated day's seed.
         arrival: for Olist, whether rows come sorted by time or as the files have them.
+        lake: the demo's lake, a folder that is absent, empty or a demo's own; by default `.tidemark/demo`.
         tick: called with what is being done, once a micro-batch and once at the end.
 
     Returns:
         `status` (as `tidemark status --json`), `planned` (what the simulator put in), `tables` and `ui`.
 
     Raises:
-        FileExistsError: the lake holds something that no demo made.
+        FileExistsError: the lake holds something that no demo made, or overlaps the user's lake.
+        LakeError: another process writes to the demo's lake.
     """
-    values = _settings(data)
-    _clear(values)
-    instance = _instance(values)
+    folder = DemoLake(Path(lake) if lake else FOLDER)
+    values = _settings(data, folder)
     definitions, engine = build(values), make_engine(values, SparkResource())
+    folder.begin(engine)
+    instance = _instance(values)
     planned: dict[str, Any] = {}
-    feed = _olist(data, values, parts, arrival) if data else _shop(values, orders, parts, seed, planned)
+    feed = _olist(data, folder, parts, arrival) if data else _shop(values, folder, orders, parts, seed, planned)
     for part in range(parts):
         tick(f"micro-batch {part + 1} of {parts}")
         feed(part)
@@ -61,65 +65,53 @@ def run(data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arriv
     return {"status": report.status(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
 
 
-def _settings(data: Path | None) -> Settings:
-    """Olist's payments come up to three days after their order; whatever the environment says goes first."""
+def _settings(data: Path | None, folder: DemoLake) -> Settings:
+    """The settings of the demo. Olist's payments come up to three days after their order, unless the environment has another bound."""
     values = settings()
     wanted = {} if data is None or "payment_within" in values.model_fields_set else {"payment_within": "72 hours"}
-    return values.model_copy(update=wanted)
-
-
-def _clear(values: Settings) -> None:
-    """Empty the lake of an earlier demo; touch nothing else."""
-    if not is_local(values.lake):
-        raise ValueError(f"TIDEMARK_LAKE is {values.lake!r}; the demo needs a folder on this machine, which it may empty")
-    root = Path(values.lake)
-    if root.exists() and any(root.iterdir()):
-        if not (root / MARK).exists():
-            raise FileExistsError(
-                f"the lake {root} holds something that no demo made; set TIDEMARK_LAKE to an empty folder, so that nothing of it is lost"
-            )
-        shutil.rmtree(root)
-    root.mkdir(parents=True, exist_ok=True)
-    (root / MARK).write_text("The demo empties this folder each time it starts.\n")
+    return folder.settings(values, **wanted)
 
 
 def _instance(values: Settings) -> dg.DagsterInstance:
-    """The instance that `make ui` shows; one that only demos used is rid of what the earlier ones left in it."""
+    """The demo's own instance, rid of the assets that earlier demos left in it."""
     home = Path(values.dagster_home)
-    own = (home / MARK).exists() or not home.exists() or not any(home.iterdir())
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         (home / "dagster.yaml").write_text(_DAGSTER)
     instance = dg.DagsterInstance.from_config(str(home))
-    if own:
-        (home / MARK).touch()
-        instance.wipe_assets(list(instance.all_asset_keys()))
+    instance.wipe_assets(list(instance.all_asset_keys()))
     return instance
 
 
-def _shop(values: Settings, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
+def _shop(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
     from operators.timing import duration_ms
 
     day = simulate(Shop(seed=seed, orders=orders, parts=parts, within_ms=duration_ms(values.payment_within, "payment_within")))
     truth = asdict(day.truth)
     planned.update({source: dict(truth[source]) for source in SOURCES})
-    return lambda part: drop(day, Path(values.landing_root), part, parts)
+    return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
 
 
-def _olist(data: Path, values: Settings, parts: int, arrival: Arrival) -> Callable[[int], object]:
+def _olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callable[[int], object]:
     """Olist's files, prepared aside and landed part by part."""
     from examples.olist.prepare import PREPARED, prepare
 
-    prepared, landing = Path(values.lake) / "_prepared", Path(values.landing_root)
+    prepared = folder.root / "_prepared"
     prepare(data, prepared, parts, arrival)
 
-    def land(part: int) -> None:
+    def move(name: str) -> None:
         for source in PREPARED:
-            (landing / source).mkdir(parents=True, exist_ok=True)
-            name = f"part-{part:05d}.csv"
-            (prepared / source / name).rename(landing / source / name)
+            (folder.landing / source).mkdir(parents=True, exist_ok=True)
+            (prepared / source / name).rename(folder.landing / source / name)
 
-    return land
+    return lambda part: _land(folder, PREPARED, name := f"part-{part:05d}.csv", lambda: move(name))
+
+
+def _land(folder: DemoLake, sources: Iterable[str], name: str, put: Callable[[], object]) -> None:
+    """Land a file of each source, noted before and after, so that a demo that is killed still knows its own files."""
+    folder.plan(f"{source}/{name}" for source in sources)
+    put()
+    folder.landed()
 
 
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, years: bool) -> None:
@@ -146,8 +138,9 @@ def _tables(engine: Engine) -> dict[str, str]:
 
 
 def _ui(values: Settings) -> str:
-    """The command that opens the UI on this lake."""
-    defaults = Settings.model_fields
-    changed = {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != defaults["payment_within"].default else {}
-    changed |= {"TIDEMARK_LAKE": values.lake} if values.lake != defaults["lake"].default else {}
-    return " ".join([*[f"{k}='{v}'" for k, v in changed.items()], "make ui"])
+    """The command that opens the UI on the demo's lake."""
+    user = settings()
+    changed = {"TIDEMARK_LAKE": values.lake, "TIDEMARK_DAGSTER_HOME": values.dagster_home}
+    changed |= {"TIDEMARK_LANDING": values.landing_root} if user.landing else {}
+    changed |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != user.payment_within else {}
+    return " ".join([*[f"{name}={shlex.quote(value)}" for name, value in changed.items()], "make ui"])

@@ -36,6 +36,8 @@ POINTS: dict[str, str] = {
     "publish.after_mark": "publish: the mark tells of them, and the caller does not know",
     "rebuild.before_write": "rebuild: the difference is known, before it is written",
     "rebuild.after_write": "rebuild: the days are written, and the caller does not know",
+    "rebuild.before_empty": "rebuild of a whole table: before it is emptied",
+    "rebuild.after_empty": "rebuild of a whole table: it is empty, of its next generation, and no step has been made again",
     "maintenance.before_compact": "maintenance: before a table's small files are compacted",
     "maintenance.after_compact": "maintenance: compacted, and the newest commit does not hold what the table's commits remember",
     "maintenance.before_vacuum": "maintenance: before files that no version needs are deleted",

@@ -1,24 +1,47 @@
 """What the command line tells: the engine's values as plain data, and as tables."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pyspark.sql import functions as F
 from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from assets.ports import TERMS
-from platform_defs.engine import DayAccount, Engine
+from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.advance import Step
 from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.maintenance import Maintained
 from platform_defs.engine.rebuild import Rebuilt
+from platform_defs.resources.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 RARE = ("markers", "warned")
-out = Console()
+LONGEST_CELL = 200
+"""Characters of a value that a table shows; JSON has all of it."""
+
+
+class Terminal(Console):
+    """A console to which no text can send a control sequence, whatever data it quotes."""
+
+    def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
+        """The text, its control characters written as escapes."""
+        return super().render_str(printable(text), *args, **kwargs)
+
+
+out = Terminal(emoji=False)
+
+
+def plain(value: object) -> str:
+    """A value as text that is neither markup nor a control sequence."""
+    return escape(one_line(str(value)))
 
 
 def instant(epoch_ms: int | None) -> str | None:
@@ -48,7 +71,8 @@ def maintained(done: Maintained) -> dict[str, Any]:
 
 
 def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
-    """The lake at a glance, and these assets."""
+    """The lake at a glance, and these assets, all as they are at one time."""
+    engine = engine.snapshot()
     return {
         "lake": engine.lake.root,
         "ledger_head": engine.ledger.head,
@@ -57,10 +81,18 @@ def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     }
 
 
+def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
+    """The rows of a source that came too late for an asset: how many, and the first of them."""
+    told: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
+    if not engine.ledger.head:
+        return told
+    rows = engine.late(asset, source)
+    shown = rows.orderBy("seq", "arrival").limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+    return told | {"total": rows.count(), "rows": [json.loads(row[0]) for row in shown.collect()]}
+
+
 def _source(engine: Engine, name: str) -> dict[str, Any]:
-    said = [s for e in engine.ledger.entries() for s in e if s.source == name]
-    counts = {c: sum(getattr(s, c) for s in said) for c in COUNTS}
-    last = said[-1] if said else None
+    counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     return counts | times | {"idle": bool(last and last.idle)}
 
@@ -78,7 +110,10 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     }
     if reached.step == 0 and engine.ledger.head == 0:
         return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
-    accounts, pairs = engine.account(name), engine.pairs(name)
+    try:
+        accounts, pairs = engine.account(name), engine.pairs(name)
+    except ProgressError as error:
+        return told | {"law": {"holds": False, "broken": [], "refused": str(error)}}
     counted = {"results": engine.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
     return told | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
 
@@ -95,15 +130,19 @@ def _law(accounts: Sequence[DayAccount], uncounted: dict[tuple[str, int], tuple[
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    out.print(_as_table(title, columns, rows))
+    out.print()
+
+
+def _as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1)
+        title=plain(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1)
     )
     for n, column in enumerate(columns):
-        table.add_column(column.replace("_", " "), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
+        table.add_column(plain(column.replace("_", " ")), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
     for row in rows:
-        table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in row])
-    out.print(table)
-    out.print()
+        table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else plain(v) for v in row])
+    return table
 
 
 def print_entries(told: dict[str, Any]) -> None:
@@ -125,7 +164,7 @@ def print_backfill(told: dict[str, Any]) -> None:
     for done in told["rebuilt"]:
         days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
         right = f"put right: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, and nothing differed"
-        out.print(f"{done['asset']}: {right}")
+        out.print(f"{plain(done['asset'])}: {right}")
     print_steps(told)
 
 
@@ -135,17 +174,39 @@ def print_drain(told: dict[str, Any]) -> None:
     print_steps(told)
 
 
+def print_late(told: dict[str, Any]) -> None:
+    """Late rows: as a table where the terminal is wide enough, else one column a line."""
+    rows, total = told["rows"], told["total"]
+    if not rows:
+        out.print(f"No row of {plain(told['source'])} came too late for {plain(told['asset'])}.", highlight=False)
+        return
+    columns, cells = list(rows[0]), [[_cell(row[column]) for column in row] for row in rows]
+    title = f"Rows of {told['source']} too late for {told['asset']}: {total:,}" + (f", of which {len(rows):,}" if total > len(rows) else "")
+    table = _as_table(title, columns, cells)
+    if Measurement.get(out, out.options.update(max_width=100_000), table).maximum <= out.width:
+        out.print(table)
+        return
+    out.print(Text(one_line(title), style="bold"))
+    for number, row in enumerate(cells, 1):
+        out.print(f"[bold]{number}[/]", highlight=False)
+        for column, cell in zip(columns, row, strict=True):
+            out.print(f"  {plain(column)}: {plain(cell)}", highlight=False)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, LONGEST_CELL)
+
+
 def print_maintained(told: dict[str, Any]) -> None:
     """What maintenance did."""
-    rows = [list(t.values()) for t in told["tables"]]
-    _table("Maintained", ["table", "files before", "after", "deleted", "left for the next time"], rows) if rows else out.print(
-        "No tables yet."
-    )
+    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in told["tables"]]
+    _table("Maintained", ["table", "files before", "after", "deleted", "left, and why"], rows) if rows else out.print("No tables yet.")
 
 
 def print_status(told: dict[str, Any]) -> None:
     """The lake at a glance."""
-    out.print(f"[bold]Lake[/] {told['lake']}, {told['ledger_head']} ledger entries", highlight=False)
+    out.print(f"[bold]Lake[/] {plain(told['lake'])}, {told['ledger_head']} ledger entries", highlight=False)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in told["sources"].values())]
     rows = [
         [name, *[s[c] for c in shown], f"{s['watermark'] or 'none yet'}{', idle' if s['idle'] else ''}"]
@@ -158,7 +219,12 @@ def print_status(told: dict[str, Any]) -> None:
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"]:
-        out.print(f"[bold]{name}[/]: nothing is closed yet")
+        out.print(f"[bold]{plain(name)}[/]: nothing is closed yet")
+        return
+    if "refused" in asset["law"]:
+        out.print(
+            f"[bold]{plain(name)}[/]: [red]cannot be accounted for:[/] {escape(asset['law']['refused'])}", highlight=False, soft_wrap=True
+        )
         return
     terms = [t for t in TERMS if t in asset]
     sides = sorted(asset["accepted"])
@@ -174,9 +240,9 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
             soft_wrap=True,
         )
     for broken in law["broken"]:
-        out.print(f"  [red]The law is broken[/] for {broken['side']} on {broken['day']}: {broken}", highlight=False)
+        out.print(f"  [red]The law is broken[/] for {plain(broken['side'])} on {broken['day']}: {plain(broken)}", highlight=False)
     for differs in law.get("ledger_differs_from_log", []):
-        out.print(f"  [red]Ledger and log differ:[/] {differs}", highlight=False)
+        out.print(f"  [red]Ledger and log differ:[/] {plain(differs)}", highlight=False)
 
 
 def print_demo(told: dict[str, Any]) -> None:
@@ -188,6 +254,6 @@ def print_demo(told: dict[str, Any]) -> None:
         _table("What the simulator put in", ["rows", *told["planned"]], rows)
     out.print("[bold]Tables[/]")
     for name, path in told["tables"].items():
-        out.print(f"  {name:<22} {path}", highlight=False, soft_wrap=True)
+        out.print(f"  {name:<22} {plain(path)}", highlight=False, soft_wrap=True)
     out.print()
-    out.print(f"Open the UI with: [bold]{told['ui']}[/]", highlight=False, soft_wrap=True)
+    out.print(f"Open the UI with: [bold]{plain(told['ui'])}[/]", highlight=False, soft_wrap=True)

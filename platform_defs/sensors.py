@@ -1,38 +1,65 @@
-"""The sensors: new files lead to an ingest, a ledger that has moved on to an advance, unless somebody writes just then; without Spark."""
+"""The sensors: new files and idle sources lead to an ingest, new ledger batches to an advance, unless somebody writes; without Spark.
+
+A run that failed is asked for again with back-off, and never given up; see `tries`.
+"""
 
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import due
-from platform_defs.resources.files import File, Known, landed
+from platform_defs.engine.ledger import TABLE
+from platform_defs.jobs import due, partition_days
+from platform_defs.resources.files import File, landed
+from platform_defs.tries import Tries, tries
 
 
 @dg.sensor(
-    job_name="ingest", minimum_interval_seconds=30, description="Runs the ingest when a file has landed that the ledger does not tell of."
+    job_name="ingest",
+    minimum_interval_seconds=30,
+    description="Runs the ingest when a file has landed that the ledger does not hold, or a source has become idle.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """One run for each set of new files; the ledger decides what is new."""
+    """One run for each set of new files and idle sources; the ledger decides what is new."""
     fresh = [file for source, folder in sorted(engine.folders.items()) for file in _unknown(engine, source, folder)]
-    if not fresh:
+    idle = engine.due.idle()
+    if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
     if busy := engine.ingesting():
         return dg.SkipReason(busy)
-    return dg.RunRequest(run_key=f"{engine.ledger.head}:{len(fresh)}:{max(f.offset for f in fresh)}")
+    newest = max((file.offset for file in fresh), default="")
+    before = _tries(context, engine, "ingest", f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}")
+    return dg.SkipReason(before.wait) if before.wait else dg.RunRequest(run_key=before.key, tags=before.tags)
 
 
 @dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Advances the derived tables when the ledger has moved on.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
-    """The cursor is the ledger's `seq`."""
+    """The cursor is the lake's identity and the ledger's `seq` up to which all is advanced: a run succeeded, or nothing was left to do."""
     head = engine.ledger.head
-    if head <= int(context.cursor or 0):
+    cursor = f"{lake_identity(engine)}:{head}"
+    if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger still stands at entry {head}")
     if busy := engine.advancing():
         return dg.SkipReason(busy)
-    request = due(engine, f"advance:{head}")
-    return dg.SensorResult(run_requests=[request] if request else [], cursor=str(head))
+    before = _tries(context, engine, "advance", f"advance:{head}")
+    if before.succeeded:
+        return dg.SensorResult(skip_reason=f"all tables are advanced up to entry {head}", cursor=cursor)
+    if before.wait:
+        return dg.SkipReason(before.wait)
+    request = due(engine, before.key, partition_days(context.repository_def), before.tags)
+    return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has anything to do", cursor=cursor)
+
+
+def lake_identity(engine: Engine) -> str:
+    """What is another for a lake that was begun anew: the Delta id of its ledger; `none` before the first entry."""
+    ledger = engine.lake.delta(TABLE)
+    return "none" if ledger is None else str(ledger.metadata().id)
+
+
+def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> Tries:
+    return tries(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)
 
 
 def _unknown(engine: Engine, source: str, folder: str) -> list[File]:
-    """The files that the ledger does not tell of as they are now."""
-    known = Known(engine.ledger.offsets(source))
-    return [file for file in landed(folder, source) if not known.holds(file)]
+    """The files that the ledger does not hold as they are now."""
+    files = list(landed(folder, source))
+    known = engine.ledger.known(source, files)
+    return [file for file in files if not known.holds(file)]

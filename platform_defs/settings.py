@@ -1,48 +1,44 @@
 """Every setting of the platform, and the only module that reads the environment.
 
-Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep the names
-the world gave them). A wrong value fails on the first use of `settings()`, with the variable's name.
+Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep their usual names). A wrong or
+empty value fails on the first use of `settings()`, with the variable's name; a variable that is no setting is warned of.
+
+Folders are made absolute and get one spelling (see `platform_defs.resources.paths`). A relative one starts from the
+project's folder, and not from the current one, so that the command line and a Dagster daemon agree.
 """
 
-from datetime import date
+import difflib
+import logging
+import os
+import sys
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from operators.timing import length_ms
-from operators.triggers import read_trigger
+from platform_defs.resources.paths import is_within
+from platform_defs.resources.safe_text import HIDDEN, shortened
+from platform_defs.setting_values import (
+    PROJECT,
+    Day,
+    Duration,
+    JarFolder,
+    LeaseDuration,
+    LocalFolder,
+    Master,
+    Memory,
+    Mirror,
+    TableFolder,
+    Trigger,
+)
 
-PROJECT = Path(__file__).resolve().parent.parent
 HOME = PROJECT / ".tidemark"
-
-
-def _checked_duration(value: str) -> str:
-    length_ms(value, "value")
-    return value
-
-
-def _checked_lease(value: str) -> str:
-    if length_ms(value, "value") < 1_000:
-        raise ValueError("legal: 1 second or more, or a heartbeat could not keep it")
-    return value
-
-
-def _checked_day(value: str) -> str:
-    return str(date.fromisoformat(value))
-
-
-def _checked_trigger(value: str) -> str:
-    read_trigger(value)
-    return value
-
-
-Duration = Annotated[str, AfterValidator(_checked_duration)]
-LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
-Day = Annotated[str, AfterValidator(_checked_day)]
-Trigger = Annotated[str, AfterValidator(_checked_trigger)]
+PREFIX = "TIDEMARK_"
+_MOST_WINDOWS = 10_000
+_log = logging.getLogger(__name__)
 
 
 class Settings(BaseSettings):
@@ -51,26 +47,36 @@ class Settings(BaseSettings):
     Durations are words such as `24 hours`, `90 s` or `250 ms`; see `operators.timing.duration_ms`.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
 
-    lake: str = Field(default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)")
+    lake: TableFolder = Field(
+        default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)"
+    )
     lease: LeaseDuration = Field(
         default="60 s",
         description="a lake behind a URI: a writer that died is replaced after this long; the clocks must agree to a fraction",
     )
-    landing: str | None = Field(default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset")
-    dagster_home: str = Field(
+    landing: TableFolder | None = Field(
+        default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset"
+    )
+    dagster_home: LocalFolder = Field(
         default=str(HOME / "dagster"),
         validation_alias=AliasChoices("TIDEMARK_DAGSTER_HOME", "DAGSTER_HOME"),
         description="where Dagster keeps its runs and events",
     )
-    spark_master: str = Field(default="local[*]", description="the Spark master")
-    driver_memory: str = Field(default="3g", description="heap of the Spark driver")
-    shuffle_partitions: int = Field(default=4, ge=1, description="shuffle partitions before adaptive execution merges them")
+    spark_master: Master = Field(default="local[*]", description="the Spark master")
+    driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
+    shuffle_partitions: int = Field(default=4, ge=1, le=100_000, description="shuffle partitions before adaptive execution merges them")
     spark_ui: bool = Field(default=False, description="whether the Spark UI listens")
-    jars: str = Field(default=str(HOME / "jars"), description="folder that holds the pinned JARs; an air-gapped site fills it by hand")
-    maven_mirror: str | None = Field(default=None, description="base URL of a company mirror of Maven Central")
-    java_home: str | None = Field(
+    jars: JarFolder = Field(
+        default=str(HOME / "jars"), description="folder that holds the pinned JARs; an air-gapped site fills it by hand"
+    )
+    maven_mirror: Mirror | None = Field(
+        default=None, repr=False, description="base URL of a company mirror of Maven Central; may hold a password, which is never printed"
+    )
+    java_home: LocalFolder | None = Field(
         default=None, validation_alias=AliasChoices("TIDEMARK_JAVA_HOME", "JAVA_HOME"), description="the Java to use; found when unset"
     )
     payment_within: Duration = Field(
@@ -83,25 +89,56 @@ class Settings(BaseSettings):
     early_results: Trigger = Field(
         default="", description="when open windows of item sales show what they hold: 'every step', 'every 100 rows', 'every 10 minutes'"
     )
-    hot_items: int = Field(default=10, ge=1, description="items that a ranking of hot items keeps")
-    category_hot_items: int = Field(default=3, ge=1, description="items that a ranking of a category's hot items keeps")
-    leaderboard: int = Field(default=10, ge=1, description="rows that a leaderboard keeps of each seller, category or status")
+    hot_items: int = Field(default=10, ge=1, le=1_000_000, description="items that a ranking of hot items keeps")
+    category_hot_items: int = Field(default=3, ge=1, le=1_000_000, description="items that a ranking of a category's hot items keeps")
+    leaderboard: int = Field(default=10, ge=1, le=1_000_000, description="rows that a leaderboard keeps of each seller, category or status")
     out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may lag the newest one and not be late")
     idle_timeout: Duration = Field(default="1 hour", description="a source silent for this long no longer holds the watermark")
     duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")
     future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this goes to quarantine")
-    max_step: int = Field(default=5_000_000, ge=1, description="rows an advance handles in one step, about; bounds the memory")
-    max_files: int = Field(default=64, ge=1, description="files one micro-batch takes")
+    max_step: int = Field(default=5_000_000, ge=1, le=10**12, description="rows an advance handles in one step, about; bounds the memory")
+    max_files: int = Field(default=64, ge=1, le=1_000_000, description="files one micro-batch takes")
     first_day: Day = Field(default="2016-01-01", description="the first daily partition")
     traceback: bool = Field(
         default=False, description="whether an error of Spark is shown with its text, which may quote rows, and its traceback"
     )
-    completeness: float = Field(default=0.5, ge=0, le=1, description="join completeness below this is a warning")
+    completeness: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False, description="join completeness below this is a warning")
 
     @property
     def landing_root(self) -> str:
         """Where the input files lie, one folder a source."""
-        return (self.landing or f"{self.lake.rstrip('/')}/landing").rstrip("/")
+        return self.landing or f"{self.lake.rstrip('/')}/landing"
+
+    @model_validator(mode="after")
+    def _check_folders(self) -> Self:
+        """Input files lie outside the lake, or in its folder `landing`; nothing else lies among them."""
+        own = f"{self.lake.rstrip('/')}/landing"
+        if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, own):
+            raise ValueError(
+                f"{PREFIX}LANDING is {self.landing_root!r}: legal: a folder outside the lake {self.lake!r}, or {own!r} or below it; "
+                "files elsewhere in the lake would lie in a table's folder"
+            )
+        for field in ("lake", "dagster_home", "jars"):
+            if is_within(getattr(self, field), self.landing_root):
+                raise ValueError(
+                    f"{PREFIX}{field.upper()} is {getattr(self, field)!r}: legal: a folder outside {PREFIX}LANDING, "
+                    f"{self.landing_root!r}, whose files are taken as input"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        """The windows of item sales: neither empty nor so many that a row lies in thousands of them."""
+        size, slide = length_ms(self.sales_window, "sales_window"), length_ms(self.sales_slide, "sales_slide")
+        for field, length in (("sales_window", size), ("sales_slide", slide)):
+            if length == 0:
+                raise ValueError(f"{PREFIX}{field.upper()} is {getattr(self, field)!r}: legal: a duration of more than zero")
+        if size > slide * _MOST_WINDOWS:
+            raise ValueError(
+                f"{PREFIX}SALES_SLIDE is {self.sales_slide!r}: legal: at least a {_MOST_WINDOWS:,}th of the window, {self.sales_window!r}; "
+                "a row lies in all windows that overlap"
+            )
+        return self
 
 
 @lru_cache
@@ -109,15 +146,63 @@ def settings() -> Settings:
     """The settings of this process, read from the environment once.
 
     Raises:
-        ValueError: a variable holds a wrong value; the message names it, the value and what is legal.
+        ValueError: a variable is empty or holds a wrong value; the message names it, the value and what is legal.
     """
+    environment = dict(os.environ)
+    _refuse_empty(environment)
+    for name, nearest in unknown_variables(environment).items():
+        _log.warning("%s is not a setting and is ignored%s", ascii(name)[1:-1], f"; did you mean {nearest}?" if nearest else "")
     try:
         return Settings()  # pyright: ignore[reportCallIssue]  # a positional default is one
     except ValidationError as error:
-        raise ValueError("; ".join(_told(e["loc"][0], e["input"], e["msg"]) for e in error.errors())) from None
+        raise ValueError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
 
 
-def _told(field: Any, value: Any, what: str) -> str:
-    """A wrong value in words; pydantic names a field by its alias where it has one."""
-    variable = f"TIDEMARK_{field.upper()}" if field in Settings.model_fields else field
-    return f"{variable} is {value!r}: {what.removeprefix('Value error, ').removeprefix(f'`value` is {value!r}; ')}"
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """The variables `TIDEMARK_...` that are no settings, each with the setting of the nearest name, if one is near."""
+    legal = [field.upper() for field in Settings.model_fields]
+    given = sorted(name for name in environment if name.upper().startswith(PREFIX))
+    unknown = {name: name.upper().removeprefix(PREFIX) for name in given if name.upper().removeprefix(PREFIX) not in legal}
+    nearest = {name: difflib.get_close_matches(field, legal, n=1) for name, field in unknown.items()}
+    return {name: f"{PREFIX}{found[0]}" if found else None for name, found in nearest.items()}
+
+
+def _refuse_empty(environment: Mapping[str, str]) -> None:
+    """Refuse an empty variable, such as an unset one in a compose file leaves; JAVA_HOME and DAGSTER_HOME are not ours to refuse."""
+    for name, value in sorted(environment.items()):
+        field = name.upper().removeprefix(PREFIX).lower()
+        if name.upper().startswith(PREFIX) and field in Settings.model_fields and not value.strip() and field != "early_results":
+            raise ValueError(f"{name.upper()} is {value!r}: legal: a value, or leave the variable unset for the default")
+
+
+def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
+    """A wrong value in words; pydantic names a field by its alias where it has one, and what concerns several by none."""
+    message = message.removeprefix("Value error, ").removeprefix(f"`value` is {value!r}; ")
+    if not where:
+        return message
+    field = str(where[0])
+    if isinstance(value, str) and _shown(value) != value:
+        message = message.replace(value, _shown(value))
+    return f"{f'{PREFIX}{field.upper()}' if field in Settings.model_fields else field} is {_shown(value)!r}: {message}"
+
+
+def _shown(value: Any) -> str:
+    """A value without what may be credentials: all before the last `@` but a scheme."""
+    text = str(value)
+    before, at, after = text.rpartition("@")
+    scheme, slashes, _ = before.rpartition("://")
+    return shortened(f"{scheme if scheme.isalnum() else ''}{slashes}{HIDDEN}@{after}" if at else text)
+
+
+def main(field: str) -> int:
+    """Print one setting, for a script; the exit status is 1 where the settings are wrong."""
+    try:
+        sys.stdout.write(f"{getattr(settings(), field)}\n")
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

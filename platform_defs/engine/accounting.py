@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -20,10 +21,10 @@ from operators.errors import OperatorError
 from operators.timing import DAY_MS, instant
 from platform_defs.engine.advance import Advance
 from platform_defs.engine.books import Books, DayAccount, day_of, lacks, print_of, scope_of
+from platform_defs.engine.columns import pc
 from platform_defs.engine.counting import CountBooks
 from platform_defs.engine.days import day_start
 from platform_defs.engine.entry_books import EntryBooks
-from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.reading import LATE
 
 
@@ -163,10 +164,12 @@ def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -
     """
     wrong: dict[tuple[str, int], tuple[int, int]] = {}
     for name in _sources(advance):
-        entries = [s for entry in advance.reading.ledger.entries() for s in entry if s.source == name and s.accepted]
-        told = {s.seq: s.accepted for s in entries}
-        asked = {s.seq for s in entries if days is None or _holds_rows_of(s, days)}
-        first, last = (1, advance.reading.ledger.head) if days is None else (min(asked, default=1), max(asked, default=0))
+        head = advance.reading.ledger.head
+        brought = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
+        brought = brought.filter(pc.greater(brought["accepted"], 0))
+        told = dict(zip(brought["seq"].to_pylist(), brought["accepted"].to_pylist(), strict=True))
+        asked = set(brought["seq"].to_pylist() if days is None else brought["seq"].filter(_hold_rows_of(brought, days)).to_pylist())
+        first, last = (1, head) if days is None else (min(asked, default=1), max(asked, default=0))
         rows = advance.reading.log(name, last, after=first - 1)
         held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
         for seq in asked | (held.keys() - told.keys()):
@@ -175,8 +178,10 @@ def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -
     return wrong
 
 
-def _holds_rows_of(said: SourceEntry, days: tuple[date, date]) -> bool:
-    return (said.first_event_time or 0) < day_start(days[1]) + DAY_MS and (said.last_event_time or 0) >= day_start(days[0])
+def _hold_rows_of(brought: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
+    """Whether batches hold rows of days, by the times of their rows."""
+    first, last = pc.coalesce(brought["first_event_time"], 0), pc.coalesce(brought["last_event_time"], 0)
+    return pc.and_(pc.less(first, day_start(days[1]) + DAY_MS), pc.greater_equal(last, day_start(days[0])))
 
 
 def _sources(advance: Advance) -> Sequence[str]:

@@ -8,26 +8,31 @@ progress and goes on. The engine knows an operator by its contract alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, DELETE, UPDATE_BEFORE, bag_changes, difference
+from operators.changelog import CHANGE, DELETE, OWN_CHANGE, UPDATE_BEFORE, bag_changes, difference
 from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
+from platform_defs.engine.columns import pc
 from platform_defs.engine.corrections import inputs_read, is_corrected, told_with, touched
 from platform_defs.engine.days import text
 from platform_defs.engine.early import show
 from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
-from platform_defs.engine.progress import Progress, describe, progress, rows_committed
+from platform_defs.engine.identity import identity_of
+from platform_defs.engine.orphans import require_logs
+from platform_defs.engine.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from platform_defs.engine.upserting import Upserting
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
+from platform_defs.resources.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
@@ -70,30 +75,44 @@ class Advance:
             ProgressError: its table was made by another operator.
         """
         with self.reading.lake.writer(self.asset.name):
-            self._recover()
+            self.recover()
             head = self.reading.ledger.head
             judge(self.reading, self.asset, head)
-            while (step := self._next(head, until)) is not None:
+            while (step := self.pinned().next(head, until)) is not None:
                 yield step
             show(self.reading, self.asset, head)
 
-    def _recover(self) -> Progress:
-        """Fold what a killed step left, once the ledger is known to be whole and of a format that this version writes."""
+    def pinned(self) -> "Advance":
+        """The asset and its inputs as they are now, whatever is committed later."""
+        return replace(self, reading=self.reading.pinned(self.asset.name))
+
+    def recover(self) -> Progress:
+        """Apply what a killed step left, once ledger and logs are known to be whole and of a format that this version writes."""
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
+        require_logs(self.reading.lake, self.reading.ledger, {n: self.reading.sources[n] for n in self.reading.sources_of(self.asset.name)})
+        self.reading.require_same_inputs(self.asset, now)
         self._upserting.recover()
         return now
 
-    def _next(self, head: int, until: int | None) -> Step | None:
+    def next(self, head: int, until: int | None) -> Step | None:
+        """Make the next step, from what a pinned reading holds. Its commit lands only where it follows that."""
         now = progress(self.reading.lake, self.asset)
-        told = {"step": now.step + 1, "operator": describe(self.asset.operator), "read": inputs_read(self.reading, self.asset)}
+        made_of = {**now.inputs} | self.reading.input_identities(self.asset)
+        next_step: dict[str, Any] = {
+            "step": now.step + 1,
+            "operator": identity_of(self.asset),
+            "read": inputs_read(self.reading, self.asset),
+            "generation": now.generation,
+            "inputs": made_of,
+        }
         closed = touched(self.reading, self.asset, now, head)
         if closed is not None:
-            return self.correct(now, replace(now, seq=head, **told), closed, self._key)
+            return self.correct(now, replace(now, seq=head, **next_step), closed, self._key)
         after = self._target(now, head, until)
         if after is None:
             return None
-        after = replace(after, corrected=now.corrected, **told | ({"read": after.read} if after.read else {}))
+        after = replace(after, corrected=now.corrected, **next_step | ({"read": after.read} if after.read else {}))
         upserts = isinstance(self.asset.operator.emits, Upsert)
         rows = self._upserting.commit(self._changes(now, after), after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
@@ -104,7 +123,7 @@ class Advance:
             return standing(self.reading, self._followed, now.read.get(self._followed.name, 0))
         if not isinstance(self.asset.operator.reads, Closed):
             seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
-            return Progress(seq=seq) if changes_something(self.asset, self.reading.ledger.entries()[now.seq : seq]) else None
+            return Progress(seq=seq) if changes_something(self.reading, self.asset, now.seq, seq) else None
         mark = self.reading.watermark(self.asset, head)
         mark = mark if until is None or mark is None else min(mark, until)
         if mark is None or (now.closed_to is not None and mark <= now.closed_to):
@@ -166,8 +185,9 @@ class Advance:
         With a key, which no two rows of the table may share, a change is an update; without one rows are deleted and inserted.
         """
         wanted = self.closed(closed, after.seq)
+        self._require_same_columns(wanted)
         held = self.reading.table(self.asset.name, FINAL_AT, Span(None if closed.after is None else closed.after + 1, closed.upto))
-        changes = (difference(held, wanted, key=key) if key else bag_changes(held, wanted)).persist()
+        changes = (difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)).persist()
         try:
             [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
             if not count:
@@ -181,10 +201,11 @@ class Advance:
             changes.unpersist()
 
     def _put_right(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
-        gone = F.col(f"c.{CHANGE}") == DELETE
-        same = same_rows("t", "c", key) if key else same_rows("t", "c", changes.drop(CHANGE).columns) & gone
-        due = changes.where(F.col(CHANGE) != UPDATE_BEFORE)
-        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata())
+        gone = F.col(f"c.{OWN_CHANGE}") == DELETE
+        own = changes.drop(OWN_CHANGE)
+        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & gone
+        due = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
+        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata(), number=after.step)
 
     def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:
         """Each input's rows as far as an asset that reads no closed ranges has handled them."""
@@ -201,39 +222,51 @@ class Advance:
         reads = self.asset.operator.reads
         if not isinstance(reads, Touched) or reads.lives is None:
             return None
-        entries, timeline = self.reading.ledger.entries(), self.reading.operator_timeline(self.asset)
-        now = timeline.after[after.seq] if reads.lives_by == "event" else entries[after.seq - 1][0].ingested_at
+        _, arrived = self.reading.ledger.arrived(after.seq)
+        by_event = reads.lives_by == "event"
+        now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
         if now is None:
             return None
         oldest, every = now - reads.lives, range(len(self.asset.inputs))
         if reads.lives_by == "event":
             return keys_of([self._frame(i, after.seq, Span(oldest)) for i in every], reads.key)
-        before = sum(entry[0].ingested_at < oldest for entry in entries)
+        before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
         return keys_of([self._frame(i, after.seq, after=before) for i in every], reads.key)
 
     def put_right(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
-            now = self._recover()
-            if not now.step:
-                return {}
-            wanted = self.whole(now.seq, now.read)
-            changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
-            try:
-                kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-                if kinds:
-                    self._upserting.commit(changes, replace(now, step=now.step + 1))
-                return kinds
-            finally:
-                changes.unpersist()
+            now = self.recover()
+            return self.pinned()._put_whole_right(now) if now.step else {}
+
+    def _put_whole_right(self, now: Progress) -> dict[str, int]:
+        wanted = self.whole(now.seq, now.read)
+        changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
+        try:
+            kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+            if kinds:
+                self._upserting.commit(changes, replace(now, step=now.step + 1))
+            return kinds
+        finally:
+            changes.unpersist()
 
     def _append(self, rows: DataFrame, after: Progress) -> int:
-        lake = self.reading.lake
+        self._require_same_columns(rows)
         pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
         point("advance.before_commit")
-        lake.append(rows, self.asset.name, after.metadata(), pruned_by=pruned_by, followed=is_corrected(self.reading, self.asset))
+        written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, followed=is_corrected(self.reading, self.asset))
         point("advance.after_commit")
-        return rows_committed(lake, self.asset)
+        return written
+
+    def _require_same_columns(self, rows: DataFrame) -> None:
+        """Pass if the table, where there is one, holds the columns of its rows.
+
+        Raises:
+            ProgressError: it holds others: a source's contract has gained or lost a column.
+        """
+        held = self.reading.lake.schema(self.asset.name)
+        if held.fields and not is_emptied(progress(self.reading.lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
+            raise ProgressError.other_columns(self.asset.name, differing)
 
     def _changes(self, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the keys that the step decides and their rows after it."""
@@ -245,6 +278,9 @@ class Advance:
             rows = self._of_touched(operator.reads, keys, after)
             living = self._living(after)
             if living is not None:
+                if operator.reads.lives_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
+                    keys = living  # a clock that had jumped ahead took keys away that live still
+                    rows = self._of_touched(operator.reads, keys, after)
                 gone = self._upserting.current(rows).select(*operator.reads.key).distinct().exceptAll(living)
                 keys, rows = keys.unionByName(gone).distinct(), of_keys(rows, living, living.columns)
         else:

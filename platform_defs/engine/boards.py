@@ -46,5 +46,5 @@ def _came(advance: Advance, name: str) -> int:
     """How many rows an input has brought so far."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if name in reading.sources:
-        return sum(s.accepted for entry in reading.ledger.entries()[: now.seq] for s in entry if s.source == name)
+        return sum(reading.ledger.source(name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
     return steps_of(reading, reading.assets[name], 0, now.read.get(name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE).count()

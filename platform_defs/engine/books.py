@@ -8,10 +8,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, comparable
 from operators.contract import Closed
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
+from platform_defs.engine.corrections import not_followed
 from platform_defs.engine.days import day_start
 from platform_defs.engine.progress import progress
 from platform_defs.engine.reading import EVER, Span
@@ -130,8 +131,12 @@ class Books:
         closing = self.scope.recount
         if closing is None:
             return []
-        wanted = self.advance.closed(closing, progress(self.advance.reading.lake, self.advance.asset).seq)
+        reading, asset = self.advance.reading, self.advance.asset
+        now = progress(reading.lake, asset)
+        wanted = self.advance.closed(closing, now.seq)
         held = self.table(Span(closing.after, closing.upto)).where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        for later in not_followed(reading, asset, now):  # the next step recomputes these: nothing is wrong with them yet
+            held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
         days = _differing(held, wanted)
         if not days:
             return []
@@ -139,8 +144,8 @@ class Books:
 
 
 def day_of(time: Column) -> Column:
-    """The day of a time, in UTC, as `day`."""
-    return time.cast("date").alias("day")
+    """The day of a time, in UTC, as `day`; the first and the last that Python has for times beyond these."""
+    return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
 
 
 def lacks() -> dict[str, Column]:
@@ -157,7 +162,8 @@ def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
 
 def print_of(frame: DataFrame) -> Column:
     """A row's hash. Spark's passes over nulls, so that a value would hash alike in any of two columns; where they are counts too."""
-    return F.xxhash64(*frame.columns, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
+    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark hashes no map
+    return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
 
 
 def _prints_by_day(frame: DataFrame) -> DataFrame:

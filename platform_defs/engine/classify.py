@@ -18,13 +18,14 @@ _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark's cast from text
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
-def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
+def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | None = None) -> DataFrame:
     """Type and judge raw rows.
 
     Args:
         raw: what `sources.read` returns.
         contract: the source's contract.
-        now: the wall clock in epoch ms.
+        now: the ledger's clock in epoch ms: the event time of rows that have the time of their ingest.
+        clock: the wall clock in epoch ms, by which times in the future are judged; `now` where it is left out.
 
     Returns:
         `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,
@@ -45,7 +46,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int) -> DataFrame:
         *contract.struct.fieldNames(),
         RAW,
         PATH,
-        _reason(contract, text, now).alias(REASON),
+        _reason(contract, text, now if clock is None or contract.by_ingest_time else clock).alias(REASON),
         _broken(contract).alias(BROKEN),
         MARK,
         IS_MARKER,

@@ -7,10 +7,8 @@ derived inputs. So a correction goes down a chain of assets by recomputing, from
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import functions as F
-
 from assets.contracts import DerivedAsset
-from operators.contract import EVENT_TIME, Append, Closed
+from operators.contract import Append, Closed
 from operators.timing import ClosedRange
 from platform_defs.engine.progress import Corrected, Progress, stored_progress
 from platform_defs.engine.reading import Reading, Span
@@ -49,16 +47,24 @@ def touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> 
     reads = asset.operator.reads
     if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
         return None
-    ends: list[tuple[int, int]] = []
+    ends = [(r.after or 0, r.upto) for r in not_followed(reading, asset, now)]
     for which, name in enumerate(asset.inputs):
-        if name in reading.assets:
-            found = list(_corrected(stored_progress(reading.lake, reading.assets[name]), reading.assets[name], now.read))
-        else:
-            found = _come_late(reading, asset, which, now, head) if reads.lateness else []
-        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in found]
+        late = _come_late(reading, asset, which, now, head) if name not in reading.assets and reads.lateness else []
+        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in late]
     if not ends or min(after for after, _ in ends) >= now.closed_to:
         return None
     return ClosedRange(min(after for after, _ in ends), min(now.closed_to, max(upto for _, upto in ends)))
+
+
+def not_followed(reading: Reading, asset: DerivedAsset, now: Progress) -> list[ClosedRange]:
+    """The results that corrections of derived inputs may change which the asset has not followed yet."""
+    reads, found = asset.operator.reads, list[ClosedRange]()
+    for which, name in enumerate(asset.inputs if isinstance(reads, Closed) else ()):
+        if name in reading.assets and isinstance(reads, Closed):
+            upstream = stored_progress(reading.lake, reading.assets[name])
+            for s in _corrected(upstream, reading.assets[name], now.read):
+                found.append(ClosedRange(s.first - 1, s.last + reads.reach[which] + reads.delay))
+    return found
 
 
 def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:
@@ -95,16 +101,14 @@ def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress,
     first = min((first for first, _ in _brought(reading, name, now.seq, head)), default=None)
     if first is None or first > closed_to:
         return []
-    rows = reading.input(asset, which, head, Span(first, closed_to), after=now.seq)
-    time = F.unix_millis(EVENT_TIME)
-    [told] = rows.agg(F.min(time).alias("first"), F.max(time).alias("last")).collect()
-    return [] if told["first"] is None else [_Stretch(told["first"], told["last"])]
+    ends = reading.ends(asset, which, head, Span(first, closed_to), after=now.seq)
+    return [] if ends is None else [_Stretch(*ends)]
 
 
 def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple[int, int]]:
-    """Between which times the rows lie that each of the entries `after < seq <= head` brought of a source."""
-    said = [s for entry in reading.ledger.entries()[after:head] for s in entry if s.source == source and s.accepted]
-    return [(s.first_event_time, s.last_event_time) for s in said if s.first_event_time is not None and s.last_event_time is not None]
+    """Between which times the rows lie that each of the batches `after < seq <= head` brought of a source."""
+    brought = reading.ledger.source(source).brought(after, head)
+    return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
 
 
 def told_with(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:

@@ -1,10 +1,18 @@
-"""Days of UTC as epoch milliseconds, and back."""
+"""Days of UTC as epoch milliseconds, and back.
+
+Python's dates end with the years 1 and 9999, and a watermark may lie before or behind them: what is beyond is shown as the end.
+"""
 
 from datetime import UTC, date, datetime, timedelta
 
 from operators.timing import DAY_MS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+FIRST_MS = (date.min - _EPOCH.date()).days * DAY_MS
+"""0001-01-01 00:00:00.000 UTC."""
+LAST_MS = (date.max - _EPOCH.date()).days * DAY_MS + DAY_MS - 1
+"""9999-12-31 23:59:59.999 UTC."""
 
 
 def day_start(day: date) -> int:
@@ -14,12 +22,16 @@ def day_start(day: date) -> int:
 
 def day_of(epoch_ms: int) -> date:
     """The day that holds an instant."""
-    return _EPOCH.date() + timedelta(days=epoch_ms // DAY_MS)
+    return _EPOCH.date() + timedelta(days=_clamped(epoch_ms) // DAY_MS)
 
 
 def moment(epoch_ms: int) -> datetime:
     """An instant."""
-    return _EPOCH + timedelta(milliseconds=epoch_ms)
+    return _EPOCH + timedelta(milliseconds=_clamped(epoch_ms))
+
+
+def _clamped(epoch_ms: int) -> int:
+    return min(max(epoch_ms, FIRST_MS), LAST_MS)
 
 
 def text(epoch_ms: int) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from operators.columns import temporary
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import millis
 
-_TIME, _PLACE = "t", "place"
-_LOGGED, _RUN = -1, "run"
+_TIME, _PLACE, _RUN, _COUNT = temporary("time"), temporary("place"), temporary("run"), temporary("count")
+_TAKEN, _ROW = temporary("taken"), temporary("row")
+_LOGGED = -1
 _BROADCAST = 1_000_000
 
 
@@ -38,9 +40,9 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         let_in = (
             _runs(suspects, key, horizon)
             .groupBy(*key, _RUN)
-            .agg(_taken(horizon).alias("taken"))
-            .select(F.explode("taken").alias("row"))
-            .select(f"row.{_PLACE}")
+            .agg(_taken(horizon).alias(_TAKEN))
+            .select(F.explode(_TAKEN).alias(_ROW))
+            .select(f"{_ROW}.{_PLACE}")
         )
         repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(let_in, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
         kept = repeated.localCheckpoint()
@@ -60,7 +62,7 @@ def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: 
     """The keys that occur twice among the new rows, or there and in the log: few, as a rule."""
     keys = new.select(*key)
     sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # the log is the longer side, and so need not be shuffled
-    twice = keys.groupBy(*key).count().where("count > 1").select(*key)
+    twice = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)
     return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 
 

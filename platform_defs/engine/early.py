@@ -14,7 +14,8 @@ from operators.contract import Append, Closed, Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
-from platform_defs.engine.progress import describe, stored_progress
+from platform_defs.engine.identity import identity_of
+from platform_defs.engine.progress import stored_progress
 from platform_defs.engine.reading import Reading, Span
 from platform_defs.faults import point
 
@@ -26,18 +27,20 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
         return
-    told, closed_to = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset).closed_to
-    at = {"seq": head, "closed_to": closed_to, "operator": describe(operator)}
+    told, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
+    closed_to = now.closed_to
+    at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
     if not head or (told is not None and told.value == at) or not _is_fed(reading, asset):
         return
-    if told is not None and told.value["operator"] != at["operator"]:  # what another operator showed is nothing to go on from
+    made_by = None if told is None else (told.value["operator"], told.value.get("generation", 0))
+    if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
         told = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
     before = None if told is None else told.value["closed_to"]
     due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
     point("early.before_commit")
-    reading.lake.append(due, asset.early, {SHOWN: at}, anew=True)
+    reading.lake.overwrite(due, asset.early, {SHOWN: at})
     point("early.after_commit")
 
 

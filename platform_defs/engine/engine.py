@@ -1,7 +1,7 @@
 """The engine: the one object through which assets, sensors, the CLI and tests work on a lake."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -27,19 +27,23 @@ from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry, Ledger
+from platform_defs.engine.ledger_view import LedgerView
 from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
-from platform_defs.engine.progress import PROGRESS, Progress, restore, stored_progress
+from platform_defs.engine.pipeline_checks import checked_assets
+from platform_defs.engine.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.publish import publish
 from platform_defs.engine.quarantine import Quarantine
 from platform_defs.engine.reading import LATE, Reading
-from platform_defs.engine.rebuild import Rebuilt, rebuild
+from platform_defs.engine.rebuild import Rebuilt, empty, rebuild
 from platform_defs.engine.replay import Replay
 from platform_defs.engine.signals import Signals
+from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
-from platform_defs.engine.stream import Stream, place
+from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
 from platform_defs.resources.change_feed import Landed, land_changes
 from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.pinned import PinnedLake
 
 
 def wall_clock() -> int:
@@ -70,6 +74,9 @@ class Engine:
     max_step: int = 5_000_000
     folders: Mapping[str, str] = field(default_factory=dict)
     max_files: int = 64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assets", checked_assets(self.lake.root, self.sources, self.assets, self.folders))
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -109,14 +116,15 @@ class Engine:
     @property
     def stream(self) -> Stream:
         """Ingests what lands in the sources' folders."""
-        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files)
+        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
 
-    def let_in(self, every: str | None = None, on_entry: Callable[[Entry], None] = lambda _: None) -> list[Entry]:
+    def let_in(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what has landed, and record the sources that have fallen idle.
 
         Args:
             every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is let in.
-            on_entry: called after each entry of files is committed.
+            on_entry: called after each entry of files is committed, and where the stream stays, after one of idle sources.
+            on_quiet: called at each interval that brought no entry, where the stream stays.
 
         Raises:
             LedgerError: the ledger lacks an entry that an asset has handled.
@@ -125,7 +133,7 @@ class Engine:
         self._require_what_was_handled()
         with self._naming_lost_files():
             try:
-                made = self.stream.run(every, on_entry)
+                made = self.stream.run(every, on_entry, on_quiet)
             except UnreadError:  # what cannot be read keeps no other source's silence from being recorded
                 self.signals.idle()
                 raise
@@ -154,7 +162,7 @@ class Engine:
 
     def steps(self, asset: str, until: int | None = None) -> Generator[Step]:
         """Advance an asset, one committed step after the other."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             yield from self._advance(asset)(until)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
@@ -179,43 +187,79 @@ class Engine:
 
     def rebuild(self, asset: str, first: date, last: date) -> Rebuilt:
         """Recompute closed days, and put right what differs."""
-        with self._naming_lost_files():
+        with naming_step_errors(asset), self._naming_lost_files():
             return rebuild(self._advance(asset), first, last)
+
+    def remake(self, names: Sequence[str], *, downstream: bool = False) -> Iterator[tuple[str, Step]]:
+        """Make tables again from the log under their present settings, each after those that it reads; yields their steps.
+
+        Args:
+            names: the assets.
+            downstream: also every asset that is made of them; without it there must be none that has a table.
+
+        Raises:
+            ProgressError: a table that is not to be made again is made of one that is.
+        """
+        readers = readers_of(self.assets, names)
+        made = [name for name in readers if stored_progress(self.lake, self.assets[name]).step]
+        if made and not downstream:
+            raise ProgressError.read_by(names, made)
+        again = [name for name in self.assets if name in names or name in readers]
+        with self._naming_lost_files():
+            for name in again:
+                empty(self._advance(name))
+        for name in again:
+            for step in self.steps(name):
+                yield name, step
+
+    def snapshot(self) -> "Engine":
+        """This engine on the lake as it is now, whatever is committed later: to look at several tables that fit each other."""
+        lake = PinnedLake.of(self.lake)
+        for asset in reversed([*self.assets.values()]):  # a table before those that it is made of, and all before the ledger
+            lake.delta(results_table(asset))
+            lake.delta(asset.name)
+        pinned = replace(self, lake=lake)
+        pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
+        return pinned
 
     def maintain(self, **limits: Any) -> list[Maintained]:
         """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
         return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
 
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
-        """Account for every row of the asset's sources, by side and day, with the operator its table was made with."""
+        """Account for every row of the asset's sources, by side and day, all as they are at one time.
+
+        Raises:
+            ProgressError: its table was made with other settings.
+        """
         with self._naming_lost_files():
-            return account(self._as_stored(asset), days)
+            return account(self._pinned(asset), days)
 
     def account_step(self, asset: str, step: Step) -> list[DayAccount]:
         """Account for the rows whose fate one step has settled, at the cost of the step."""
         with self._naming_lost_files():
-            return account_step(self._advance(asset), step)
+            return account_step(self._pinned(asset), step)
 
     def pairs(self, asset: str) -> int | None:
         """How many of an asset's results are made of a row of every input; None where results do not name rows of sources."""
         with self._naming_lost_files():
-            advance = self._as_stored(asset)
+            advance = self._pinned(asset)
             return pairs(advance) if names_rows(advance) else None
 
     def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held; by the rows' days."""
         with self._naming_lost_files():
-            return uncounted_entries(self._advance(asset), days)
+            return uncounted_entries(self._pinned(asset), days)
 
     def late(self, asset: str, source: str) -> DataFrame:
         """The view `late/<asset>`: a source's rows that came too late for the asset."""
-        advance = self._as_stored(asset)
-        judged = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), self.ledger.head)
+        advance = self._pinned(asset)
+        judged = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
         return plain(judged.where(LATE).drop(LATE))
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
-        return self.spark.read.format("delta").load(self.lake.path(name))
+        return self.lake.frame(self.spark, name)
 
     def so_far(self, asset: str) -> DataFrame:
         """An asset's results with `is_final` (boolean): those that are final, and below them what open windows hold so far.
@@ -237,7 +281,7 @@ class Engine:
 
     def measured(self, asset: str) -> dict[str, int | float]:
         """The metrics of an upserted table: partitions, rows held, changes for each row that came in; see `boards`."""
-        return measured(self._as_stored(asset))
+        return measured(self._pinned(asset))
 
     def put_right(self, asset: str) -> int:
         """Recompute an upserted table, and put right what differs; returns how many changes that took."""
@@ -275,6 +319,10 @@ class Engine:
         """How far an asset has come."""
         return stored_progress(self.lake, self.assets[asset])
 
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of an asset's sources; see `Due.event_times`."""
+        return self.due.event_times(asset)
+
     def described(self, asset: str) -> dict[str, Any]:
         """How far an asset has come; see `Due.described`."""
         return self.due.described(asset)
@@ -302,7 +350,12 @@ class Engine:
     def _advance(self, asset: str) -> Advance:
         return Advance(self.reading, self.assets[asset], self.max_step)
 
-    def _as_stored(self, asset: str) -> Advance:
-        described = self.progress(asset).operator
-        kept = self.assets[asset] if described is None else replace(self.assets[asset], operator=restore(described))
-        return Advance(replace(self.reading, assets={**self.assets, asset: kept}, _timelines={}), kept, self.max_step)
+    def _pinned(self, asset: str) -> Advance:
+        """An asset as it is now, whatever is committed later.
+
+        Raises:
+            ProgressError: its table was made with other settings.
+        """
+        advance = self._advance(asset).pinned()
+        progress(advance.reading.lake, advance.asset)
+        return advance

@@ -56,8 +56,8 @@ class EntryBooks:
         return rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day").collect()
 
     def _today(self) -> date:
-        entries = self.advance.reading.ledger.entries()
-        return moment(entries[-1][0].ingested_at if entries else 0).date()
+        times = self.advance.reading.ledger.history.times
+        return moment(times[-1] if len(times) else 0).date()
 
     def _wrong(self) -> tuple[int, int]:
         now = progress(self.advance.reading.lake, self.advance.asset)

@@ -20,17 +20,21 @@ from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContra
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, millis, timestamp
+from platform_defs.engine import spread
 from platform_defs.engine.attempts import attempt_of
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ingest_error import IngestError, UnreadError
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans
+from platform_defs.engine.ledger_view import last_with_rows
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans, require_logs
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.files import File, Known
+from platform_defs.resources.chosen import Ends
+from platform_defs.resources.files import File
+from platform_defs.resources.pinned import PinnedLake
 from platform_defs.resources.read_errors import read_error, would_fail_again
 from platform_defs.resources.sifting import Patience, Unread, set_aside
 from platform_defs.resources.sources import PATH, RAW, is_columnar, read
@@ -50,6 +54,8 @@ class _Counts:
     first: int | None
     last: int | None
     mark: int | None
+    mean: float | None
+    deviation: float | None
     min_key: Any = None
     max_key: Any = None
 
@@ -92,8 +98,9 @@ class Ingest(LedgerWriter):
     def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
         fresh: dict[str, list[File]] = {}
         for source in sorted({f.source for f in found}):
-            known = Known(self.ledger.offsets(source))
-            files = sorted({f.path: known.judged(f) for f in found if f.source == source and not known.holds(f)}.values())
+            mine = [f for f in found if f.source == source]
+            known = self.ledger.known(source, mine)
+            files = sorted({f.path: known.judged(f) for f in mine if not known.holds(f)}.values())
             fresh |= {source: files} if files else {}
         return fresh
 
@@ -101,7 +108,8 @@ class Ingest(LedgerWriter):
         seq, now = self.ledger.head + 1, self.ledger.now()
         last = self.ledger.last()
         attempts = {name: attempt_of(seq, self.contracts[name], files, now) for name, files in fresh.items()}
-        clear_orphans(self.spark, self.lake, self.contracts, seq, attempts)
+        require_logs(self.lake, self.ledger, self.contracts)
+        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq, attempts)
         done = self._side_by_side(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), list(fresh))
         unread = [u for d in done for u in d.unread]
         read = tuple(d.entry for d in done if d.entry is not None)
@@ -121,7 +129,7 @@ class Ingest(LedgerWriter):
     def _silent(self, seq: int, now: int, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
         """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
         return tuple(
-            moved(said, seq=seq, kind="rows", ingested_at=now, idle=True)
+            moved(said, seq=seq, kind="silent", ingested_at=now, idle=True)
             for name, said in idle_sources(self.ledger, self.contracts, now).items()
             if name not in told
         )
@@ -141,7 +149,7 @@ class Ingest(LedgerWriter):
                 if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
                     raise
             files, unread = sifted.files, unread + sifted.unread
-            clear_orphans(self.spark, self.lake, {contract.name: contract}, seq)
+            clear_orphans(self.spark, self.lake, self.ledger, {contract.name: contract}, seq)
         return _Done(None, unread)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
@@ -166,13 +174,14 @@ class Ingest(LedgerWriter):
                 markers=counts.markers,
                 warned=counts.warned,
                 offsets=tuple(f.offset for f in files),
+                spread=self._spread(judged, counts),
             )
         finally:
             judged.unpersist()
 
     def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows, typed, each with the reason why it stays out, if there is one."""
-        return classify(read(self.spark, contract, files), contract, now)
+        return classify(read(self.spark, contract, files), contract, now, self.ledger.true_now())
 
     def _count(self, judged: DataFrame, contract: SourceContract) -> _Counts:
         good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
@@ -186,6 +195,7 @@ class Ingest(LedgerWriter):
             F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
             F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
             F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+            *spread.aggregates(good),
             *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
@@ -195,14 +205,20 @@ class Ingest(LedgerWriter):
             raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
         return _Counts(**told)
 
+    def _spread(self, judged: DataFrame, counts: _Counts) -> tuple[int, ...]:
+        """How the rows' times lie, where they lie unevenly."""
+        uneven = spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
+        return spread.quantiles(judged, _is_good()) if uneven else ()
+
     def _repeated(self, judged: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        within = {EVENT_TIME: (counts.first - horizon, counts.last + horizon)}
+        within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*spread.ranges(judged, _is_good(), counts.first, counts.last, horizon)]}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
-        known = log.where(F.col(SEQ) <= parameter(self.ledger.head, F.col(SEQ)))
+        newest = last_with_rows(self.ledger, contract.name)
+        known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
         return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
@@ -239,27 +255,29 @@ class Ingest(LedgerWriter):
         if left is not None and left.value == attempt:
             if left.rows == due:
                 return due
-            remove_orphans(self.spark, self.lake, table, attempt["seq"])
+            remove_orphans(self.spark, PinnedLake.of(self.lake), table, attempt["seq"] - 1, attempt["seq"])
+            left = self.lake.newest(table, ATTEMPT)
         if due == 0:
             return 0
         point("ingest.before_append")
-        self.lake.append(rows, table, {ATTEMPT: attempt}, pruned_by=pruned_by, widen=True)
-        written = self.lake.newest(table, ATTEMPT)
-        return 0 if written is None else written.rows
+        known = None if left is None else left.value
+        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True)
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
-    """The sources that have been silent for longer than their idle timeout and are not idle yet.
+    """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet, by the wall clock.
 
-    A source never seen has been silent since the ledger's first entry.
+    A source is heard of by its rows, and by a watermark that is given to it. One never seen has been silent since the ledger's
+    first entry. One that an earlier version recorded as idle is recorded again, so that the present rule holds from then on.
     """
-    heard = {s.source: e[0].ingested_at for e in ledger.entries() for s in e if s.rows_read}
-    began = ledger.entries()[0][0].ingested_at if ledger.head else now
+    now, began = min(now, ledger.true_now()), ledger.began()
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
-        said = last.get(name) or SourceEntry(seq=0, kind="idle", ingested_at=began, source=name)
-        silent = now - heard.get(name, began)
-        if contract.idle_timeout is not None and not said.idle and silent > length_ms(contract.idle_timeout, "idle_timeout"):
+        said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
+        heard = ledger.heard(name)
+        silent = now - (began if heard is None else heard)
+        recorded = said.idle and not ledger.source(name).is_idle_by_old_rule
+        if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = said
     return found
 

@@ -1,298 +1,281 @@
-"""The ledger: one total order of everything that was let in, and the commit point of ingest.
+"""The ledger: one total order of everything that was ingested, and the commit point of ingest.
 
-An entry is a micro-batch, or has no rows and only moves watermarks. It is stored as one row a source it tells
-of, all rows of an entry (or of several) in one Delta commit; readers see the entries up to `head` and nothing else.
+A batch is a micro-batch, or has no rows and only moves watermarks. It is stored as one row for each source it records, all rows of
+a batch (or of several) in one commit; readers see the batches up to `head` and nothing else. This module holds the order and its
+checks; where the rows are kept is a `LedgerStore`.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from threading import Lock
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from threading import RLock
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
+from platform_defs.engine.columns import pc
+from platform_defs.engine.known_files import KnownFiles
+from platform_defs.engine.ledger_entries import Entries, together
 from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.faults import point
-from platform_defs.resources.errors import LakeError
+from platform_defs.engine.ledger_history import COLUMNS, History, SourceHistory, said_last
+from platform_defs.engine.ledger_rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
+from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
+from platform_defs.resources.files import File, Known
 from platform_defs.resources.lake import Lake
 
-TABLE = "ledger"
-MANY_FILES = 64
-FORMAT = 1  # of the lake: told by the ledger from its first commit on; one more for each change that an older version misreads
-Kind = Literal["rows", "watermark", "idle", "drain", "retry"]
-
-_TIME = pa.timestamp("us", tz="UTC")
-_SCHEMA = pa.schema(
-    [
-        ("seq", pa.int64()),
-        ("kind", pa.string()),
-        ("ingested_at", _TIME),
-        ("source", pa.string()),
-        ("watermark", _TIME),
-        ("max_event_time", _TIME),
-        ("first_event_time", _TIME),
-        ("last_event_time", _TIME),
-        ("rows_read", pa.int64()),
-        ("accepted", pa.int64()),
-        ("duplicate", pa.int64()),
-        ("quarantined", pa.int64()),
-        ("markers", pa.int64()),
-        ("warned", pa.int64()),
-        ("idle", pa.bool_()),
-        ("offsets", pa.list_(pa.string())),
-    ]
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceEntry:
-    """What one entry says of one source. Times are epoch ms; None where there is none.
-
-    Args:
-        seq: the entry's place in the total order, from 1.
-        kind: what made the entry.
-        ingested_at: the wall clock; strictly rising from entry to entry.
-        source: the source.
-        watermark: the source's watermark after the entry.
-        max_event_time: the newest event time of the source so far.
-        first_event_time: the oldest event time among the entry's rows.
-        last_event_time: the newest event time among the entry's rows.
-        rows_read: rows read: accepted + duplicate + quarantined + markers.
-        accepted: rows that reached the log.
-        duplicate: rows whose key the log holds already.
-        quarantined: rows kept out with a reason.
-        markers: rows that only carried a watermark.
-        warned: accepted rows that broke a rule whose action is to warn.
-        idle: whether the source no longer holds the watermark back.
-        offsets: what was read: one `path|modified|length` a file.
-    """
-
-    seq: int
-    kind: Kind
-    ingested_at: int
-    source: str
-    watermark: int | None = None
-    max_event_time: int | None = None
-    first_event_time: int | None = None
-    last_event_time: int | None = None
-    rows_read: int = 0
-    accepted: int = 0
-    duplicate: int = 0
-    quarantined: int = 0
-    markers: int = 0
-    warned: int = 0
-    idle: bool = False
-    offsets: tuple[str, ...] = ()
-
-
-Entry = tuple[SourceEntry, ...]
-_IN_MS = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if f.type == _TIME else f for f in _SCHEMA])
-_AS_INTS = pa.schema([f.with_type(pa.int64()) if f.type == _TIME else f for f in _SCHEMA])
+__all__ = [
+    "FORMAT",
+    "SCHEMA",
+    "TABLE",
+    "Entries",
+    "Entry",
+    "Kind",
+    "Ledger",
+    "LedgerStore",
+    "SourceEntry",
+    "as_table",
+    "moved",
+]
+_CLOCK_STEP = 60_000
+"""A clock that stepped back by less is not worth a note."""
+_NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
 
 
 class Ledger:
-    """The ledger of a lake. What was read is kept; only what was committed since, by whom ever, is read again.
+    """The ledger of a lake. What was read is kept in columns; only what was committed since, by whom ever, is read again.
 
     Args:
         lake: the lake.
         clock: the wall clock, in epoch ms.
+        store: where the rows are kept; by default the lake's own table.
     """
 
-    def __init__(self, lake: Lake, clock: Callable[[], int]) -> None:
-        self._lake, self._clock = lake, clock
-        self._mutex = Lock()
-        self._table: DeltaTable | None = None
-        self._place: int | None = None
+    def __init__(self, lake: Lake, clock: Callable[[], int], store: LedgerStore | None = None) -> None:
+        self._clock = clock
+        self._store: LedgerStore = DeltaLedgerStore(lake) if store is None else store
+        self._mutex = RLock()
         self._forget()
 
     def _forget(self) -> None:
-        self._version = -1
-        self._rows_known = 0
-        self._entries: list[Entry] = []
+        self._version: Version | None = None
+        self._history = History()
         self._last: dict[str, SourceEntry] = {}
-        self._offsets: dict[str, set[str]] = {}
+        self._files: dict[str, KnownFiles] = {}
+        self._files_upto = 0
 
-    def entries(self) -> list[Entry]:
-        """All entries, by `seq`; the entry with `seq` n stands at index n - 1.
+    @property
+    def history(self) -> History:
+        """What is known of all batches, in columns.
 
         Raises:
-            LedgerError: an entry is missing, repeated or goes back in time, or a file cannot be read.
+            LedgerError: a batch is missing, repeated or goes back in time, or a file cannot be read.
             LakeError: a later version of the project made the lake.
         """
-        with self._mutex:  # sources are let in side by side, and each asks
-            delta = self._open()
-            if delta is not None and delta.version() > self._version:
-                self._check_format(delta)
-                self._take_new(delta)
-            return self._entries
+        with self._mutex:  # sources are ingested side by side, and each asks
+            version = self._store.look()
+            if version is None or (self._version is not None and version.table != self._version.table):
+                self._forget()
+            if version is not None and version != self._version:
+                self._take_new(version)
+            return self._history
 
-    def _check_format(self, delta: DeltaTable) -> None:
-        told = re.search(r"format (\d+)", delta.metadata().description or "")
-        if told is not None and int(told[1]) > FORMAT:
-            raise LakeError.newer(self._lake.root, int(told[1]), FORMAT)
-
-    def _take_new(self, delta: DeltaTable) -> None:
-        self._take_rows(delta)
-        if self._rows_known != _rows_told(delta):  # rows came to entries that are known
+    def _take_new(self, version: Version) -> None:
+        self._take_rows()
+        if self._history.rows != version.rows:  # rows were added to batches that are known
             self._forget()
-            self._take_rows(delta)
-        self._version = delta.version()
+            self._take_rows()
+        self._version = version
 
-    def _take_rows(self, delta: DeltaTable) -> None:
-        for entry in _grouped(self._rows(delta)):
-            self._take(entry, delta)
+    def _take_rows(self) -> None:
+        """Take the rows after those known: the few of a next look as they are, many in parts, of which the columns are kept."""
+        known = self._history
+        parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
+        first = list(islice(parts, 1)) if known.head else []
+        found = known.followed_by(chain(first, parts))
+        if found is None:
+            raise self._broken()
+        self._history = found
+        if first and first[0].num_rows == found.rows - known.rows:
+            self._last |= said_last(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
+            return
+        newest = {
+            name: seq[-1]
+            for name, of in found.sources.items()
+            if len(seq := of.columns["seq"]) and (name not in self._last or seq[-1] > self._last[name].seq)
+        }
+        self._last |= self._read_last(newest)
+
+    def _read_last(self, newest: dict[str, int]) -> dict[str, SourceEntry]:
+        """The newest rows of sources, given by their batch numbers."""
+        found: dict[str, SourceEntry] = {}
+        for seq in sorted(set(newest.values())):
+            rows = together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
+            found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
+        return found
+
+    def _broken(self) -> LedgerError:
+        """The first batch after those known that does not follow the one before it, read row by row."""
+        head, times, last = self._history.head, self._history.times, dict(self._last)
+        before = times[-1] if head else None
+        for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+            wrong = _wrong(entry, head, before, last)
+            if wrong:
+                return LedgerError.broken(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
+            head, before = head + 1, entry[0].ingested_at
+            last |= said_last(entry)
+        return LedgerError.broken(head, "its rows contradict each other", self._store.name, "unknown")
+
+    def entries(self) -> Entries:
+        """All batches, by batch number."""
+        return Entries(self._store, self.head)
 
     @property
     def head(self) -> int:
-        """The newest `seq`; 0 when there is none."""
-        return len(self.entries())
+        """The newest batch number; 0 when there is none."""
+        return self.history.head
 
     def last(self) -> dict[str, SourceEntry]:
-        """What was last said of each source."""
-        self.entries()
+        """What was last recorded of each source, without its offsets."""
+        _ = self.history
         return dict(self._last)
 
+    def source(self, name: str) -> SourceHistory:
+        """A source's batches, in columns."""
+        return self.history.source(name)
+
+    def totals(self, source: str) -> dict[str, int]:
+        """The counts of a source, over all of its batches."""
+        sums: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        for part in self._store.rows(["seq", "source", *COUNTS], 0, self.head):
+            of = part.filter(pc.equal(part["source"], source))
+            sums = {name: known + (pc.sum(of[name]).as_py() or 0) for name, known in sums.items()}
+        return sums
+
     def offsets(self, source: str) -> set[str]:
-        """Everything read from a source so far."""
-        self.entries()
-        return self._offsets.get(source, set())
+        """Everything read from a source so far. It is read anew: ask `known` whether files are known."""
+        found: set[str] = set()
+        for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
+            found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
+        return found
+
+    def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
+        """Everything recorded of a source's files, each with its batch number, by batch."""
+        found: list[tuple[int, str]] = []
+        for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
+            of = part.filter(pc.equal(part["source"], source))
+            found += [(seq, o) for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True) for o in some or ()]
+        return sorted(found, key=lambda pair: pair[0])
+
+    def known(self, source: str, files: Collection[File]) -> Known:
+        """What the ledger records of some files of a source."""
+        return self._known_files(source).among(files)
+
+    def known_count(self, source: str) -> int:
+        """How many files of a source were ever ingested."""
+        return len(self._known_files(source))
+
+    def _known_files(self, source: str) -> KnownFiles:
+        with self._mutex:
+            head = self.head
+            if head > self._files_upto:
+                for part in self._store.rows(["seq", "source", "offsets"], self._files_upto, head):
+                    for name in pc.unique(part["source"]).to_pylist():
+                        offsets = pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
+                        self._files.setdefault(name, KnownFiles()).add(offsets)
+                self._files_upto = head
+            return self._files.get(source) or KnownFiles()
+
+    def true_now(self) -> int:
+        """The wall clock as it is, by which silence and skew are judged."""
+        return self._clock()
 
     def now(self, after: int = 0) -> int:
-        """The wall clock for the next entry: later than the newest entry's, even where the clock stepped back."""
-        entries = self.entries()
-        return max(self._clock(), after + 1, entries[-1][0].ingested_at + 1 if entries else 0)
+        """The wall clock for the next batch: later than the newest batch's, even where the clock stepped back."""
+        times = self.history.times
+        return max(self._clock(), after + 1, times[-1] + 1 if len(times) else 0)
+
+    def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
+        """When the batches `after < seq <= head` came, in processing time: epoch ms by batch, rising; and `after`.
+
+        That is the wall clock, but none later than a later batch's: what a clock that had jumped ahead recorded is put right by the
+        first batch after it was set back.
+        """
+        clocks = self.history.clocks.between(after, head)
+        backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
+        least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
+        return after, least.take(backwards) if len(clocks) else pa.array([], pa.int64())
+
+    def set_back(self, after: int, head: int) -> bool:
+        """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
+        clocks = self.history.clocks.between(max(0, after - 1), head)
+        return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+
+    def began(self) -> int:
+        """When the first batch was made, by the wall clock; now where there is none, or where the clock is known to have been wrong."""
+        now, clocks = self.true_now(), self.history.clocks
+        if not len(clocks):
+            return now
+        return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
+
+    def heard(self, source: str) -> int | None:
+        """When rows of a source were last read, by the wall clock; None where none ever were.
+
+        Where the clock had jumped ahead then, and is right again, it is the newest batch before that whose time is not in the future.
+        """
+        seq = self.source(source).read_in
+        if seq is None:
+            return None
+        now, clocks = self.true_now(), self.history.clocks
+        if clocks[seq - 1] <= now:
+            return clocks[seq - 1]
+        later = clocks.between(seq)
+        known = pc.min(later).as_py()
+        if known is not None and known <= now:
+            return known
+        before = clocks.between(0, seq - 1)
+        return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
 
     def require(self, seq: int, witness: str) -> None:
-        """Pass if the ledger has an entry that another table tells of.
+        """Pass if the ledger has a batch that another table records.
 
         Raises:
             LedgerError: it has not; it has lost it.
         """
         if seq > self.head:
-            raise LedgerError.too_short(self.head, seq, witness, self._lake.path(TABLE))
+            raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Commit entries, all or none. Everything they tell of must be in the logs already."""
+        """Commit batches, all or none. Everything they record must be in the logs already."""
         expected = range(self.head + 1, self.head + 1 + len(entries))
         if [entry[0].seq for entry in entries] != list(expected):
             raise ValueError(f"entries {[e[0].seq for e in entries]} do not follow the head {self.head}")
-        rows = [asdict(said) for entry in entries for said in entry]
-        self._lake.append_small(as_table(rows), TABLE, seen=self._table, description=f"Tidemark lake, format {FORMAT}")
-        self._keep_small()
+        clock = self._clock()
+        if self.head and clock < self.history.clocks[0]:  # a clock that has lost its time says nothing
+            clock = self.now()
+        self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
     def compact(self) -> None:
         """Put the ledger's files together, and make a checkpoint of its log."""
-        delta = self._open()
-        if delta is not None:
-            point("ledger.before_compact")
-            delta.optimize.compact()
-            point("ledger.after_compact")
-            delta.create_checkpoint()
+        self._store.compact()
 
-    def _keep_small(self) -> None:
-        """One file a commit would make a long ledger slow to open."""
-        delta = self._open()
-        if delta is not None and len(delta.file_uris()) >= MANY_FILES:
-            self.compact()
 
-    def _open(self) -> DeltaTable | None:
-        """The table as it is now: opened once, and told of what was committed since, which takes an eighth of the time."""
-        place = self._lake.place(TABLE)
-        try:
-            if self._table is None or place != self._place:  # not there yet, or another has taken its place
-                self._forget()
-                self._table, self._place = self._lake.delta(TABLE), place
-            else:
-                self._table.update_incremental()
-            return self._table
-        except (DeltaError, OSError) as error:
-            table = self._lake.path(TABLE)
-            raise LedgerError.unreadable(len(self._entries), table, f"{table}/_delta_log", _one_line(error)) from error
+def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
+    """A row with the wall clock, where that has stepped back behind the ledger's."""
+    return replace(row, clock=clock) if clock < row.ingested_at - _CLOCK_STEP else row
 
-    def _rows(self, delta: DeltaTable) -> list[SourceEntry]:
-        """What the entries after those known say, in order. A file whose statistics end before them is not opened."""
-        new = pc.field("seq") > len(self._entries) if self._entries else None
-        try:
-            found = delta.to_pyarrow_dataset().to_table(columns=_SCHEMA.names, filter=new)
-        except (OSError, pa.ArrowException, DeltaError) as error:
-            file, why = _unreadable_file(delta) or ("unknown", _one_line(error))
-            raise LedgerError.unreadable(len(self._entries), self._lake.path(TABLE), file, why) from error
-        rows = found.cast(_IN_MS).cast(_AS_INTS).sort_by([("seq", "ascending"), ("source", "ascending")])
-        return [SourceEntry(**row | {"offsets": tuple(row["offsets"])}) for row in rows.to_pylist()]
 
-    def _take(self, entry: Entry, delta: DeltaTable) -> None:
-        wrong = self._wrong(entry)
-        if wrong:
-            raise LedgerError.broken(entry[0].seq, wrong, self._lake.path(TABLE), ", ".join(_files_of(delta, entry[0].seq)))
-        self._rows_known += len(entry)
-        self._entries.append(entry)
-        for said in entry:
-            self._last[said.source] = said
-            self._offsets.setdefault(said.source, set()).update(said.offsets)
-
-    def _wrong(self, entry: Entry) -> str | None:
-        """What keeps an entry from following those before it."""
-        seq, now, before = entry[0].seq, entry[0].ingested_at, self._entries[-1][0].ingested_at if self._entries else None
-        if seq != len(self._entries) + 1:
-            return f"it follows entry {len(self._entries)}, so entries between them are missing"
-        if len({said.source for said in entry}) < len(entry):
-            return "it tells of a source twice"
-        if any(said.ingested_at != now for said in entry) or (before is not None and now <= before):
-            return f"its ingested_at {now} does not rise from the entry before, {before}"
-        return next((w for said in entry if (w := _fallen(said, self._last.get(said.source)))), None)
+def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
+    """What keeps a batch from following those before it."""
+    seq, now = entry[0].seq, entry[0].ingested_at
+    if seq != head + 1:
+        return f"it follows entry {head}, so entries between them are missing"
+    if len({said.source for said in entry}) < len(entry):
+        return "it tells of a source twice"
+    if any(said.ingested_at != now for said in entry) or (before is not None and now <= before):
+        return f"its ingested_at {now} does not rise from the entry before, {before}"
+    return next((w for said in entry if (w := _fallen(said, last.get(said.source)))), None)
 
 
 def _fallen(said: SourceEntry, last: SourceEntry | None) -> str | None:
     if last is None or last.watermark is None or (said.watermark is not None and said.watermark >= last.watermark):
         return None
     return f"the watermark of {said.source!r} falls from {last.watermark} to {said.watermark}"
-
-
-def _rows_told(delta: DeltaTable) -> int:
-    """How many rows the table has, by its log."""
-    return sum(pa.table(delta.get_add_actions()).column("num_records").to_pylist())
-
-
-def _unreadable_file(delta: DeltaTable) -> tuple[str, str] | None:
-    """The first file that cannot be read, and why."""
-    for fragment in delta.to_pyarrow_dataset().get_fragments():
-        try:
-            fragment.to_table(columns=["seq"])
-        except (OSError, pa.ArrowException) as error:
-            return fragment.path, _one_line(error)
-    return None
-
-
-def _files_of(delta: DeltaTable, seq: int) -> list[str]:
-    """The files that hold rows of an entry."""
-    fragments = delta.to_pyarrow_dataset().get_fragments()
-    return [f.path for f in fragments if f.count_rows(filter=pc.field("seq") == seq)]
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """What entries say, as the table holds it."""
-    return pa.Table.from_pylist(list(rows), schema=_IN_MS).cast(_SCHEMA)
-
-
-def moved(said: SourceEntry, **changes: Any) -> SourceEntry:
-    """What a next entry says of a source when only `changes` happen: counts and offsets start anew."""
-    carried = {"watermark": said.watermark, "max_event_time": said.max_event_time, "idle": said.idle}
-    blank = SourceEntry(seq=said.seq, kind=said.kind, ingested_at=said.ingested_at, source=said.source)
-    return replace(blank, **{**carried, **changes})
-
-
-def _grouped(rows: Iterable[SourceEntry]) -> list[Entry]:
-    entries: list[list[SourceEntry]] = []
-    for said in rows:
-        if not entries or entries[-1][0].seq != said.seq:
-            entries.append([])
-        entries[-1].append(said)
-    return [tuple(entry) for entry in entries]

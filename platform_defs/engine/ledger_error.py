@@ -28,3 +28,11 @@ class LedgerError(RuntimeError):
             f"the ledger has lost entries: table {table} ends at entry {head}, and {witness} tells of entry {seq}, "
             f"which was committed; the files {table}/_delta_log tell which are missing. {_WAY_OUT}"
         )
+
+    @classmethod
+    def log_too_short(cls, table: str, held: int, wanted: int, path: str) -> "LedgerError":
+        """A log does not hold a batch that the ledger says brought rows to it."""
+        return cls(
+            f"table {table} has lost rows: its newest commit is of batch {held}, and the ledger says that batch {wanted} brought rows to "
+            f"it, so the newest files of {path}/_delta_log were deleted or damaged. {_WAY_OUT}"
+        )

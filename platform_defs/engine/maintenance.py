@@ -3,15 +3,18 @@
 Table by table: small files are compacted, files that no version within the retention needs are deleted, what the
 table's commits remember (progress, attempt, fold) is committed again, a checkpoint is made, and what has expired of
 the log behind it is deleted. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
-and maintenance that meets a live writer leaves the table for the next time.
+and maintenance that meets a live writer leaves the table for the next time. A table that cannot be maintained (a data file is lost,
+a writer feature that is not supported) is reported, and the others are maintained all the same.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
@@ -19,17 +22,39 @@ from operators.contract import Upsert
 from platform_defs.engine.early import SHOWN
 from platform_defs.engine.following import FOLDED
 from platform_defs.engine.ledger import TABLE, Ledger
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
-from platform_defs.engine.verdicts import JUDGED
+from platform_defs.engine.reading import JUDGED
 from platform_defs.faults import point
-from platform_defs.resources.errors import LakeBusy
+from platform_defs.resources.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.resources.lake import Lake, small_files
+from platform_defs.resources.pinned import PinnedLake
+
+_UNSUPPORTED = "Unsupported table features"
+"""In the text of a commit that deltalake refuses for good, and not because another was first."""
+
+
+class MaintenanceError(RuntimeError):
+    """Some tables could not be maintained; the others were."""
+
+    @classmethod
+    def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
+        """The tables, and why each could not be maintained."""
+        each = "; ".join(f"{table}: {why}" for table, why in failed.items())
+        return cls(f"{len(failed)} of the lake's tables could not be maintained, and stay as they are; every other table was. {each}")
+
+    @classmethod
+    def check(cls, done: Iterable["Maintained"]) -> None:
+        """Raise `MaintenanceError` where a table could not be maintained."""
+        if failed := {m.table: m.failed for m in done if m.failed}:
+            raise cls.of(failed)
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """What became of one table.
+    """What maintenance did to one table.
 
     Args:
         table: the table.
@@ -37,6 +62,7 @@ class Maintained:
         after: its data files after.
         removed: files deleted that no version within the retention needs.
         left: why the table was left for the next time; None where it was not.
+        failed: what stands in the way of maintaining the table; None where nothing does.
     """
 
     table: str
@@ -44,6 +70,7 @@ class Maintained:
     after: int = 0
     removed: int = 0
     left: str | None = None
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +106,7 @@ class Maintenance:
     retention_hours: int | None = None
 
     def __call__(self) -> list[Maintained]:
-        """Maintain every table that is there; one that has a writer is left for the next time.
+        """Maintain every table that is there; one that has a writer is left for the next time, one that fails is reported.
 
         Raises:
             LedgerError: the ledger is not whole.
@@ -87,7 +114,7 @@ class Maintenance:
         """
         self.ledger.entries()
         with self.lake.writer("maintenance", "maintenance"):
-            return [self._table(kept) for kept in self._tables() if self.lake.delta(kept.table) is not None]
+            return [done for kept in self._tables() if (done := self._table(kept)) is not None]
 
     def _tables(self) -> Iterator[_Kept]:
         yield _Kept(TABLE, "ledger", ())
@@ -103,17 +130,29 @@ class Maintenance:
             yield _Kept(asset.verdicts, asset.name, (JUDGED,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
 
-    def _table(self, kept: _Kept) -> Maintained:
+    def _table(self, kept: _Kept) -> Maintained | None:
         try:
-            with self.lake.writer(kept.writer, "maintenance"):
-                before = _files(self._open(kept))
-                self._compact(kept)
-                removed = self._vacuum(kept)
-                self._carry(kept)
-                self._checkpoint(kept)
-                return Maintained(kept.table, before, _files(self._open(kept)), removed)
+            if self.lake.delta(kept.table) is None:
+                return None
+            with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
+                return self._maintain(kept)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
-            return Maintained(kept.table, left=str(busy).splitlines()[0])
+            why = str(busy).splitlines()[0]
+            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
+                return Maintained(kept.table, failed=why)
+            return Maintained(kept.table, left=why)
+        except (PySparkException, Py4JJavaError) as error:  # before OSError and others: a text of Spark may quote rows
+            return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
+        except (DeltaError, LakeError, LedgerError, OSError) as error:
+            return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+
+    def _maintain(self, kept: _Kept) -> Maintained:
+        before = _files(self._open(kept))
+        self._compact(kept)
+        removed = self._vacuum(kept)
+        self._carry(kept)
+        self._checkpoint(kept)
+        return Maintained(kept.table, before, _files(self._open(kept)), removed)
 
     def _open(self, kept: _Kept) -> DeltaTable:
         return DeltaTable(self.lake.path(kept.table))
@@ -136,11 +175,12 @@ class Maintenance:
 
     def _carry(self, kept: _Kept) -> None:
         """Let the newest commit hold what the table's commits remember, where it does not."""
-        commits = {key: commit for key in kept.keys if (commit := self.lake.newest(kept.table, key)) is not None}
-        version = self.lake.version(kept.table)
-        if any(commit.version != version for commit in commits.values()):
+        pinned = PinnedLake.of(self.lake)
+        commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
+        seen = pinned.delta(kept.table)
+        if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
             point("maintenance.before_carry")
-            self.lake.carry(kept.table, commits)
+            self.lake.carry(commits, seen)
             point("maintenance.after_carry")
 
     def _checkpoint(self, kept: _Kept) -> None:

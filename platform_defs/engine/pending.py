@@ -65,7 +65,7 @@ class Pending:
 
     def is_ready(self) -> bool:
         """Whether the time of some file's next try has come."""
-        return any(t.next_at <= self.clock() for t in self._tries.values())
+        return any(t.next_at <= self.clock() for t in list(self._tries.values()))
 
     def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Take down what became of files: those that were read need no further try."""

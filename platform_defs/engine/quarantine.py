@@ -4,7 +4,7 @@ A file of which no row was read is read again after `retry`: an entry of the led
 file as if it were new. Rejected rows come in again after `release`, as a new input file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
@@ -13,13 +13,15 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
+from platform_defs.engine.known_files import uris_below
 from platform_defs.engine.ledger import moved
 from platform_defs.engine.orphans import clear_orphans
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.engine.release import RELEASED, Release, Released, is_named
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.files import RETRY, UNREAD, File, Known
+from platform_defs.resources.files import RETRY, UNREAD, File, one_path
+from platform_defs.resources.lake import Lake
 from platform_defs.resources.sifting import GONE_LENGTH
 
 _MOST_REASONS = 1_000
@@ -71,8 +73,9 @@ class Quarantine(LedgerWriter):
 
     def files(self, source: str) -> list[FileSetAside]:
         """The files of which no row was read so far, by path; a file that was read later under its name is none."""
-        found = _set_aside(self, source)
-        reasons = self._reasons(self._contract(source), {f.seq for f in found})
+        contract = self._contract(source)
+        found = _set_aside(self.ledger.offsets_in_order(source), source, self.folders[source])
+        reasons = self._reasons(contract, {f.seq for f in found})
         return [replace(f, reason=reasons.get((f.seq, f.file.path), "unknown")) for f in found]
 
     def rows(self, source: str) -> list[RejectedRows]:
@@ -98,14 +101,15 @@ class Quarantine(LedgerWriter):
             QuarantineError: a name fits no file that was set aside, or one whose rows were read before it changed.
         """
         with self.lake.writer("ledger"):
-            known = Known(self.ledger.offsets(source))
             chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != GONE_LENGTH]
+            known = self.ledger.known(source, [f.file for f in chosen])
+            chosen = [replace(f, file=known.judged(f.file)) for f in chosen]
             for f in chosen:
-                if named and known.judged(f.file).fault is not None:
-                    raise QuarantineError.not_retried(source, unquote(f.file.path), known.judged(f.file).fault or "")
-            chosen = [f for f in chosen if known.judged(f.file).fault is None]
+                if named and f.file.fault is not None:
+                    raise QuarantineError.not_retried(source, unquote(f.file.path), f.file.fault)
+            chosen = [f for f in chosen if f.file.fault is None]
             if chosen:
-                self._ask(source, [known.retry_of(f.file) for f in chosen])
+                self._ask(source, [f.file.retry for f in chosen])
         return chosen
 
     def release(self, source: str, reasons: Sequence[str] = (), named: Sequence[str] = ()) -> list[Released]:
@@ -121,7 +125,7 @@ class Quarantine(LedgerWriter):
         """
         contract = self._contract(source)
         with self.lake.writer("ledger"):
-            return Release(self, lambda: rejected_rows(self, contract), contract, self.folders[source])(reasons, named)
+            return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.folders[source])(reasons, named)
 
     def _contract(self, source: str) -> SourceContract:
         if source not in self.contracts:
@@ -137,7 +141,7 @@ class Quarantine(LedgerWriter):
 
     def _ask(self, source: str, offsets: Sequence[str]) -> None:
         seq, now, last = self.ledger.head + 1, self.ledger.now(), self.ledger.last()[source]
-        clear_orphans(self.spark, self.lake, self.contracts, seq)
+        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq)
         point("signals.before_ledger")
         self.ledger.commit([(moved(last, seq=seq, kind="retry", ingested_at=now, offsets=tuple(offsets)),)])
         point("signals.after_ledger")
@@ -145,26 +149,41 @@ class Quarantine(LedgerWriter):
     def _reasons(self, contract: SourceContract, entries: set[int]) -> dict[tuple[int, str], str]:
         if not entries:
             return {}
-        rows = self.spark.read.format("delta").load(self.lake.path(contract.quarantine))
+        rows = self.lake.frame(self.spark, contract.quarantine)
         told = rows.where(F.col(SEQ).isin(*entries) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
-        return {(seq, path): reason for seq, path, reason in told}
+        paths = uris_below([row["path"] for row in told], self.folders[contract.name])
+        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(told, paths, strict=True)}
 
 
-def rejected_rows(of: LedgerWriter, contract: SourceContract) -> DataFrame | None:
-    """A source's quarantined rows, without those that stand for a whole file; None where there is no quarantine yet."""
-    if of.lake.delta(contract.quarantine) is None:
+def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
+    """A source's quarantined rows, without those that stand for a whole file; None where there is no quarantine yet.
+
+    Args:
+        of: what the quarantine works on.
+        contract: the source's contract.
+        lake: the lake as it shall be read; by default as it is now.
+    """
+    lake = lake or of.lake
+    if lake.delta(contract.quarantine) is None:
         return None
-    rows = of.spark.read.format("delta").load(of.lake.path(contract.quarantine))
+    rows = lake.frame(of.spark, contract.quarantine)
     told = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
     return told.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
 
 
-def _set_aside(of: LedgerWriter, source: str) -> list[FileSetAside]:
-    """What the ledger tells of files last, by path: those it set aside."""
+def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[FileSetAside]:
+    """What the ledger last records of files, by path: those it set aside.
+
+    Args:
+        offsets: what it records, each with its batch number, by batch.
+        source: the source.
+        folder: the source's folder, below which the files are now.
+    """
     found: dict[str, FileSetAside] = {}
-    for seq, offset in _offsets(of, source):
-        path, modified, length, *mark = offset.split("|")
-        plain, file = unquote(path), File(int(modified), path, int(length), source)
+    paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
+    for (seq, offset), path in zip(offsets, paths, strict=True):
+        _, modified, length, *mark = offset.split("|")
+        plain, file = unquote(path), File(int(modified), path, int(length), source, folder=one_path(folder))
         if not mark:
             found.pop(plain, None)
         elif mark[0] == UNREAD:
@@ -174,6 +193,5 @@ def _set_aside(of: LedgerWriter, source: str) -> list[FileSetAside]:
     return [found[plain] for plain in sorted(found)]
 
 
-def _offsets(of: LedgerWriter, source: str) -> Iterator[tuple[int, str]]:
-    """What the ledger keeps of a source's files, with the entries, in their order."""
-    return ((s.seq, offset) for entry in of.ledger.entries() for s in entry if s.source == source for offset in s.offsets)
+def _one_slash(path: str) -> str:
+    return File(0, path, 0, "").path

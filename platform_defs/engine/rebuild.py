@@ -1,25 +1,18 @@
-"""Rebuild: recompute closed days from the log, beside a live stream, and write only what differs."""
+"""Rebuild: recompute closed days from the log, and write only what differs; or a whole table, under its present settings."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 
-from delta.exceptions import DeltaConcurrentModificationException
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from assets.contracts import DerivedAsset
-from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, bag_difference
-from operators.columns import FINAL_AT
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.contract import Upsert
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance import Advance
-from platform_defs.engine.corrections import is_corrected
-from platform_defs.engine.days import day_start, text
-from platform_defs.engine.progress import progress
+from platform_defs.engine.days import day_start
+from platform_defs.engine.following import FOLDED, STEP
+from platform_defs.engine.identity import identity_of
+from platform_defs.engine.progress import Progress, progress, results_table, stored_progress
 from platform_defs.faults import point
-
-_ATTEMPTS = 5
+from platform_defs.resources.lake import LakeError
 
 
 @dataclass(frozen=True)
@@ -44,22 +37,18 @@ class Rebuilt:
 def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     """Recompute the closed part of days (of `final_at`, UTC) and put right what differs.
 
-    `closed_to` is read first, and neither the computation nor the write goes past it, so rows that a live stream
-    adds meanwhile stay. A day that is equal is not written.
-
-    A table that is corrected as it goes is put right as by a correction: no writer may be at it meanwhile, its change feed tells of
-    what differed alone, and what is made of it follows. So is a table that upserts, whole: its rows are of no day.
+    It is one correction: a step of the table that writes only what differs, so that its change feed holds that alone, and that every
+    table made of it follows. A table that upserts is recomputed whole: its rows are of no day. Where nothing differs nothing is written.
 
     Raises:
         OperatorError: its results are never final.
-        LakeError: the asset upserts or is corrected as it goes, and has a writer.
+        LakeError: the asset has a writer.
     """
     if isinstance(advance.asset.operator.emits, Upsert):
         return _put_right(advance, first, last)
-    if not is_corrected(advance.reading, advance.asset):
-        return _rebuild(advance, first, last)
     with advance.reading.lake.writer(advance.asset.name):
-        return _rebuild(advance, first, last)
+        advance.recover()
+        return _rebuild(advance.pinned(), first, last)
 
 
 def _put_right(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -78,45 +67,45 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         return Rebuilt(first, last)
     closing = ClosedRange(start, min(end, now.closed_to))
     wanted = advance.closed(closing, now.seq)
-    found = _differing(advance, asset, closing, wanted)
+    found = reading.differing_days(asset.name, closing, wanted)
     if not found:
         return Rebuilt(first, last)
     days = tuple(sorted(found))
     point("rebuild.before_write")
-    if is_corrected(reading, asset):
-        advance.correct(now, replace(now, step=now.step + 1), closing)
-    else:
-        _write(advance, asset, closing, wanted, days)
+    advance.correct(now, replace(now, step=now.step + 1), closing)
     point("rebuild.after_write")
     return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
 
 
-def _differing(advance: Advance, asset: DerivedAsset, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
-    """The days that differ, with how many rows are missing and how many too many."""
-    reading = advance.reading
-    within = {FINAL_AT: (closing.after, closing.upto)}
-    held = reading.lake.read(reading.spark, asset.name, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
-    copies = F.col("copies")
-    told = bag_difference(held, wanted).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-    counted = told.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
-    return {day: (missing, extra) for day, missing, extra in counted}
+def empty(advance: Advance) -> None:
+    """Empty a table in place, so that its next steps make it again from the log under its present settings, columns included.
+
+    It is a step of its own, of the table's next generation: every table that was made of the earlier one refuses to go on until it is
+    made again too. Steps go on counting, so that a writer that was paused is refused. A table without a step is left as it is.
+
+    Raises:
+        LakeError: the asset has a writer.
+    """
+    reading, asset = advance.reading, advance.asset
+    with reading.lake.writer(asset.name):
+        was, schema = _stored(advance), reading.lake.schema(results_table(asset))
+        if not was.step:
+            return
+        if not schema.fields:  # a changelog that is lost: the first step gives it the columns that it must have
+            schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
+        after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
+        point("rebuild.before_empty")
+        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(), number=after.step)
+        point("rebuild.after_empty")
+        advance.recover()
 
 
-def _write(advance: Advance, asset: DerivedAsset, closing: ClosedRange, wanted: DataFrame, days: tuple[date, ...]) -> None:
-    """Replace the days' closed rows. What a stream appends meanwhile lies past the range, so a conflict is tried again."""
-    where = " OR ".join(f"({FINAL_AT} > {text(after)} AND {FINAL_AT} <= {text(upto)})" for after, upto in _ranges(days, closing))
-    rows = wanted.where(where)
-    told = {"rebuild": {"days": [str(d) for d in days], "closed_to": closing.upto}}
-    for attempt in range(_ATTEMPTS):
-        try:
-            return advance.reading.lake.append(rows, asset.name, told, replace_where=where)
-        except DeltaConcurrentModificationException:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    return None
-
-
-def _ranges(days: tuple[date, ...], closing: ClosedRange) -> Iterator[tuple[int, int]]:
-    for day in days:
-        start = day_start(day)
-        yield start - 1, min(start + DAY_MS - 1, closing.upto)
+def _stored(advance: Advance) -> Progress:
+    """How far a table has come; where its commits have lost that, a step that no commit of it can have reached."""
+    lake, asset = advance.reading.lake, advance.asset
+    try:
+        found = stored_progress(lake, asset)
+        current = None if found.step or not isinstance(asset.operator.emits, Upsert) else lake.newest(asset.name, FOLDED)
+    except LakeError:
+        return Progress(step=lake.version(results_table(asset)) or 1)
+    return found if current is None else Progress(step=current.value["step"], generation=current.value.get("generation", 0))

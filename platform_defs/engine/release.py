@@ -13,13 +13,18 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
+from platform_defs.engine.known_files import uris_below
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.engine.writing import LedgerWriter
-from platform_defs.resources.files import File, Known, hadoop_file, one_path
+from platform_defs.resources.commits import widen
+from platform_defs.resources.files import File, hadoop_file, one_path
+from platform_defs.resources.lake import Lake
 from platform_defs.resources.opening import hadoop_path
+from platform_defs.resources.pinned import PinnedLake
 from platform_defs.resources.text import header
 
 RELEASED = "released"
@@ -47,21 +52,23 @@ class Release:
 
     Args:
         of: what the quarantine works on.
-        rows: reads the rejected rows as they are now, with the column `released`; None where there is no quarantine.
+        rows: reads the rejected rows of a lake, with the column `released`; None where there is no quarantine.
         contract: the source's contract.
         folder: its folder of input files.
     """
 
     of: LedgerWriter
-    rows: Callable[[], DataFrame | None]
+    rows: Callable[[Lake], DataFrame | None]
     contract: SourceContract
     folder: str
 
     def __call__(self, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
         """Release rows of the quarantine whose reasons begin so, that came in files so named; see `Quarantine.release`."""
-        if self.of.lake.delta(self.contract.quarantine) is None:
+        delta = self.of.lake.delta(self.contract.quarantine)
+        if delta is None:
             return []
-        self._add_column()
+        self.of.lake.still_mine()
+        widen(delta, StructType().add(RELEASED, "string"))
         done = list(self._finished())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
@@ -69,29 +76,27 @@ class Release:
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
             name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
-            of_group = chosen & F.col("path").isin(group) & (F.col(SEQ) <= self.of.ledger.head) & (F.col("raw") != F.col("path"))
-            self._write(self._rows().where(of_group), head, name)
-            self.of.lake.update(self.of.spark, self.contract.quarantine, of_group, {RELEASED: F.lit(name)}, {"release": name})
-            self._show(name)
-            done.append(Released(name, self._marked(name)))
+            done.append(self._release(name, head, chosen, group, reasons))
         return done
 
-    def _rows(self) -> DataFrame:
-        found = self.rows()
+    def _release(self, name: str, head: str | None, chosen: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
+        """Release the chosen rows of a group of files as one file."""
+        seen = PinnedLake.of(self.of.lake)
+        table = seen.delta(self.contract.quarantine)
+        assert table is not None
+        self._write(self._rows(seen).where(chosen & F.col("path").isin(*group)), head, name)
+        predicate = chosen_sql(self.of.ledger.head, group, reasons)
+        self.of.lake.update(self.of.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
+        self._show(name)
+        return Released(name, self._marked(name))
+
+    def _rows(self, lake: Lake | None = None) -> DataFrame:
+        found = self.rows(lake or self.of.lake)
         assert found is not None
         return found
 
     def _marked(self, name: str) -> int:
         return self._rows().where(F.col(RELEASED) == name).count()
-
-    @property
-    def _table(self) -> str:
-        return self.of.lake.path(self.contract.quarantine)
-
-    def _add_column(self) -> None:
-        if RELEASED not in self.of.lake.schema(self.contract.quarantine).fieldNames():
-            quoted = self._table.replace("`", "``")
-            self.of.spark.sql(f"ALTER TABLE delta.`{quoted}` ADD COLUMNS ({RELEASED} string)")
 
     def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths by the suffix of the file that takes their rows, and the header it needs."""
@@ -103,12 +108,13 @@ class Release:
 
     def _header(self, path: str) -> str:
         """The header of a CSV file that is as it was when its rows were read."""
-        file, spark = File(0, path, 0, self.contract.name), self.of.spark
+        [now_at] = uris_below([path], self.folder)
+        file, spark = File(0, now_at, 0, self.contract.name), self.of.spark
         try:
             found, conf = hadoop_path(spark, file)
             status = found.getFileSystem(conf).getFileStatus(found)
-            now = File(status.getModificationTime(), path, status.getLen(), self.contract.name)
-            if not Known(self.of.ledger.offsets(self.contract.name)).holds(now):
+            now = File(status.getModificationTime(), now_at, status.getLen(), self.contract.name, folder=one_path(self.folder))
+            if not self.of.ledger.known(self.contract.name, [now]).holds(now):
                 raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file by now")
             return header(spark, file)
         except Py4JJavaError as error:
@@ -160,6 +166,17 @@ def _begins(reasons: Sequence[str]) -> Column:
     for reason in reasons:
         found = found | F.col("reason").startswith(reason)
     return found
+
+
+def chosen_sql(head: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
+    """The rows of a release in the SQL of DataFusion: not released, recorded, of these files, with reasons that begin so."""
+    terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {head}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
+    begins = " OR ".join(f"starts_with(reason, {_quoted(reason)})" for reason in reasons)
+    return " AND ".join([*terms, *([f"({begins})"] if begins else [])])
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def is_named(path: str, name: str) -> bool:

@@ -35,7 +35,7 @@ class Replay(LedgerWriter):
         """
         with self.lake.writer("ledger"):
             head, now = self.ledger.head, self.ledger.now()
-            clear_orphans(self.spark, self.lake, self.contracts, head + 1)
+            clear_orphans(self.spark, self.lake, self.ledger, self.contracts, head + 1)
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
             last, entries = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):
@@ -78,6 +78,9 @@ def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int |
         kind="rows" if mark is None else "watermark",
         ingested_at=now,
     )
+    if mark is None and rows is None:
+        return moved(said, kind="silent") if said.idle else said
+    said = moved(said, idle=False)
     if mark is not None:
         said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
     if rows is None:

@@ -20,19 +20,23 @@ class Signals(LedgerWriter):
     def watermark(self, given: Mapping[str, int]) -> Entry | None:
         """Lift sources to given watermarks (epoch ms). One below a source's own changes nothing: it never goes back.
 
+        A source that was idle takes part again, until it has been silent for its idle timeout anew.
+
         Returns:
-            The entry; None where every source stands there already.
+            The entry; None where every source has reached its mark and none is idle.
         """
         return self._write("watermark", given)
 
     def drain(self, reach: int) -> Entry | None:
         """Close the end of the input: lift every source past the newest event of all, by `reach` and 1 ms.
 
+        Idle sources take part again: an operator whose sources are all idle stands still, whatever their watermarks are.
+
         Args:
             reach: in ms, the longest that any result may wait for a row.
 
         Returns:
-            The entry; None where no event was ever seen, or every source is past it already.
+            The entry; None where no event was ever seen, or every source is past it already and none is idle.
         """
         seen = [s.max_event_time for s in self.ledger.last().values() if s.max_event_time is not None]
         return self._write("drain", dict.fromkeys(self.contracts, max(seen) + reach + 1)) if seen else None
@@ -43,7 +47,7 @@ class Signals(LedgerWriter):
             return None
         with self.lake.writer("ledger"):
             seq, now, silent = self.ledger.head + 1, self.ledger.now(), self._silent()
-            entry = tuple(moved(s, seq=seq, kind="idle", ingested_at=now, idle=True) for s in silent.values())
+            entry = tuple(moved(s, seq=seq, kind="silent", ingested_at=now, idle=True) for s in silent.values())
             return self._commit(entry) if entry else None
 
     def _silent(self) -> Mapping[str, SourceEntry]:
@@ -60,7 +64,7 @@ class Signals(LedgerWriter):
             return self._commit(tuple(_lifted(last.get(name), name, mark, seq, now, kind) for name, mark in given.items()))
 
     def _commit(self, entry: Entry) -> Entry:
-        clear_orphans(self.spark, self.lake, self.contracts, entry[0].seq)
+        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, entry[0].seq)
         point("signals.before_ledger")
         self.ledger.commit([entry])
         point("signals.after_ledger")
@@ -68,11 +72,11 @@ class Signals(LedgerWriter):
 
 
 def _stands(last: SourceEntry | None, mark: int) -> bool:
-    """Whether a source's watermark has reached a mark."""
-    return last is not None and last.watermark is not None and last.watermark >= mark
+    """Whether a source's watermark has reached a mark, and holds the watermarks of its readers."""
+    return last is not None and not last.idle and last.watermark is not None and last.watermark >= mark
 
 
 def _lifted(last: SourceEntry | None, source: str, mark: int, seq: int, now: int, kind: Kind) -> SourceEntry:
     said = last or SourceEntry(seq=seq, kind=kind, ingested_at=now, source=source)
     lifted = mark if said.watermark is None else max(mark, said.watermark)
-    return moved(said, seq=seq, kind=kind, ingested_at=now, watermark=lifted)
+    return moved(said, seq=seq, kind=kind, ingested_at=now, watermark=lifted, idle=False)

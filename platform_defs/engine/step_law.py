@@ -75,11 +75,8 @@ def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Spa
     """The event times that an input's settled rows may have: those within its reach, and those of rows that came too late."""
     if closing.after is None:
         return Span(None, closing.upto)
-    new = advance.reading.ledger.entries()[step.before.seq : step.after.seq]
-    came = [
-        s.first_event_time for entry in new for s in entry if s.first_event_time is not None and s.source == advance.asset.inputs[which]
-    ]
-    return Span(min([closing.after - longest_wait(advance, which), *came]), closing.upto)
+    brought = advance.reading.ledger.source(advance.asset.inputs[which]).brought(step.before.seq, step.after.seq)
+    return Span(min([closing.after - longest_wait(advance, which), *brought["first_event_time"].to_pylist()]), closing.upto)
 
 
 def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:

@@ -4,7 +4,7 @@ The changelog's commit is the one that counts. The table's own tells up to which
 changes nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -17,9 +17,10 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
 from operators.columns import check_free, of_keys, parameter, same_rows
 from operators.contract import Entries, Touched, Upsert
 from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
-from platform_defs.engine.progress import Progress, ProgressError, progress, rows_committed
+from platform_defs.engine.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
+from platform_defs.resources.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,14 @@ class Upserting:
         beside = F.length(CHANGE).cast("bigint")  # a number that each change has
         told = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
         point("advance.before_changelog")
-        self.reading.lake.append(
-            changes.withColumns(told), self.asset.changelog, after.metadata(), pruned_by=[STEP, *upserted(self.asset).key]
-        )
+        lake, rows = self.reading.lake, changes.withColumns(told)
+        held = lake.schema(self.asset.changelog)
+        if held.fields and not is_emptied(progress(lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
+            raise ProgressError.other_columns(self.asset.name, differing)
+        written = commit_step(lake, self.asset, rows, after, [STEP, *upserted(self.asset).key])
         point("advance.after_changelog")
-        self._fold()
-        return rows_committed(self.reading.lake, self.asset)
+        replace(self, reading=replace(self.reading, lake=lake.live))._fold()
+        return written
 
     def current(self, like: DataFrame) -> DataFrame:
         """The current table with the columns of a frame; without rows where there is none yet."""
@@ -77,11 +80,11 @@ class Upserting:
         """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""
         lake, key = self.reading.lake, upserted(self.asset).key
         now, folded = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
-        told = {FOLDED: {"step": now.step, "seq": now.seq}}
-        if folded is None:
+        applied = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
+        if folded is None or folded.value.get("generation", 0) != now.generation or (now.generation and not folded.value["seq"]):
             rows = self._due(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
-            lake.append(rows, self.asset.name, told, pruned_by=self._ranged, followed=True, marked=True)
+            lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
             point("advance.after_create")
         elif folded.value["step"] != now.step:
             due, same = self._due(folded.value["step"], now.step), same_rows("t", "c", key)
@@ -89,7 +92,7 @@ class Upserting:
                 within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata=told)
+            lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata=applied, number=now.step)
             point("advance.after_fold")
 
     @property

@@ -10,13 +10,12 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, Closed, Judging
 from operators.errors import OperatorError
 from platform_defs.engine import watermarks
-from platform_defs.engine.reading import Reading, Span
+from platform_defs.engine.progress import stored_progress
+from platform_defs.engine.reading import JUDGED, Reading, Span, generation_of, seq_of
 from platform_defs.faults import point
-
-JUDGED = "judged"
 
 
 def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
@@ -32,23 +31,31 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
             f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "
             "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
         )
-    told = reading.lake.newest(asset.verdicts, JUDGED)
-    entries, timeline = reading.ledger.entries()[0 if told is None else told.value : head], reading.operator_timeline(asset)
+    generation = stored_progress(reading.lake, asset).generation
+    newest = reading.lake.newest(asset.verdicts, JUDGED)
+    anew, judged = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
+    after, timeline = 0 if anew else seq_of(judged), reading.operator_timeline(asset)
     marks: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
-            marks |= watermarks.possibly_late(entries, name, timeline)
+            marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, mark in sorted(marks.items()):
         reach = 2 * max(operator.reads.reach) + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        reading.lake.append(operator.verdicts(mark, *frames).withColumnRenamed(SESSION, "session"), asset.verdicts, {JUDGED: seq})
+        rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        decided = {"seq": seq, "generation": generation} if generation else seq
+        if anew:
+            reading.lake.overwrite(rows, asset.verdicts, {JUDGED: decided})
+        else:
+            reading.lake.append(rows, asset.verdicts, {JUDGED: decided}, after=judged)
+        anew, judged = False, decided
         point("verdicts.after_commit")
 
 
 def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
-    name, entry = asset.inputs[which], reading.ledger.entries()[seq - 1]
-    oldest = min((s.first_event_time for s in entry if s.source == name and s.first_event_time is not None), default=first)
+    brought = reading.ledger.source(asset.inputs[which]).brought(seq - 1, seq)["first_event_time"].to_pylist()
+    oldest = min(brought, default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

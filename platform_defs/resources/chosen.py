@@ -15,21 +15,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from platform_defs.resources.files import without_wildcards
+from platform_defs.resources.strict import STRICT
 
-Ranges = Mapping[str, tuple[Any, Any]]
-"""By column, the lowest and the highest value sought; None for no end. Of timestamps in epoch ms."""
+Ends = tuple[Any, Any]
+Ranges = Mapping[str, Ends | list[Ends]]
+"""By column, the lowest and the highest value sought, or several such ranges; None for no end. Of timestamps in epoch ms."""
 
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
-def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame:
-    """The rows of the chosen files of the table at a path; all rows, by Delta, where files alone do not tell them."""
+def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame | None:
+    """The rows of the chosen files of the table at a path; None where files alone do not give its rows, and Delta must be asked."""
     files = chosen_files(delta, within)
     if files is None:
-        return spark.read.format("delta").load(path)
+        return None
     if not files:
         return no_rows(spark, schema_of(delta))
-    return spark.read.schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
+    return spark.read.options(**STRICT).schema(schema_of(delta)).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
 
 
 def schema_of(delta: DeltaTable) -> StructType:
@@ -55,7 +57,7 @@ def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     return [paths[n] for n in _can_hold(told, within)]
 
 
-def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> Ranges:
+def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
     """Between which values the rows lie that files which can hold rows within ranges hold, by the statistics in the table's log.
 
     A column is left out where a file does not tell, or holds a null; or where what is told is no exact bound (only whole
@@ -79,10 +81,18 @@ def _of_files(told: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
 def _can_hold(told: pa.Table, within: Ranges) -> list[int]:
     """The numbers of the files that can hold rows within ranges."""
     apart: set[int] = set()
-    for column, (low, high) in within.items():
-        apart |= {n for n, least in enumerate(_statistic(told, f"min.{column}")) if None not in (least, high) and least > high}
-        apart |= {n for n, most in enumerate(_statistic(told, f"max.{column}")) if None not in (most, low) and most < low}
+    for column, sought in within.items():
+        least, most = _statistic(told, f"min.{column}"), _statistic(told, f"max.{column}")
+        of_each = [_apart(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
+        apart |= set[int]().union(*of_each[:1]).intersection(*of_each)
     return [n for n in range(told.num_rows) if n not in apart]
+
+
+def _apart(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
+    """The numbers of the files that hold nothing between two values."""
+    low, high = ends
+    above = {n for n, bound in enumerate(least) if None not in (bound, high) and bound > high}
+    return above | {n for n, bound in enumerate(most) if None not in (bound, low) and bound < low}
 
 
 def _is_plain(delta: DeltaTable) -> bool:

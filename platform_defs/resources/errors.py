@@ -1,4 +1,16 @@
-"""The lake's error: the text says what stands in the way and what to do."""
+"""The lake's error: the text says what stands in the way and what to do; and what may be shown of an error of Spark."""
+
+from collections.abc import Sequence
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+
+def spark_condition(error: PySparkException | Py4JJavaError) -> str:
+    """What Spark failed with, by class and condition: its text may quote rows."""
+    if isinstance(error, PySparkException):
+        return " ".join(filter(None, (type(error).__name__, error.getCondition())))
+    return str(error.java_exception.getClass().getName())
 
 
 class LakeError(RuntimeError):
@@ -11,6 +23,22 @@ class LakeError(RuntimeError):
             f"{name} has another writer by now: {holder}; this process did not renew its lease in time (it was suspended, or "
             "could not reach the lake), so it stopped before its next commit. Run it again when the other has ended; "
             "TIDEMARK_LEASE sets how long a lease lasts"
+        )
+
+    @classmethod
+    def overtaken(cls, table: str, what: str) -> "LakeError":
+        """Another writer has committed since this one looked."""
+        return cls(
+            f"{table} has a newer {what} than this process started from: another writer has committed meanwhile, so nothing was written. "
+            "Run it again when the other has ended; if nobody else should write, look for a second process, or a lease that ran out"
+        )
+
+    @classmethod
+    def other_columns(cls, table: str, differing: Sequence[str]) -> "LakeError":
+        """Rows have other columns than the table."""
+        return cls(
+            f"{table} holds other columns than the rows to be written: {'; '.join(differing)}. Nothing was written. Legal: the table's "
+            "own columns; give the column its former type or name, or another name, or choose another lake (TIDEMARK_LAKE)"
         )
 
     @classmethod
@@ -62,3 +90,11 @@ class LakeBusy(LakeError):
     def held(cls, name: str, holder: str) -> "LakeBusy":
         """Another writer holds the place."""
         return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
+
+    @classmethod
+    def waited(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
+        """Maintenance did not end."""
+        return cls(
+            f"{name} has a writer already: {holder}; it is maintenance, and did not end in {waited_s / 60:.0f} minutes. "
+            "Nothing was written. End that process if it hangs (its place is free at once, and what it did is whole), and run again"
+        )

@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -30,6 +31,7 @@ class File:
         length: its size in bytes.
         source: the source it belongs to.
         fault: why no row of it is read; None where its rows are.
+        folder: the source's folder; None where it is not known. The ledger keeps where a file is below it, so that a lake can be moved.
         retries: how often an operator asked to read it again as it is.
     """
 
@@ -38,16 +40,33 @@ class File:
     length: int
     source: str
     fault: str | None = field(default=None, compare=False)
+    folder: str | None = field(default=None, compare=False)
     retries: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.path.replace("file:///", "file:/", 1))
 
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names by which the ledger may know it: the decoded path below its source's folder after `./`, and the whole path."""
+        whole, root = decoded(self.path), "" if self.folder is None else f"{decoded(self.folder).rstrip('/')}/"
+        return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
+
     @property
     def offset(self) -> str:
         """What the ledger keeps of it."""
         retried = [str(self.retries)] if self.retries else []
-        return "|".join([self.path, str(self.modified), str(self.length), *([UNREAD, *retried] if self.fault else [])])
+        return "|".join([*self._state, *([UNREAD, *retried] if self.fault else [])])
+
+    @property
+    def retry(self) -> str:
+        """What the ledger keeps of an operator's wish to read it again as it is, once more than it was so far."""
+        return "|".join([*self._state, RETRY, str(self.retries + 1)])
+
+    @property
+    def _state(self) -> list[str]:
+        path = _encoded(self.keys[0]) if len(self.keys) > 1 else self.path
+        return [path, str(self.modified), str(self.length)]
 
     @property
     def pattern(self) -> str:
@@ -62,57 +81,74 @@ class File:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the ledger tells of a source's files.
+class Recorded:
+    """What the ledger records of a file in one state: with one modification time and one length.
 
     Args:
-        offsets: one `path|modified|length` a file that was read; `|unread` follows where no row of it was, and `|unread|n` where that
-            was so at the nth retry. `|retry|n` asks for one: it voids every `unread` with a lower number.
+        is_read: whether rows of it were read.
+        refused: the newest try in which no row of it was; None where there was none.
+        retries: how often it was asked to be read again as it is.
     """
 
-    offsets: Iterable[str]
+    is_read: bool = False
+    refused: int | None = None
+    retries: int = 0
 
-    @cached_property
-    def _states(self) -> dict[str, dict[tuple[int, int], bool]]:
-        """By decoded path, each state it was found in, and whether its rows were read."""
-        states: dict[str, dict[tuple[int, int], bool]] = {}
-        for offset in self.offsets:
-            path, modified, length, *mark = offset.split("|")
-            state, known = (int(modified), int(length)), states.setdefault(_decoded(path), {})
-            if not mark:
-                known[state] = True
-            elif mark[0] == UNREAD and (int(mark[1]) if len(mark) > 1 else 0) >= self._retries.get((_decoded(path), *state), 0):
-                known.setdefault(state, False)
-        return states
+    @property
+    def is_known(self) -> bool:
+        """Whether there is nothing to read: it was read, or refused after it was last asked for."""
+        return self.is_read or (self.refused is not None and self.refused >= self.retries)
 
-    @cached_property
-    def _retries(self) -> dict[tuple[str, int, int], int]:
-        """How often each state of a file was asked to be read again."""
-        asked: dict[tuple[str, int, int], int] = {}
-        for path, modified, length, _, number in (o.split("|") for o in self.offsets if f"|{RETRY}|" in o):
-            state = _decoded(path), int(modified), int(length)
-            asked[state] = max(int(number), asked.get(state, 0))
-        return asked
+    def with_mark(self, mark: int) -> "Recorded":
+        """What is recorded with one more mark, whatever the order: see `mark_of`."""
+        if mark == 0:
+            return replace(self, is_read=True)
+        if mark > 0:
+            return replace(self, refused=max(mark - 1, -1 if self.refused is None else self.refused))
+        return replace(self, retries=max(-mark, self.retries))
 
-    def retry_of(self, file: File) -> str:
-        """What the ledger keeps of an operator's wish to read a file again as it is."""
-        number = self._retries.get((_decoded(file.path), file.modified, file.length), 0) + 1
-        return "|".join([file.path, str(file.modified), str(file.length), RETRY, str(number)])
+
+def mark_of(parts: Sequence[str]) -> int:
+    """What follows a file's state in an offset, as a number: 0 where it was read, n + 1 for `unread|n`, and -n for `retry|n`."""
+    if not parts:
+        return 0
+    number = int(parts[1]) if len(parts) > 1 else 0
+    return -number if parts[0] == RETRY else number + 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the ledger records of some files of a source.
+
+    Args:
+        marks: by a file's key, the marks of each state it was recorded in (modification time in epoch ms, and length).
+    """
+
+    marks: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
+
+    def _of(self, file: File) -> dict[tuple[int, int], Recorded]:
+        found: dict[tuple[int, int], Recorded] = {}
+        for key in file.keys:
+            for state, marks in self.marks.get(key, {}).items():
+                found[state] = reduce(Recorded.with_mark, marks, found.get(state, Recorded()))
+        return found
 
     def holds(self, file: File) -> bool:
-        """Whether the ledger tells of the file as it is now."""
-        return (file.modified, file.length) in self._states.get(_decoded(file.path), {})
+        """Whether the ledger records the file as it is now, so that there is nothing to read."""
+        found = self._of(file).get((file.modified, file.length))
+        return found is not None and found.is_known
 
     def holds_path(self, file: File) -> bool:
-        """Whether the ledger tells of the file as it is now, or as it was."""
-        return _decoded(file.path) in self._states
+        """Whether the ledger records the file as it is now, or as it was."""
+        return bool(self._of(file))
 
     def judged(self, file: File) -> File:
         """The file, with a fault where none of its rows may be read: it holds none, or they were read before it changed."""
-        retried = replace(file, retries=self._retries.get((_decoded(file.path), file.modified, file.length), 0))
-        if any(self._states.get(_decoded(file.path), {}).values()):
-            return replace(retried, fault="the file changed after it was read; what is new in it can be let in under another name")
-        return replace(retried, fault="the file is empty") if file.length == 0 else retried
+        found = self._of(file)
+        file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
+        if any(state.is_read for state in found.values()):
+            return replace(file, fault="the file changed after it was read; what is new in it can be let in under another name")
+        return replace(file, fault="the file is empty") if file.length == 0 else file
 
 
 def without_wildcards(path: str) -> str:
@@ -120,8 +156,15 @@ def without_wildcards(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
-def _decoded(path: str) -> str:
+def decoded(path: str) -> str:
+    """A URI's path as text: decoded, and without `file:` where it is of this machine."""
     return unquote(path).removeprefix("file:").replace("///", "/", 1)
+
+
+def uri_below(folder: str, name: str) -> str:
+    """The URI of a file, given its source's folder and its decoded path below it."""
+    root = one_path(folder)
+    return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{root.rstrip('/')}/{_encoded(name)}"
 
 
 def is_local(path: str) -> bool:
@@ -156,20 +199,55 @@ def _described(reader: DataFrameReader | DataStreamReader, folder: str, source: 
 def survey(spark: SparkSession, folder: str, source: str) -> list[File]:
     """All files that a folder holds now. Of a remote folder, files of no bytes are left out: Spark does not list them."""
     if not is_local(folder):
-        return [File(r.modified, r.path, r.length, r.source) for r in _described(spark.read, folder, source).collect()]
+        return found_by(_described(spark.read, folder, source).collect(), {source: folder})
     return list(landed(folder, source))
 
 
+def found_by(rows: Iterable[Row], folders: Mapping[str, str]) -> list[File]:
+    """The files that a listing shows, given each source's folder."""
+    return [File(r.modified, r.path, r.length, r.source, folder=one_path(folders[r.source])) for r in rows]
+
+
 def landed(folder: str, source: str) -> Iterator[File]:
-    """The files below a local folder that a stream would take: no hidden ones. Needs no Spark."""
-    for below, folders, names in os.walk(one_path(folder)):
+    """The files below a local folder that a stream would take: no hidden ones, and no links, nor what is behind them. Needs no Spark."""
+    root = one_path(folder)
+    for below, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not f.startswith(("_", "."))]
         for path in (Path(below, n) for n in names if not n.startswith(("_", "."))):
             try:
-                told = path.stat()
-            except FileNotFoundError:  # gone between the listing and the look at it
+                found = path.lstat()
+            except FileNotFoundError:  # deleted between the listing and the look at it
                 continue
-            yield File(told.st_mtime_ns // 1_000_000, f"file:{_encoded(path.as_posix())}", told.st_size, source)
+            if not stat.S_ISLNK(found.st_mode):
+                yield File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path.as_posix())}", found.st_size, source, folder=root)
+
+
+def without_links(files: Iterable[File]) -> tuple[list[File], list[File]]:
+    """The files of this machine that are reached without a link below their source's folder, and those that are not.
+
+    Spark's listing follows links: a file would be ingested once for each path that leads to it.
+    """
+    links: dict[str, bool] = {}
+    kept: list[File] = []
+    passed: list[File] = []
+    for file in files:
+        (passed if _is_behind_link(file, links) else kept).append(file)
+    return kept, passed
+
+
+def _is_behind_link(file: File, links: dict[str, bool]) -> bool:
+    """Whether a part of a file's path below its source's folder is a link; what is known of folders is kept in `links`."""
+    if file.folder is None or len(file.keys) == 1 or not is_local(file.folder):
+        return False
+    *folders, name = file.keys[0].removeprefix("./").split("/")
+    path = file.folder
+    for part in folders:
+        path = f"{path}/{part}"
+        if path not in links:
+            links[path] = Path(path).is_symlink()
+        if links[path]:
+            return True
+    return Path(path, name).is_symlink()
 
 
 def _encoded(path: str) -> str:

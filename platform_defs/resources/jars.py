@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from platform_defs.resources.java import JavaNotFound, find_java
+from platform_defs.resources.safe_text import printable, without_credentials, without_java_options
 from platform_defs.settings import settings
 
 PINS = Path(__file__).with_name("jars.toml")
@@ -63,7 +64,7 @@ class JarError(RuntimeError):
         return cls(
             f"could not fetch {_names(jars)}. Behind a company mirror set TIDEMARK_MAVEN_MIRROR to its base URL; behind a proxy set "
             f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT; without a network put the files into {folder} by hand "
-            f"(list and checksums: {PINS}). Ivy said:\n{_tail(log)}"
+            f"(list and checksums: {PINS}). Ivy said:\n{_tail(_without_secrets(log))}"
         )
 
 
@@ -79,7 +80,7 @@ def pinned() -> tuple[Jar, ...]:
 
 def jars_folder() -> Path:
     """The folder that holds the JARs, as an absolute path."""
-    return Path(settings().jars).expanduser().absolute()
+    return Path(settings().jars)
 
 
 def jar_paths() -> list[str]:
@@ -194,6 +195,11 @@ def _names(jars: Iterable[Jar]) -> str:
     return ", ".join(jar.file_name for jar in jars)
 
 
+def _without_secrets(log: str) -> str:
+    """The log without the credentials of the mirror or of another URL, and without the JVM's options."""
+    return printable(without_java_options(without_credentials(log, settings().maven_mirror)))
+
+
 def _tail(log: str) -> str:
     problems = log.partition(":: problems summary ::")[2] or log
     lines = [line.rstrip() for line in problems.splitlines() if line.strip(" \t.:")]
@@ -204,8 +210,8 @@ def main() -> int:
     """Fetch what is missing and say so; the exit status is 1 when that failed."""
     try:
         fetched = fetch()
-    except (JarError, JavaNotFound) as error:
-        sys.stderr.write(f"{error}\n")
+    except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
+        sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
     done = f"fetched {_names(fetched)}" if fetched else f"all {len(pinned())} are there"
     sys.stdout.write(f"jars: {done}, in {jars_folder()}\n")

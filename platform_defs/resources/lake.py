@@ -8,7 +8,8 @@ another store needs a change in this module alone.
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,27 +20,34 @@ import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 from py4j.protocol import Py4JJavaError
+from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType
 
 from platform_defs.faults import point
-from platform_defs.resources.chosen import Ranges, chosen_rows, extent, no_rows, schema_of
+from platform_defs.resources import commits
+from platform_defs.resources.chosen import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
+from platform_defs.resources.interrupts import to_its_end
 from platform_defs.resources.lease import Lease, Purpose, locked
+from platform_defs.resources.paths import canonical
+from platform_defs.resources.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
-_WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 SMALL_BYTES = 32 * 1024 * 1024
 MANY_FILES = 64
 """A commit that leaves a table with this many files below `SMALL_BYTES` compacts them."""
 CHECKPOINT_EVERY = 20
-_NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+_APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+ANY: Any = object()
+"""Whatever a table's newest commit records."""
 _ONE_AT_A_TIME = Lock()
 _ROWS = "rows_of"
 
@@ -64,13 +72,19 @@ class Lake:
     """The tables below one root.
 
     Args:
-        root: a path or a URI that both Spark and deltalake understand.
+        root: a path or a URI that both Spark and deltalake understand; it gets its one spelling, see `paths.canonical`.
         lease_s: for a URI, how many seconds after a writer died another may take its place.
+        leases: whether a `file://` URI stays one, whose writers take leases in place of file locks; for tests alone.
     """
 
     root: str
     lease_s: float = 60.0
+    leases: bool = False
     _leases: dict[str, Lease] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.leases:
+            object.__setattr__(self, "root", canonical(self.root))
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -83,10 +97,38 @@ class Lake:
         except TableNotFoundError:
             return None
 
-    def place(self, table: str) -> int | None:
-        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to tell."""
-        log = Path(self.path(table), "_delta_log")
-        return log.stat().st_ino if self.is_local and log.exists() else None
+    def pinned(self) -> "Lake":
+        """The lake as it is now; see `pinned.PinnedLake`."""
+        from platform_defs.resources.pinned import PinnedLake
+
+        return PinnedLake(self.root, self.lease_s, self.leases, base=self)
+
+    @property
+    def live(self) -> "Lake":
+        """The lake as it goes on; see `pinned.PinnedLake`."""
+        return self
+
+    def identity(self, table: str) -> str | None:
+        """What a table has that one made anew under its name has not; None where there is no table."""
+        delta = self.delta(table)
+        return None if delta is None else str(delta.metadata().id)
+
+    def frame(self, spark: SparkSession, table: str) -> DataFrame:
+        """A table by Delta, as far as this lake knows it."""
+        return spark.read.format("delta").load(self.path(table))
+
+    def place(self, table: str, version: int) -> str | None:
+        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to compare.
+
+        That is the file of a commit that was read: its number, its inode and its time. A file system may give a new file the inode of a
+        deleted one, and never its time with it.
+        """
+        if not self.is_local:
+            return None
+        with suppress(FileNotFoundError):  # the log may have been cleaned up to a checkpoint: the table is read anew then
+            found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
+            return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
+        return None
 
     def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
         """The rows of the data files that can hold rows within ranges, as the table is now.
@@ -101,13 +143,19 @@ class Lake:
             The rows; none where there is no table yet, which then needs a schema.
         """
         delta = self.delta(table)
-        rows = no_rows(spark, schema or StructType()) if delta is None else chosen_rows(spark, delta, self.path(table), within or {})
+        if delta is None:
+            rows = no_rows(spark, schema or StructType())
+        else:
+            chosen = chosen_rows(spark, delta, self.path(table), within or {})
+            rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
-        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields if f.name not in rows.columns]
-        return rows.select("*", *missing).select(*schema.fieldNames())
+        there = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
+        return rows.select(
+            *[F.col(f"`{f.name}`") if f.name.lower() in there else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+        )
 
-    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> Ranges:
+    def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
         delta = self.delta(table)
         return {} if delta is None else extent(delta, columns, within)
@@ -116,6 +164,10 @@ class Lake:
         """Whether a table is so large that it pays to choose the files of it to look into."""
         delta = self.delta(table)
         return delta is not None and sum(_sizes(delta)) > SMALL_BYTES
+
+    def no_rows(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """No rows, of some columns."""
+        return no_rows(spark, schema)
 
     def schema(self, table: str) -> StructType:
         """The columns that the table has; none where there is no table yet."""
@@ -128,44 +180,99 @@ class Lake:
         table: str,
         metadata: dict[str, Any],
         *,
+        after: Any = ANY,
+        number: int | None = None,
         pruned_by: Sequence[str] = (),
-        replace_where: str | None = None,
-        anew: bool = False,
         widen: bool = False,
         followed: bool = False,
-        marked: bool = False,
-    ) -> None:
-        """Commit a frame's rows and the metadata, as one; with `replace_where`, in place of the rows it names.
+    ) -> int:
+        """Commit a frame's rows and the metadata, as one, and only where it follows what the writer knows.
 
-        A frame without rows is committed too: its metadata counts, and Delta would skip it.
+        A frame without rows is committed too: its metadata counts.
 
         Args:
             frame: the rows.
             table: the table; the first append makes it.
-            metadata: what the commit shall remember.
+            metadata: what the commit records, under one key.
+            after: the newest value under that key that the commit follows; None for none. By default whatever is there.
+            number: the step that this is; see `commits.commit_files`.
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
-            replace_where: SQL for the rows to replace.
-            anew: whether the rows replace all that the table holds, and its columns.
             widen: whether the table gains the columns it has not got; its older rows are null there.
             followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
-            marked: whether a new table marks such rows by deletion vectors, in place of writing anew every file that holds one.
+
+        Returns:
+            How many rows were written.
+
+        Raises:
+            LakeError: another writer's commit has come between, or the columns are not the table's; nothing was committed.
         """
         self.still_mine()
-        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
-        writer = frame.write.format("delta").option("userMetadata", json.dumps(metadata)).options(**_NO_CHECKPOINT_BY_SPARK)
-        writer = writer.option("mergeSchema", str(widen).lower())
-        writer = writer.option("delta.enableChangeDataFeed", "true") if followed else writer
-        writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
-        if pruned_by:
-            kept = [f"`{c}`" for c in pruned_by if isinstance(frame.schema[c].dataType, _WITH_STATISTICS)]
-            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(kept))
-        if anew:
-            writer.mode("overwrite").option("mergeSchema", "false").option("overwriteSchema", "true").save(self.path(table))
-        elif replace_where is None:
-            writer.mode("append").save(self.path(table))
-        else:
-            writer.mode("overwrite").option("replaceWhere", replace_where).save(self.path(table))
+        delta, path = self.delta(table), self.path(table)
+        delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
+        if delta is not None:
+            check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
+        folder = commits.write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
+        bounded = bounded_columns(frame.schema, pruned_by)
+        actions, rows = commits.add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
+        stamped = metadata | {_ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        self.still_mine()
+        if delta is None:
+            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, followed))
+        while delta is not None:
+            self._check_follows(table, delta, metadata, after)
+            delta = commits.commit_files(delta, actions, stamped, number)
         self._tend(frame.sparkSession, table)
+        return rows
+
+    def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
+        """Pass if the newest value under the metadata's key is still the one that a commit follows."""
+        [key] = metadata
+        newest = None if after is ANY else _newest(delta, table, key)
+        if after is not ANY and (None if newest is None else newest.value) != _as_stored(after):
+            raise LakeError.overtaken(table, key)
+
+    def overwrite(
+        self,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        *,
+        number: int | None = None,
+        pruned_by: Sequence[str] = (),
+        followed: bool = False,
+        marked: bool = False,
+    ) -> None:
+        """Put a frame's rows and columns in place of all that a table holds, or make the table; one commit with the metadata.
+
+        Args:
+            frame: the rows.
+            table: the table.
+            metadata: what the commit records.
+            number: the step that this is: where the table has a commit of this step or a later one, nothing is written.
+            pruned_by: as in `append`.
+            followed: as in `append`.
+            marked: whether a new table marks rows that are deleted by deletion vectors, in place of writing their files anew.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one.
+        """
+        self.still_mine()
+        before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
+        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
+        writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
+        writer = writer.options(
+            **configuration(bounded_columns(frame.schema, pruned_by), followed), overwriteSchema="true", mergeSchema="false"
+        )
+        writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
+        numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
+        to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
+        self._check_landed(table, before, stamped["id"])
+        self._tend(frame.sparkSession, table)
+
+    def _check_landed(self, table: str, before: int | None, commit: str) -> None:
+        """Pass if a commit by Spark is there: Delta skips one whose number is not above the table's, without a word."""
+        if not self._is_committed(table, before, commit):
+            raise LakeError.overtaken(table, "step")
 
     def append_small(
         self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: DeltaTable | None = None, description: str = ""
@@ -184,46 +291,94 @@ class Lake:
         """
         self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
-        told = {"userMetadata": json.dumps(metadata)} if metadata else None
-        once = CommitProperties(custom_metadata=told, max_commit_retries=0)
-        before = self.version(table) if seen is None else seen.version()
+        stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamped)}, max_commit_retries=0)
+        known = self.delta(table) if seen is None else seen
+        before = None if known is None else known.version()
+        merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
+        how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
         try:
-            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None)
-        except CommitFailedError as error:
-            if self.version(table) == before:  # nobody was first: the store itself refused
+            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None, **how)
+        except (DeltaError, OSError) as error:
+            if self._is_committed(table, before, stamped["id"]):  # and the answer was lost
+                return
+            if not isinstance(error, CommitFailedError) or self.version(table) == before:  # nobody was first: the store itself refused
                 raise
             raise LakeError.lost(table, "unknown") from error
 
-    def merge(self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any]) -> None:
-        """Fold rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata."""
+    def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
+        """Whether a commit after a version has an id, as far as the store can be reached."""
+        with suppress(DeltaError, OSError):
+            delta = self.live.delta(table)
+            return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
+        return False
+
+    def merge(
+        self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any], number: int | None = None
+    ) -> None:
+        """Merge rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata.
+
+        Args:
+            table: the table.
+            rows: the changed rows.
+            same: whether a changed row and a row of the table are the same one.
+            gone: whether a changed row is to be deleted.
+            metadata: what the commit records.
+            number: the step that this is; see `overwrite`.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer's commit has come between.
+        """
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        spark = rows.sparkSession
+        spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=gone)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        with _commit_metadata(spark, metadata):
-            merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute()
+        with _commit_metadata(spark, stamped, number):
+            try:
+                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute, spark)
+            except DeltaConcurrentModificationException as error:
+                raise LakeError.overtaken(table, "step") from error
+        self._check_landed(table, before, stamped["id"])
         self._tend(spark, table)
 
-    def delete(self, spark: SparkSession, table: str, condition: str, metadata: dict[str, Any]) -> None:
-        """Delete the rows that a condition in SQL holds for, as one commit with the metadata."""
-        from delta.tables import DeltaTable as SparkDelta
+    def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
+        """Delete rows, as one commit with the metadata, on the version that was seen or not at all.
 
+        Raises:
+            LakeError: another writer's commit has come between.
+        """
+        self._change(spark, table, metadata, lambda once: seen.delete(predicate, commit_properties=once))
+
+    def update(
+        self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
+    ) -> None:
+        """Give columns of rows new values, as one commit with the metadata, on the version that was seen or not at all.
+
+        Args:
+            spark: the session.
+            table: the table.
+            predicate: which rows, in the SQL of DataFusion.
+            values: the new values, by column, in the SQL of DataFusion.
+            metadata: what the commit records.
+            seen: the table as it was when the rows were chosen.
+
+        Raises:
+            LakeError: another writer's commit has come between.
+        """
+        new = dict(values)
+        self._change(spark, table, metadata, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
+
+    def _change(self, spark: SparkSession, table: str, metadata: dict[str, Any], change: Callable[[CommitProperties], object]) -> None:
+        """Make one commit by deltalake, which is not tried again on another version."""
         self.still_mine()
-        with _commit_metadata(spark, metadata):
-            SparkDelta.forPath(spark, self.path(table)).delete(condition)
-        self._tend(spark, table)
-
-    def update(self, spark: SparkSession, table: str, condition: Column, values: Mapping[str, Column], metadata: dict[str, Any]) -> None:
-        """Set columns of the rows that a condition holds for, as one commit with the metadata."""
-        from delta.tables import DeltaTable as SparkDelta
-
-        self.still_mine()
-        with _commit_metadata(spark, metadata):
-            SparkDelta.forPath(spark, self.path(table)).update(condition, dict(values))
+        try:
+            change(CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0))
+        except CommitFailedError as error:
+            raise LakeError.overtaken(table, "rows") from error
         self._tend(spark, table)
 
     def _tend(self, spark: SparkSession, table: str) -> None:
@@ -247,23 +402,33 @@ class Lake:
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction()
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
-        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention."""
+        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention.
+
+        Where another table lies below the table's folder, only files that the table's own log once named are counted, and of a table
+        with deletion vectors none.
+        """
         delta = DeltaTable(self.path(table))
         if not has_vectors(delta):
-            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=True))
+            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
+        if holds_tables(delta):
+            return 0
         return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it tells folders too
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
-        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark."""
+        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark.
+
+        A full vacuum deletes every file below the folder that the log does not name, another table's log too; so where
+        there is one, files are deleted by the table's own log alone, or, by Spark, none.
+        """
         self.still_mine()
         delta = DeltaTable(self.path(table))
-        if has_vectors(delta):
+        if not has_vectors(delta):
+            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
+        elif not holds_tables(delta):
             self._vacuumed(spark, table, hours)
-        else:
-            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=True)
 
     def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
@@ -280,28 +445,22 @@ class Lake:
             LakeError: the table is there, and no commit that is left has the key.
         """
         delta = self.delta(table)
-        if delta is None:
-            return None
-        for commits in (8, None):
-            for told in delta.history(commits):
-                metadata = _metadata(told)
-                if key in metadata and told.get("operation") != "OPTIMIZE":
-                    written = told.get("operationMetrics", {}).get("numOutputRows", 0)
-                    return Commit(told["version"], metadata[key], int(metadata.get(_ROWS, {}).get(key, written)))
-        raise LakeError.forgotten(table, key)
+        return None if delta is None else _newest(delta, table, key)
 
-    def carry(self, table: str, commits: Mapping[str, Commit]) -> None:
-        """Commit again what earlier commits remember, by key, so that the table's log may lose them.
+    def carry(self, remembered: Mapping[str, Commit], seen: DeltaTable) -> None:
+        """Commit again what earlier commits record, by key, so that the table's log may lose them.
 
-        The caller is the table's one writer: a commit in between would be hidden.
+        Args:
+            remembered: what they record.
+            seen: the table as it was when they were read: a commit that has come between must not be hidden.
+
+        Raises:
+            CommitFailedError: one has.
         """
-        delta = self.delta(table)
-        if delta is None:
-            return
         self.still_mine()
-        told = {key: commit.value for key, commit in commits.items()} | {_ROWS: {key: commit.rows for key, commit in commits.items()}}
-        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)}, max_commit_retries=0)
-        delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
+        values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(values | {_ROWS: rows})}, max_commit_retries=0)
+        seen.create_write_transaction([], "append", seen.schema(), commit_properties=properties)
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""
@@ -381,6 +540,13 @@ def has_vectors(delta: DeltaTable) -> bool:
     return "deletionVectors" in (delta.protocol().writer_features or ())
 
 
+def holds_tables(delta: DeltaTable) -> bool:
+    """Whether another table lies somewhere below a table's folder, on a disk or behind a URI."""
+    handler = DeltaStorageHandler.from_table(delta._table)  # pyright: ignore[reportPrivateUsage]
+    below = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
+    return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in below)
+
+
 def small_files(delta: DeltaTable) -> int:
     """How many of a table's data files are below `SMALL_BYTES`."""
     return sum(size < SMALL_BYTES for size in _sizes(delta))
@@ -390,21 +556,31 @@ def _sizes(delta: DeltaTable) -> list[int]:
     return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
 
 
-def _metadata(commit: dict[str, Any]) -> dict[str, Any]:
-    """A commit's metadata, if it is one of ours."""
-    try:
-        found = json.loads(commit.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def _newest(delta: DeltaTable, table: str, key: str) -> Commit | None:
+    """The newest commit of an opened table with a key; commits of others and compactions are stepped over."""
+    for version, info in commits.commit_infos(delta):
+        metadata = commits.metadata_of(info)
+        if key in metadata and info.get("operation") != "OPTIMIZE":
+            written = info.get("operationMetrics", {}).get("numOutputRows", 0)
+            return Commit(version, metadata[key], int(metadata.get(_ROWS, {}).get(key, written)))
+    raise LakeError.forgotten(table, key)
+
+
+def _as_stored(value: Any) -> Any:
+    """A value as a commit gives it back."""
+    return json.loads(json.dumps(value))
 
 
 @contextmanager
-def _commit_metadata(spark: SparkSession, metadata: dict[str, Any]) -> Iterator[None]:
-    """Give commits that take no option their metadata: by the session's setting, so one at a time."""
+def _commit_metadata(spark: SparkSession, metadata: dict[str, Any], number: int | None) -> Iterator[None]:
+    """Give commits that take no option their metadata and number: by the session's settings, so one at a time."""
+    numbered = {} if number is None else {_APPLICATION_CONF: commits.APPLICATION, _NUMBER_CONF: str(number)}
+    settings = {_METADATA_CONF: json.dumps(metadata), **numbered}
     with _ONE_AT_A_TIME:
-        spark.conf.set(_METADATA_CONF, json.dumps(metadata))
+        for key, value in settings.items():
+            spark.conf.set(key, value)
         try:
             yield
         finally:
-            spark.conf.unset(_METADATA_CONF)
+            for key in settings:
+                spark.conf.unset(key)

@@ -7,6 +7,7 @@ Delta's put-if-absent is the one atomic operation that every object store has.
 """
 
 import json
+import logging
 import math
 import os
 import socket
@@ -30,12 +31,18 @@ from platform_defs.faults import point
 from platform_defs.resources.errors import LakeBusy, LakeError
 
 Purpose = Literal["write", "maintenance"]
-PATIENCE_S = math.inf
-"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end."""
+PATIENCE_S = 4 * 3600.0
+"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end, of a table of any size here."""
+REPORT_S = 60.0
+"""How often a writer that waits reports whom it waits for."""
 
 _POLL_S = 0.2
+_log = logging.getLogger(__name__)
 _GRACE_S = 0.3
 """How long a refusal is asked again: one who has just taken a file lock may not have said yet who it is, and what for."""
+_CHECKPOINT_EVERY = 20
+_SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
+"""A lease's log is cleaned up behind each checkpoint: of its commits only the newest counts."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
@@ -55,19 +62,23 @@ def holder(purpose: Purpose) -> str:
 
 
 def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
-    """Take a place. A writer waits while maintenance has it; whoever else has it is named.
+    """Take a place. A writer waits while maintenance has it, and warns of that in the log each minute; any other holder is named.
 
     Raises:
-        LakeBusy: somebody else is there; it says who, and since when.
+        LakeBusy: somebody else is there, or maintenance is and did not end in `patience_s`; it says who, and since when.
     """
-    begun = time.monotonic()
+    begun, reported = time.monotonic(), -math.inf
     while True:
         try:
             return take()
         except Busy as busy:
-            waits_s = patience_s if busy.purpose == "maintenance" and purpose != "maintenance" else min(_GRACE_S, patience_s)
-            if time.monotonic() - begun >= waits_s:
-                raise LakeBusy.held(name, busy.holder) from None
+            waits = busy.purpose == "maintenance" and purpose != "maintenance"
+            waited_s = time.monotonic() - begun
+            if waited_s >= (patience_s if waits else min(_GRACE_S, patience_s)):
+                raise (LakeBusy.waited(name, busy.holder, waited_s) if waits else LakeBusy.held(name, busy.holder)) from None
+            if waits and waited_s >= max(_GRACE_S, reported + REPORT_S):
+                _log.warning("%s: waiting for maintenance, for %.0f s so far: %s", name, waited_s, busy.holder)
+                reported = waited_s
         time.sleep(_POLL_S)
 
 
@@ -156,6 +167,7 @@ class Lease:
             point("lease.before_take")
             if self._put(table, self._mine()):
                 point("lease.after_take")
+                self._shorten(table)
                 return
 
     def renew(self) -> None:
@@ -211,14 +223,43 @@ class Lease:
                 raise
             return False
         self._until = 0.0 if record is None else record["until"]
+        if table.version() % _CHECKPOINT_EVERY == 0:
+            self._clean_up()
         return True
+
+    def _clean_up(self) -> None:
+        """Make a checkpoint, and delete the log behind it: else each heartbeat would cost more than the one before."""
+        with suppress(DeltaError, OSError):  # the next one tries again
+            table = DeltaTable(self.uri)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
+    def _shorten(self, table: DeltaTable) -> None:
+        """Give a lease of an older version the short log of new ones, in a commit that says again who holds it."""
+        if _SHORT_LOG.items() <= table.metadata().configuration.items():
+            return
+        with self._mutex, suppress(DeltaError, OSError):
+            newest = self._open()
+            known = _record(newest)
+            if known is not None and known["id"] == self._id:
+                again = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": known})}, max_commit_retries=0)
+                newest.alter.set_table_properties(_SHORT_LOG, commit_properties=again)
 
     def _open(self) -> DeltaTable:
         with suppress(TableNotFoundError):
-            return DeltaTable(self.uri)
+            return self._read()
+        once = CommitProperties(max_commit_retries=0)
         with suppress(DeltaError):  # another has made it meanwhile; a retry would make it twice, and so free a lease that is taken
-            DeltaTable.create(self.uri, _NOTHING, mode="error", commit_properties=CommitProperties(max_commit_retries=0))
-        return DeltaTable(self.uri)
+            DeltaTable.create(self.uri, _NOTHING, mode="error", configuration=_SHORT_LOG, commit_properties=once)
+        return self._read()
+
+    def _read(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.uri)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            return DeltaTable(self.uri)  # the holder may have cleaned up what was listed just before
 
 
 def _record(table: DeltaTable) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from platform_defs.resources.files import File, without_wildcards
+from platform_defs.resources.strict import STRICT
 
 _WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 _WITHOUT_WILDCARDS = {"__globPaths__": "false"}
@@ -33,10 +34,10 @@ def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrame
     plain, literal = [f for f in files if not has_colon(f)], [unquote(f.path) for f in files if has_colon(f)]
     wild = [path for path in literal if without_wildcards(path) != path]
     tame = [path for path in literal if path not in wild]
-    frames = [read(spark.read, [f.pattern for f in plain])] if plain else []
-    frames += [read(spark.read.options(**_WITHOUT_CHECKSUMS), tame)] if tame else []
+    frames = [read(spark.read.options(**STRICT), [f.pattern for f in plain])] if plain else []
+    frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), tame)] if tame else []
     # One by one: with several paths that look like patterns, Spark reads all of them once for each when it may expand none.
-    options = _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
+    options = STRICT | _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
     frames += [read(spark.read.options(**options), [path]) for path in wild]
     return reduce(DataFrame.unionByName, frames)
 

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from platform_defs.resources.safe_text import printable, shortened
+
 Kind = Literal["content", "missing", "transient"]
 
 MISSING = "the file was gone before it was read"
@@ -145,5 +147,4 @@ def _is_of_the_jdk(frame: str) -> bool:
 
 def _one_line(text: str) -> str:
     line = " ".join((text.strip().splitlines() or ["unknown"])[0].split())
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    return shortened(printable(line), _LONGEST)

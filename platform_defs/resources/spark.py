@@ -16,6 +16,26 @@ from platform_defs.resources.lake import SMALL_BYTES
 from platform_defs.settings import Settings
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+PINNED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+"""What the engine's results depend on: set for each session, so that no default of a cluster reaches it."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that repeat what was thrown, which may quote a row; the caller gets it as an exception anyway."""
@@ -25,27 +45,29 @@ def spark_config(settings: Settings) -> dict[str, str]:
     """The configuration of a session that starts without network and knows Delta."""
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
-    return here | {
-        "spark.app.name": "tidemark",
-        "spark.master": settings.spark_master,
-        "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(jar_paths()),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # of a VACUUM's listing too: by default 10,000 tasks
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.codegen.cache.maxEntries": "4000",
-        "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
-        "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),
-        "spark.ui.enabled": str(settings.spark_ui).lower(),
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
-    }
+    return (
+        here
+        | PINNED
+        | {
+            "spark.app.name": "tidemark",
+            "spark.master": settings.spark_master,
+            "spark.driver.memory": settings.driver_memory,
+            "spark.jars": ",".join(jar_paths()),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # of a VACUUM's listing too: by default 10,000 tasks
+            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+            "spark.sql.codegen.cache.maxEntries": "4000",
+            "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+            "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),
+            "spark.ui.enabled": str(settings.spark_ui).lower(),
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
+        }
+    )
 
 
 def session(settings: Settings, **more: str) -> SparkSession:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StringType, StructField
 
 from assets.contracts import SourceContract
-from operators.columns import temporary
+from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
 from platform_defs.resources.csv_style import CsvStyle, header_names
 from platform_defs.resources.files import File
@@ -69,7 +69,7 @@ def _strange_names(contract: SourceContract) -> list[Column]:
     declared = F.array(*map(F.lit, names))
     there = F.transform(F.array_intersect(keys, declared), F.lower)
     other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(there, F.lower(k)))
-    empty = reduce(lambda a, b: a | b, [F.col(f"{_PARSED}.`{n}`").isNull() for n in names])
+    empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
     return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), NEW)]
 

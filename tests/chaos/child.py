@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from operators.changelog import fold
 from platform_defs import faults
-from platform_defs.engine import Engine, ledger
+from platform_defs.engine import Engine, ledger_store
 from platform_defs.resources import lake
 from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.lake import Lake
@@ -116,7 +116,11 @@ class Child:
     def engine(self) -> Engine:
         """The engine as a process started anew sees it."""
         folders = {name: f"{self.order.home}/landing/{name}" for name in CONTRACTS}
-        return Engine(Lake(self.order.root, LEASE_S), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
+        return Engine(self.lake(), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
+
+    def lake(self) -> Lake:
+        """The lake; behind a `file://` URI its writers take leases."""
+        return Lake(self.order.root, LEASE_S, leases="://" in self.order.root)
 
     def _begin(self, index: int, action: Action) -> None:
         self.clock.now, self.current = action.clock, index
@@ -166,7 +170,7 @@ class Child:
         engine.drain()
 
     def _maintain(self, engine: Engine, action: Action) -> None:
-        left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left]
+        left = [m for m in engine.maintain(small_files=2, retention_hours=0) if m.left or m.failed]
         if left:
             raise RuntimeError(f"maintenance left {left}")
 
@@ -177,6 +181,10 @@ class Child:
         for asset, lost in LOST.items():
             DeltaTable(engine.lake.path(asset)).delete(lost)
             engine.rebuild(asset, *DAYS)
+
+    def _remake(self, engine: Engine, action: Action) -> None:
+        for _ in engine.remake(["visits"]):
+            pass
 
     def _verify(self, engine: Engine, action: Action) -> None:
         broken = [f"{asset}: {a}" for asset in ASSETS for a in engine.account(asset) if not a.holds]
@@ -196,7 +204,7 @@ def main() -> None:
     def tell(said: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
 
-    ledger.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
+    ledger_store.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
     spark = quick_session(order)
     Child(order, tell, lambda: spark).run()
     spark.stop()

@@ -144,7 +144,7 @@ class Action:
     """One thing that a user does.
 
     Args:
-        what: `let_in`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `drain`, `verify`, or `ghost`: a
+        what: `let_in`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
             `let_in` that is always killed before its ledger entry, whose files and Spark checkpoint are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
@@ -165,7 +165,7 @@ def script(day: ShopDay) -> list[Action]:
         said += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
     said += [("let_in", last + 1)]
-    said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "maintain", "verify")]
+    said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
     return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_defs import faults
-from platform_defs.engine import ledger
+from platform_defs.engine import ledger_store
 from tests.chaos.content import content, differences
 from tests.chaos.inprocess import ACTIONS, GOOD, attempt, undisturbed
 from tests.chaos.life import bury
@@ -18,7 +18,7 @@ from tests.chaos.stream import ASSETS
 def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "MANY_FILES", 5)
+    monkeypatch.setattr(ledger_store, "MANY_FILES", 5)
     wanted, passages = undisturbed(spark, tmp_path / "undisturbed")
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in wanted.items() if table not in early), "every table has rows to compare"

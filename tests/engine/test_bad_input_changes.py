@@ -195,7 +195,7 @@ def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(m
     assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
     clock.now = NOON + DAY
     [idle] = engine.let_in()
-    assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "idle", True)]
+    assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "silent", True)]
     land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
     engine.let_in()
     engine.advance("pairs")

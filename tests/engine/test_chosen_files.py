@@ -51,6 +51,10 @@ RANGES: list[tuple[Ranges, str]] = [
     ({"at": (9 * MINUTE + 1, 10 * MINUTE - 1)}, ""),
     ({"at": (9 * MINUTE, 9 * MINUTE)}, "a"),
     ({"unknown": (1, 2)}, "abc"),
+    ({"n": [(0, 3), (20, 25)]}, "ac"),
+    ({"n": [(21, None), (None, -1)]}, ""),
+    ({"n": [(None, None), (20, 20)]}, "abc"),
+    ({"n": [(0, 3), (11, 12)], "s": ("b", "c")}, "b"),
 ]
 
 

@@ -1,15 +1,19 @@
 """What the lake remembers."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
+from platform_defs.engine.release import chosen_sql
 from platform_defs.resources import lake as lakes
 from platform_defs.resources.lake import Commit, Lake, LakeError
 
@@ -60,18 +64,27 @@ def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) ->
     known = {key: lake.newest("t", key) for key in ("one", "other")}
     assert [c and c.version for c in known.values()] == [0, 1]
     told = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
-    lake.carry("t", told)
+    lake.carry(told, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
-    lake.carry("t", {key: commit for key in told if (commit := lake.newest("t", key)) is not None})
+    lake.carry({key: commit for key in told if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
     assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
     lake.append_small(ROWS, "t", {"one": {"seq": 2}})
     assert (lake.newest("t", "one").value, lake.newest("t", "other").version) == ({"seq": 2}, 3)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.parametrize(("root", "local"), [("/data/lake", True), ("lake", True), ("s3a://b/lake", False), ("hdfs://h/lake/", False)])
-def test_paths_below_a_root(root: str, local: bool) -> None:
-    assert Lake(root).path("events/l") == root.rstrip("/") + "/events/l"
+@pytest.mark.parametrize(
+    ("root", "spelled", "local"),
+    [
+        ("/data/lake", "/data/lake", True),
+        ("lake", f"{Path.cwd()}/lake", True),
+        ("file:///data/lake/", "/data/lake", True),
+        ("s3a://b/lake", "s3a://b/lake", False),
+        ("hdfs://h/lake/", "hdfs://h/lake", False),
+    ],
+)
+def test_paths_below_a_root(root: str, spelled: str, local: bool) -> None:
+    assert Lake(root).path("events/l") == f"{spelled}/events/l"
     assert Lake(root).is_local is local
 
 
@@ -116,3 +129,60 @@ def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: La
     assert sorted(int(p.name.split(".")[0]) for p in log.glob("*.checkpoint*.parquet")) == [3, 4, 6, 7, 9, 10]
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
     assert spark.read.format("delta").load(lake.path("t")).count() == 12
+
+
+@pytest.mark.parametrize(
+    "error", [CommitFailedError("a concurrent transaction has committed"), OSError("the connection was reset")], ids=["conflict", "reset"]
+)
+def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The store has made the commit, its answer does not arrive, and the retry finds the version taken."""
+    lake.append_small(ROWS, "t")
+    write = lakes.write_deltalake
+
+    def lose(*args: Any, **more: Any) -> None:
+        write(*args, **more)
+        raise error
+
+    seen = lake.delta("t")
+    monkeypatch.setattr(lakes, "write_deltalake", lose)
+    lake.append_small(ROWS, "t", {"key": 1}, seen=seen)
+    assert (lake.version("t"), lake.newest("t", "key").value) == (1, 1)  # pyright: ignore[reportOptionalMemberAccess]
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(lakes, "write_deltalake", refuse)
+    with pytest.raises(type(error), match=re.escape(str(error))):
+        lake.append_small(ROWS, "t")
+    assert lake.version("t") == 1
+
+
+def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: Lake) -> None:
+    lake.append_small(ROWS, "t")
+    before = lake.place("t", 0)
+    commit = Path(lake.path("t"), "_delta_log", f"{0:020}.json")
+    kept = commit.stat()
+    assert lake.place("t", 0) == before
+    os.utime(commit, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
+    assert lake.place("t", 0) != before
+    commit.unlink()
+    assert lake.place("t", 0) is None
+
+
+def test_an_update_lands_on_the_version_that_was_seen_or_not_at_all(lake: Lake) -> None:
+    """Commits of it are stepped over by who asks for the newest attempt; a quote ends no text."""
+    reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
+    rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
+    lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})
+    session: Any = None
+    for n, reason in enumerate(reasons):
+        seen, overtaken = lake.delta("t"), lake.delta("t")
+        assert seen is not None
+        assert overtaken is not None
+        predicate = chosen_sql(1, [reason], [reason])
+        lake.update(session, "t", predicate, {"released": "'it''s'"}, {"release": n}, seen)
+        with pytest.raises(LakeError, match=r"t has a newer rows than .* another writer has committed meanwhile"):
+            lake.update(session, "t", predicate, {"released": "'x'"}, {"release": n}, overtaken)
+        held = DeltaTable(lake.path("t")).to_pyarrow_table().to_pydict()
+        assert {r for r, of in zip(held["reason"], held["released"], strict=True) if of == "it's"} == {*reasons[: n + 1]}
+    assert lake.newest("t", "attempt") == Commit(0, {"seq": 1}, lake.newest("t", "attempt").rows)  # pyright: ignore[reportOptionalMemberAccess]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from platform_defs.resources.lake import Lake, LakeError
@@ -23,7 +23,7 @@ WHO = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\
 HOLD = """
 import sys, time
 from platform_defs.resources.lake import Lake
-with Lake(sys.argv[1], 2.0).writer("ledger"):
+with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -45,7 +45,7 @@ def wall() -> Wall:
 
 
 def remote(tmp_path: Path, seconds: float = 60.0) -> Lake:
-    return Lake(f"file://{tmp_path}/lake", seconds)
+    return Lake(f"file://{tmp_path}/lake", seconds, leases=True)
 
 
 def lease(tmp_path: Path, wall: Wall, **more: str) -> Lease:
@@ -236,3 +236,62 @@ def test_the_patience_of_a_writer_ends() -> None:
 
     with pytest.raises(LakeError, match=re.escape("x has a writer already: process 1 (tidemark, maintenance)")):
         patiently("x", taken, "write", patience_s=0)
+
+
+def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+
+    class Time:
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+
+    def taken() -> None:
+        raise Busy("process 7 (tidemark maintain) on host", "maintenance")
+
+    monkeypatch.setattr("platform_defs.resources.lease.time", Time)
+    with (
+        caplog.at_level("WARNING"),
+        pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
+    ):
+        patiently("ledger", taken, "write")
+    told = [r.getMessage() for r in caplog.records]
+    assert told[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
+    assert 235 <= len(told) <= 241, "once a minute"
+    caplog.clear()
+    left = [Busy("process 7 on host", "maintenance")]
+
+    def free_soon() -> None:
+        if left:
+            raise left.pop()
+
+    patiently("ledger", free_soon, "write")
+    assert caplog.records == [], "a short look at a place is no news"
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["a new lease", "one of an older version"])
+def test_a_heartbeat_costs_the_same_however_many_there_were(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+    monkeypatch.setattr("platform_defs.resources.lease._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    if old:
+        DeltaTable.create(one.uri, Schema.from_arrow(pa.schema([("nothing", pa.string())])))
+    one.take()
+    log = tmp_path / "lease/_delta_log"
+    for _ in range(100):
+        wall.now += 20
+        one.renew()
+    assert len(list(log.iterdir())) < 50
+    assert DeltaTable(one.uri).version() >= 100
+    with pytest.raises(Busy, match="process"):
+        other.take()
+    one.check()
+    one.release()
+    other.take()
+    with pytest.raises(Busy, match="process"):
+        one.take()

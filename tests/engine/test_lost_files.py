@@ -62,7 +62,7 @@ def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch
     write_deltalake(engine.lake.path("events/l"), pa.table({"seq": pa.array([1], pa.int64())}))
     file = the_file(engine, "events/l", 1)
 
-    def fail(_: Stream, every: str | None, on_entry: object) -> None:
+    def fail(_: Stream, every: str | None, *_others: object) -> None:
         raise PySparkException(f"{every}: no such file: {file}")
 
     monkeypatch.setattr(Stream, "run", fail)
@@ -97,7 +97,7 @@ def test_a_lost_file_of_results_is_named_by_the_law(engine: Engine) -> None:
     land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
     engine.let_in()
     engine.advance("pairs")
-    file = next(Path(engine.lake.path("pairs")).glob("*.parquet"))
+    file = next(Path(engine.lake.path("pairs")).rglob("part-*.parquet"))
     file.unlink()
     with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
         engine.pairs("pairs")
@@ -143,8 +143,10 @@ def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("totals")
     shutil.rmtree(engine.lake.path("changelog/totals"))
-    with pytest.raises(ProgressError, match=r"up to step 1, and changelog/totals is not there. Delete totals too, and advance again"):
+    with pytest.raises(ProgressError, match=r"up to step 1, and changelog/totals is not there. Run `tidemark rebuild totals --downstream`"):
         engine.advance("totals")
+    assert [step.rows for _, step in engine.remake(["totals"])] == [1]
+    assert not [a for a in engine.account("totals") if not a.holds]
 
 
 def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make_engine: MakeEngine) -> None:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.following import FOLDED
 from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.maintenance import Maintained, Maintenance
+from platform_defs.engine.maintenance import Maintained, Maintenance, MaintenanceError
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.resources.lake import Lake, LakeError
@@ -66,7 +67,7 @@ def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
 
 
 def content(engine: Engine) -> dict[str, object]:
-    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": engine.ledger.entries()}
+    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
 
 
 def remembered(engine: Engine) -> dict[str, object]:
@@ -91,7 +92,9 @@ def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEn
     assert {t for t, m in done.items() if m.before > 1} >= {"events/l", "events/r", "quarantine/l", "ledger", TOTAL.changelog}
     assert [m for m in done.values() if m.before > 1 and m.removed < m.before] == []
     for table in TABLES:
-        assert len(list(Path(engine.lake.path(table)).glob("*.parquet"))) == 1, "what no version needs is deleted"
+        assert len([f for f in Path(engine.lake.path(table)).rglob("*.parquet") if "_delta_log" not in f.parts]) == 1, (
+            "what no version needs is deleted"
+        )
     cut_history(engine)
     anew = make_engine(SOURCES, ASSETS)
     assert content(anew) == before
@@ -172,6 +175,47 @@ def test_a_commit_that_comes_before_maintenance_leaves_the_table_for_the_next_ti
     remembered = lake.newest("pairs", PROGRESS)
     assert remembered is not None
     assert (remembered.value, remembered.version) == ({"step": 1}, lake.version("pairs"))
+
+
+def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: Engine) -> None:
+    lost, *_ = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"))
+    lost.unlink()
+    log = Path(engine.lake.path("pairs"), "_delta_log")
+    newer = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["nobodyKnowsThisOne"]}
+    newest = max(int(f.stem) for f in log.glob("*.json"))
+    (log / f"{newest + 1:020}.json").write_text(json.dumps({"protocol": newer}))
+    done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
+    assert lost.name in (done["events/l"].failed or "")
+    assert "nobodyKnowsThisOne" in (done["pairs"].failed or "")
+    assert {t for t, m in done.items() if m.failed or m.left} == {"events/l", "pairs"}
+    assert {m.after for t, m in done.items() if not m.failed} == {1}
+    with pytest.raises(MaintenanceError, match=r"2 of the lake's tables could not be maintained.*events/l: .*; pairs: "):
+        MaintenanceError.check(done.values())
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
+    """A table at `events` above the log `events/orders`: a full vacuum would take the log's files for its own rubbish."""
+    lake, rows = Lake(f"{scheme}{tmp_path}"), pa.table({"k": [1]})
+    for table in ("events", "events/orders", "total"):
+        write_deltalake(lake.path(table), rows, mode="append")
+        write_deltalake(lake.path(table), rows, mode="overwrite")
+    marked = {"delta.enableDeletionVectors": "true"}
+    spark.createDataFrame([(n,) for n in range(9)], "k long").coalesce(1).write.format("delta").options(**marked).save(lake.path("marked"))
+    lake.delete(spark, "marked", F.col("k") == 1, {})
+    write_deltalake(lake.path("marked/below"), rows)
+    for below, _, names in os.walk(tmp_path):
+        for name in names:
+            os.utime(Path(below, name), (1.0, 1.0))
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    found = {table: lake.unneeded(spark, table, 0) for table in ("events", "events/orders", "total", "marked")}
+    for table in found:
+        lake.vacuum(spark, table, 0)
+    gone = {path for path in before if not path.exists() and not path.name.endswith(".crc")}
+    assert found == {"events": 1, "events/orders": 1, "total": 1, "marked": 0}
+    assert sorted(str(path.parent.relative_to(tmp_path)) for path in gone) == ["events", "events/orders", "total"]
+    assert DeltaTable(lake.path("events/orders")).to_pyarrow_table().to_pylist() == [{"k": 1}]
+    assert lake.read(spark, "marked/below").count() == 1
 
 
 def test_two_do_not_maintain_one_lake(engine: Engine) -> None:

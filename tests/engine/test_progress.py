@@ -1,14 +1,19 @@
-"""An operator as text, and back; an asset's progress from its own commits."""
+"""An asset's identity as text; its progress from its own commits."""
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from assets.contracts import DerivedAsset
 from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
-from platform_defs.engine.progress import Progress, ProgressError, describe, progress, restore, stored_progress
+from platform_defs.engine.identity import differences, identity_of
+from platform_defs.engine.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.resources.lake import Lake
 from tests.support.shopkeeping import join
 from tests.support.toys import RunningTotal, Spread
@@ -29,20 +34,72 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_an_operator_comes_back_as_it_was_described(operator: Operator) -> None:
-    again = restore(describe(operator))
-    assert type(again) is type(operator)
-    assert describe(again) == describe(operator)
-    assert (again.reads, again.emits) == (operator.reads, operator.emits)
-    assert again == operator
+def test_an_identity_names_no_module_and_holds_no_default(operator: Operator) -> None:
+    asset = DerivedAsset(name="a", inputs=operator.inputs, operator=operator)
+    parts = json.loads(identity_of(asset))
+    assert parts["operator"] == type(operator).__name__
+    assert type(operator).__module__ not in identity_of(asset)
+    assert differences(identity_of(asset), asset) == []
 
 
-def test_bounds_as_timedeltas_come_back_as_long() -> None:
-    operator = IntervalJoin(on="k", lower=timedelta(minutes=-5), upper=timedelta(days=2, milliseconds=1))
-    again = restore(describe(operator))
-    assert isinstance(again, IntervalJoin)
-    assert again.interval == operator.interval
-    assert describe(again) == describe(operator)
+SAME = [
+    pytest.param({"upper": "10 minutes"}, {"upper": 600_000}, id="words and ms"),
+    pytest.param({"upper": "10 minutes"}, {"upper": timedelta(minutes=10)}, id="words and a timedelta"),
+    pytest.param({"on": "k"}, {"on": ("k",)}, id="one name and a list of one"),
+    pytest.param({"on": ("a", "b")}, {"on": ["a", "b"]}, id="a tuple and a list"),
+    pytest.param({}, {"left_prefix": "left_", "upper_exclusive": False}, id="a default that is written out"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_two_ways_to_write_a_value_are_one_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert identity_of(join(**one)) == identity_of(join(**other))
+
+
+OTHER = [
+    pytest.param(join(upper="7 minutes"), ["upper was 600000, and is 420000"], id="a parameter"),
+    pytest.param(join(how="inner"), ['how was "full", and is not set'], id="a parameter that is the default now"),
+    pytest.param(join(inputs=("r", "l")), ['inputs was ["l", "r"], and is ["r", "l"]'], id="inputs the other way round"),
+    pytest.param(replace(join(), version="2"), ['version was not set, and is "2"'], id="a version"),
+    pytest.param(replace(join(), shape=lambda rows: rows), ["shape was not set, and is true"], id="a shape"),
+]
+
+
+@pytest.mark.parametrize(("asset", "differing"), OTHER)
+def test_what_differs_is_named_with_both_values(asset: DerivedAsset, differing: list[str]) -> None:
+    assert differences(identity_of(join()), asset) == differing
+
+
+FIRST_FORMAT = (
+    '{"type": "operators.interval_join:IntervalJoin", "on": "k", "lower": "-5 minutes", "upper": "10 minutes", "lower_exclusive": false, '
+    '"upper_exclusive": false, "how": "full", "residual": null, "left_time": "event_time", "right_time": "event_time", '
+    '"left_prefix": "left_", "right_prefix": "right_"}'
+)
+
+
+def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
+    """It named modules, wrote defaults out and knew no inputs."""
+    assert differences(FIRST_FORMAT, join()) == []
+    assert differences(FIRST_FORMAT, join(upper="7 minutes")) == ["upper was 600000, and is 420000"]
+    hot = WindowedAggregate(by="k", window=Sliding(size="10 s", slide="2 s"), aggregates={"type": "count(*)"})
+    stored = (
+        '{"type": "operators.windowed_aggregate:WindowedAggregate", "by": "k", "window": {"type": "operators.windows:Sliding", '
+        '"size": "10 s", "slide": "2 s", "offset": 0}, "aggregates": {"type": "mapping", "items": [["type", "count(*)"]]}, '
+        '"allowed_lateness": 0}'
+    )
+    assert differences(stored, DerivedAsset(name="a", inputs=("rows",), operator=hot)) == []
+
+
+def test_text_that_names_a_module_is_compared_and_never_called(tmp_path: Path) -> None:
+    """Whoever may write one table of a lake must not run code as whoever looks at its status."""
+    witness = tmp_path / "called"
+    stored = json.dumps({"type": "os:system", "command": f"touch {witness}"})
+    assert differences(stored, join())[0].startswith('operator was "system", and is "IntervalJoin"')
+    lake = Lake(str(tmp_path / "lake"))
+    lake.append_small(pa.table({"a": [1]}), "pairs", {"progress": {"step": 1, "seq": 1, "closed_to": 0, "operator": stored}})
+    with pytest.raises(ProgressError, match="pairs was made with other settings than it has now: operator was"):
+        progress(lake, join())
+    assert not witness.exists()
 
 
 def test_no_table_stands_at_the_beginning(tmp_path: Path) -> None:
@@ -52,14 +109,15 @@ def test_no_table_stands_at_the_beginning(tmp_path: Path) -> None:
 def test_progress_is_the_newest_commits(tmp_path: Path) -> None:
     lake, asset = Lake(str(tmp_path)), join()
     for step in (1, 2):
-        said = Progress(step, step, -step, describe(asset.operator))
+        said = Progress(step, step, -step, identity_of(asset))
         lake.append_small(pa.table({"a": [1]}), asset.name, said.metadata())
         assert progress(lake, asset) == said
 
 
 def test_other_parameters_are_named_on_both_sides(tmp_path: Path) -> None:
     lake, asset, other = Lake(str(tmp_path)), join(), join(upper="7 minutes")
-    lake.append_small(pa.table({"a": [1]}), asset.name, Progress(1, 1, 0, describe(asset.operator)).metadata())
-    with pytest.raises(ProgressError, match=r'pairs was made with .*"10 minutes".* now say .*"7 minutes"'):
+    lake.append_small(pa.table({"a": [1]}), asset.name, Progress(1, 1, 0, identity_of(asset)).metadata())
+    named = r"pairs was made with other settings .*: upper was 600000, and is 420000.*tidemark rebuild pairs --downstream"
+    with pytest.raises(ProgressError, match=named):
         progress(lake, other)
-    assert stored_progress(lake, other).operator == describe(asset.operator)
+    assert stored_progress(lake, other).operator == identity_of(asset)

@@ -13,6 +13,7 @@ from operators.contract import Closed, TimeKind, Touched
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from tests.engine.made import said
+from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
 from tests.support.toys import Spread
 
@@ -21,7 +22,7 @@ REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, Clos
 
 
 def _reading(entries: list[Entry]) -> Any:
-    return SimpleNamespace(ledger=SimpleNamespace(entries=lambda: entries))
+    return SimpleNamespace(ledger=memory_ledger(entries))
 
 
 def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
@@ -80,14 +81,14 @@ def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st
 @pytest.mark.parametrize(("lives", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
 def test_entries_without_rows_change_nothing_unless_keys_live_for_a_time(lives: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
-    assert changes_something(asset, [_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]) is expected
-    assert not changes_something(asset, [])
+    assert changes_something(_reading([_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]), asset, 0, 2) is expected
+    assert not changes_something(_reading([]), asset, 0, 0)
 
 
 def test_every_entry_moves_the_clock_that_keys_live_by() -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=5, by="processing"))
-    assert changes_something(asset, [_entry(1, 0, 0, 9, "x")])
-    assert not changes_something(asset, [])
+    assert changes_something(_reading([_entry(1, 0, 0, 9, "x")]), asset, 0, 1)
+    assert not changes_something(_reading([]), asset, 0, 0)
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
@@ -158,3 +159,32 @@ def test_entries_after_the_pinned_head_do_not_count() -> None:
 def test_edges_of_a_step_of_entries(rows: list[int], after: int, cut: int) -> None:
     entries = [_entry(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
     assert cut_entries(_reading(entries), ASSET, after, len(rows), 10) == cut
+
+
+YEAR = 365 * 86_400_000
+QUARTERS = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
+
+
+def test_one_old_row_in_each_batch_does_not_make_one_step_of_a_backlog() -> None:
+    """20 batches of 1,000 rows, a minute each, and one row of 56 years before in each of them."""
+    minute, start = 60_000, 56 * YEAR
+    entries: list[Entry] = []
+    for seq in range(1, 21):
+        first = start + seq * minute
+        spread = (0, *[first + int(share * (minute - 1)) for share in QUARTERS[1:]])
+        entries.append((said("l", seq, accepted=1_000, first_event_time=0, last_event_time=first + minute - 1, spread=spread),))
+    cuts = _steps(entries, start + 30 * minute, 2_000)
+    in_bulk = [min(b, start + 21 * minute) - max(a, start + minute) for a, b in zip([start, *cuts], cuts, strict=False)]
+    assert max(in_bulk) * 1_000 / minute <= 2_000 * 1.1
+    assert 10 <= len(cuts) <= 15
+
+
+def test_rows_far_ahead_do_not_either() -> None:
+    entries: list[Entry] = []
+    for seq in range(1, 21):
+        spread = (*[seq * 60_000 + int(share * 59_999) for share in QUARTERS[:-1]], 10 * YEAR)
+        entries.append((said("l", seq, accepted=1_000, first_event_time=seq * 60_000, last_event_time=10 * YEAR, spread=spread),))
+    cuts = _steps(entries, 11 * YEAR, 2_000)
+    lengths = [b - a for a, b in zip([60_000, *cuts], cuts, strict=False) if a < 21 * 60_000]
+    assert max(min(length, 20 * 60_000) for length in lengths[:-1]) <= 2.2 * 60_000
+    assert 9 <= len(lengths) <= 15

@@ -1,11 +1,20 @@
 """Watermarks are functions of the ledger."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from platform_defs.engine.ledger import Entry
+from platform_defs.engine.ledger_history import History
 from platform_defs.engine.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
 from tests.engine.made import marks, said
+
+
+def _source(entries: Sequence[Entry], name: str) -> Timeline:
+    return of_source(History.of(entries).source(name), len(entries))
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ OF_SOURCE = [
 
 @pytest.mark.parametrize("case", OF_SOURCE, ids=_ids)
 def test_watermark_of_a_source(case: Case) -> None:
-    assert of_source(marks(*case.entries), "l") == Timeline(case.after, case.idle)
+    assert _source(marks(*case.entries), "l") == Timeline(case.after, case.idle)
 
 
 OF_OPERATOR = [
@@ -56,18 +65,18 @@ OF_OPERATOR = [
 @pytest.mark.parametrize("case", OF_OPERATOR, ids=_ids)
 def test_watermark_of_an_operator(case: Case) -> None:
     entries = marks(*case.entries)
-    found = of_operator([of_source(entries, "l"), of_source(entries, "r")])
+    found = of_operator([_source(entries, "l"), _source(entries, "r")])
     assert found.after == case.after
     assert list(found.after[1:]) == [found.after[n] if found.after[n + 1] is None else found.after[n + 1] for n in range(len(entries))]
 
 
 def test_an_operator_is_idle_while_all_of_its_inputs_are() -> None:
     entries = marks({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}, {"r": 9})
-    assert of_operator([of_source(entries, "l"), of_source(entries, "r")]).idle == (False, False, False, True, False)
+    assert of_operator([_source(entries, "l"), _source(entries, "r")]).idle == (False, False, False, True, False)
 
 
 def test_one_input_twice_is_that_input() -> None:
-    left = of_source(marks({"l": 5}, {"l": 8}), "l")
+    left = _source(marks({"l": 5}, {"l": 8}), "l")
     assert of_operator([left, left]) == left
 
 
@@ -101,5 +110,62 @@ class Late:
 def test_an_entry_may_hold_late_rows_when_its_oldest_row_is_not_above_the_mark_before_it(case: Late) -> None:
     entries = [(said("r", 1),), (said("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
-    assert possibly_late(entries, "l", operator) == ({2: case.before} if case.found else {})
-    assert possibly_late(entries, "r", operator) == {}
+    history = History.of(entries)
+    assert possibly_late(history.source("l"), operator, 0, 2) == ({2: case.before} if case.found else {})
+    assert possibly_late(history.source("r"), operator, 0, 2) == {}
+
+
+@dataclass
+class _Model:
+    """Watermarks batch by batch, as the module's formulas say."""
+
+    entries: list[Entry]
+
+    def of_source(self, name: str) -> tuple[list[int | None], list[bool]]:
+        marks, idle = list[int | None]([None]), [False]
+        for entry in self.entries:
+            row = next((s for s in entry if s.source == name), None)
+            seen = [w for w in (marks[-1], row and row.watermark) if w is not None]
+            marks.append(max(seen, default=None))
+            idle.append(idle[-1] if row is None else row.idle)
+        return marks, idle
+
+    def of_operator(self, names: Sequence[str]) -> list[int | None]:
+        inputs, marks = [self.of_source(name) for name in names], list[int | None]()
+        for n in range(len(self.entries) + 1):
+            held = [after[n] for after, idle in inputs if not idle[n]]
+            least = None if not held or None in held else min(w for w in held if w is not None)
+            marks.append(max((w for w in (least, marks[-1] if marks else None) if w is not None), default=None))
+        return marks
+
+
+MARKS = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("idle") | st.integers(-9, 9)), max_size=12)
+
+
+@settings(deadline=None)
+@given(MARKS, st.integers(0, 12))
+def test_timelines_are_the_formulas_and_go_on_where_they_ended(rows: list[dict[str, int | str | None]], cut: int) -> None:
+    entries = list(marks(*[row or {"x": 0} for row in rows]))
+    cut, head = min(cut, len(entries)), len(entries)
+    model, history = _Model(entries), History.of(entries)
+    known = {name: of_source(history.source(name), cut) for name in "lrx"}
+    before = of_operator([known["l"], known["r"]])
+    found = {name: of_source(history.source(name), head, known[name]) for name in "lrx"}
+    for name in "lrx":
+        after, idle = model.of_source(name)
+        assert (list(found[name].after), list(found[name].idle)) == (after, idle)
+        assert known[name] == Timeline(tuple(after[: cut + 1]), tuple(idle[: cut + 1]))
+    operator = of_operator([found["l"], found["r"]], before)
+    assert operator == of_operator([found["l"], found["r"]])
+    assert list(operator.after) == model.of_operator("lr")
+    assert delayed(operator, 3, delayed(before, 3)) == delayed(operator, 3)
+
+
+def test_an_input_that_has_moved_on_meanwhile_is_read_as_far_as_the_others() -> None:
+    entries = marks({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
+    history = History.of(entries)
+    longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)
+    known = of_operator([longer, shorter])
+    assert known.after == (None, 3, 3)
+    assert of_operator([longer, of_source(history.source("r"), 3, shorter)], known).after == (None, 3, 3, 7)
+    assert of_operator([longer, shorter], known) == known

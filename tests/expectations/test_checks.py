@@ -25,6 +25,7 @@ LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
 POLICY = {"out_of_orderness": "10 minutes", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
 ORDERS, PAYMENTS = orders(POLICY), payments(POLICY)
 WIDE = payment_order_wide(within="24 hours", how="full")
+ONE_ROW = "item_id string, category string, window_start timestamp, window_end timestamp"
 WIDE_KEY = dg.AssetKey("payment_order_wide")
 
 
@@ -298,3 +299,17 @@ def test_the_days_of_a_run_come_from_its_tags():
     assert run_days({}) is None
     assert run_days({"dagster/partition": "2026-03-01"}) == (NOON.date(), NOON.date())
     assert run_days({RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}) == ((NOON - timedelta(days=1)).date(), NOON.date())
+
+
+def test_clicks_and_sales_of_an_item_without_a_category_do_not_break_the_check(spark):
+    """A null key meets no other, so they are two rows of one window; two rows with a category are one too many."""
+    ends = {"window_start": NOON, "window_end": LATER}
+    rows = [("x", None), ("x", None), ("y", "toys"), ("z", "toys")]
+    table = spark.createDataFrame([{"item_id": i, "category": c, **ends} for i, c in rows], ONE_ROW)
+    key = dg.AssetKey("item_conversion")
+    checks = suite_checks(key, "item_conversion", suites.item_conversion())
+    assert run(FakeEngine(spark, {"item_conversion": table}), checks, key, only="one_row_a_window")["one_row_a_window"].passed
+    twice = table.union(table.where("item_id = 'z'"))
+    said = run(FakeEngine(spark, {"item_conversion": twice}), checks, key, only="one_row_a_window")["one_row_a_window"]
+    assert not said.passed
+    assert failing(said, "item_id") == ["z", "z"]

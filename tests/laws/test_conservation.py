@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from platform_defs import faults
 from platform_defs.engine import Engine
+from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
@@ -131,7 +132,7 @@ def test_a_rebuild_of_equal_days_makes_no_commit(engine: Engine) -> None:
 
 
 def test_a_rebuild_beside_a_live_stream_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
-    """Between the rebuild's read and its write, the stream lets rows in, closes more, and appends to the same table."""
+    """Between the rebuild's read and its write the stream ingests; its step of the same table is refused, and made after the rebuild."""
     engine.drain()
     replay(engine, [{"l": [Event("n", 1, 60 * HOUR)], "r": [Event("n", 2, 60 * HOUR + MINUTE)]}])
     table(engine).delete("k = 'c'")
@@ -147,10 +148,13 @@ def test_a_rebuild_beside_a_live_stream_loses_nothing(engine: Engine, make_engin
                     {n: [Event("y", 0, 90 * HOUR)] for n in ("l", "r")},
                 ],
             )
-            assert live.advance("pairs")[0].rows > 0
+            with pytest.raises(LakeBusy, match="pairs has a writer already"):
+                live.advance("pairs")
 
     faults.install(stream)
     assert engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 9)).missing == 1
+    assert broken(engine) == set()
+    assert live.advance("pairs")[0].rows > 0
     assert broken(engine) == set()
     keys = {r.k for r in engine.table("pairs").where("right_v is not null and left_v is not null").collect()}
     assert {"a", "c", "m", "n"} <= keys

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import CoGroup, OperatorError, Session, Tumbling, WindowedAggregate, WindowError, WindowJoin
-from operators.contract import NEW, SESSION
+from operators.contract import NEW, SESSION, WHICH
 from tests.support.sessions_model import Judged, Row, sessions
 
 GAP, LONGEST = 10, 60
@@ -103,7 +103,7 @@ def test_verdicts(spark: SparkSession, which: str) -> None:
     rows: list[dict[str, object]] = [{"k": "a", "id": t, "t": t, "new": t in new} for t in [*old, *new]]
     rows += [{"k": "b", "id": 1_000 + t, "t": t, "new": False} for t in old]
     told = COUNT.verdicts(watermark, _frame(spark, rows)).collect()
-    assert [(r["which"], r["seq"]) for r in told] == [(0, 1)] * len(wanted)
+    assert [(r[WHICH], r["seq"]) for r in told] == [(0, 1)] * len(wanted)
     assert sorted((r["arrival"], None if r[SESSION] is None else tuple(r[SESSION])) for r in told) == wanted
 
 

@@ -1,6 +1,9 @@
 """A Delta table's change data feed lands as input, each version once, and leaderboards follow the table by it."""
 
+import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
 from platform_defs.engine.feeds import check_feed
 from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
+from platform_defs.resources.files import landed
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import rows_of
 
@@ -59,6 +63,46 @@ def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_
     with pytest.raises(ChangeFeedError, match="the table has a column 'change', which is what its changes are told in; rename it"):
         land_changes(str(tmp_path / "named"), tmp_path / "landing")
     assert not list(tmp_path.glob("landing/*"))
+
+
+def test_a_table_made_anew_is_refused_with_the_way_out(stock: DeltaTable, tmp_path: Path) -> None:
+    """Its versions are numbered from 0 again, so none would land before it has more than the old one had."""
+    folder, path = tmp_path / "landing", stock.table_uri
+    for sold in ("9", "10"):
+        stock.update(updates={"sold": sold}, predicate="item = 'a'")
+    assert len(land_changes(path, folder)) == 3
+    shutil.rmtree(tmp_path / "stock")
+    write_deltalake(path, _rows(("z", 1)), configuration=CONFIG)
+    with pytest.raises(ChangeFeedError, match=r"it was made anew, or is another table\. .*Land it into a new source; or delete the table"):
+        land_changes(path, folder)
+    (folder / "_table.json").unlink()  # a folder of a version that wrote no id
+    with pytest.raises(ChangeFeedError, match=r"holds version 2 of .*, whose newest is 0: it was made anew"):
+        land_changes(path, folder)
+    (folder / "_table.json").write_text("{}")
+    with pytest.raises(ChangeFeedError, match=r"_table\.json does not name the table"):
+        land_changes(path, folder)
+
+
+def test_a_folder_without_an_id_takes_the_tables(stock: DeltaTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    land_changes(stock.table_uri, folder)
+    (folder / "_table.json").unlink()
+    assert land_changes(stock.table_uri, folder) == []
+    assert json.loads((folder / "_table.json").read_text()) == {"id": str(stock.metadata().id)}
+
+
+def test_the_times_of_landed_files_rise_though_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    land_changes(stock.table_uri, folder)
+    [first] = landed(str(folder), "stock")
+    os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is set right
+    for sold in ("9", "10", "11"):
+        stock.update(updates={"sold": sold}, predicate="item = 'a'")
+        land_changes(stock.table_uri, folder)
+    files = sorted(landed(str(folder), "stock"))
+    assert [Path(f.path).name[:28] for f in files] == [f"version-{n:020d}" for n in range(4)]
+    assert len({f.modified for f in files}) == 4
+    assert {f.source for f in files} == {first.source}
 
 
 def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:

@@ -17,8 +17,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkValueError
 
 from examples.olist.prepare import prepare
-from platform_defs import cli
+from platform_defs import cli, report
 from platform_defs.cli import main
+from platform_defs.demo_lake import DemoLake
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
 
@@ -63,7 +66,7 @@ def tidemark(*args: str) -> Said:
 
 def _place(patch: pytest.MonkeyPatch, root: Path) -> Path:
     """Point the settings at a lake of the test's own."""
-    places = {"LAKE": root / "lake", "DAGSTER_HOME": root / "dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
+    places = {"LAKE": root / "lake", "DAGSTER_HOME": root / "lake/_dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
     for name, value in places.items():
         patch.setenv(f"TIDEMARK_{name}", str(value))
     return root / "lake"
@@ -76,13 +79,18 @@ def lake(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(spark, tmp_path_factory):
-    """A small demo in a lake that another one left behind; its folder stays the current one for this module."""
+    """A small demo beside a lake of the user's, which the settings name; then the settings name the demo's."""
     with pytest.MonkeyPatch.context() as patch:
-        left = _place(patch, tmp_path_factory.mktemp("demo"))
-        left.mkdir()
-        (left / "_made_by_the_demo").touch()
-        (left / "ledger").write_text("what an earlier demo left")
-        yield tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--json").json
+        root = tmp_path_factory.mktemp("demo")
+        users = _place(patch, root / "users")
+        (users / "landing/orders").mkdir(parents=True)
+        (users / "landing/orders/mine.csv").write_text("precious")
+        (users / "_made_by_the_demo").write_text("The demo empties this folder each time it starts.\n")
+        told = tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--lake", str(root / "lake"), "--json").json
+        assert sorted(p.name for p in users.rglob("*")) == ["_made_by_the_demo", "landing", "mine.csv", "orders"]
+        assert not (root / "users/dagster").exists()
+        _place(patch, root)
+        yield told
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +135,14 @@ def test_demo_holds_every_asset_to_the_law(demo, asset):
 def test_demo_names_its_tables_and_the_ui(demo):
     assert {"ledger", "events/orders", "events/payments", *ASSETS, *BOARDS} <= set(demo["tables"])
     assert all((Path(path) / "_delta_log").is_dir() for path in demo["tables"].values())
-    assert demo["ui"] == f"TIDEMARK_LAKE='{demo['status']['lake']}' make ui"
+    lake = demo["status"]["lake"]
+    assert demo["ui"] == f"TIDEMARK_LAKE={lake} TIDEMARK_DAGSTER_HOME={lake}/_dagster make ui"
+
+
+def test_the_demo_knows_its_own_lake_again(demo):
+    """Nothing that a demo makes keeps the next one from emptying its lake."""
+    folder = DemoLake(Path(demo["status"]["lake"]))
+    folder.require_own(make_engine(settings(), SparkResource()))
 
 
 def test_demo_went_through_dagster(demo):
@@ -169,10 +184,31 @@ def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
 
 
 def test_late_shows_the_late_rows(demo):
-    said = tidemark("late", "payments")
+    said, late = tidemark("late", "payments"), _planned("payments")["late"]
     assert said.code == 0
-    assert said.out.count("2026-03-0") >= _planned("payments")["late"]
+    assert said.out.count("2026-03-0") >= late
     assert "payment_id" in said.out
+    assert f"Rows of payments too late for payment_order_wide: {late}" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+    told = tidemark("late", "payments", "--limit", "1", "--json").json
+    assert (told["source"], told["asset"], told["total"], len(told["rows"])) == ("payments", WIDE, late, 1)
+    assert {"payment_id", "event_time", "seq", "arrival"} <= set(told["rows"][0])
+    assert tidemark("late", "payments", "--limit", "1").out.startswith(
+        f"Rows of payments too late for payment_order_wide: {late}, of which 1"
+    )
+
+
+def test_a_row_that_would_steer_the_terminal_is_printed_as_text(demo, monkeypatch):
+    """A row's own text, in a table and in an error: control sequences, markup, bidirectional overrides."""
+    evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
+    shown = report.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
+    shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil
+    monkeypatch.setattr(report, "late", lambda *_: shown)
+    for width in ("80", "400"):
+        monkeypatch.setattr(report.out, "_width", int(width))
+        said = tidemark("late", "payments")
+        assert r"\x1b[31m\x9b2J[bold]:warning:\u202e\x07" in said.out
+        assert said.out.replace("\n", "").isprintable()
 
 
 def test_rebuild_of_a_closed_day_finds_nothing_to_put_right(demo):
@@ -233,7 +269,7 @@ def _olist_found() -> dict[str, int]:
 @needs_olist
 @pytest.mark.soak
 def test_demo_joins_olist_as_a_naive_join_does(spark, lake, monkeypatch):
-    assert tidemark("demo", "--data", str(OLIST), "--parts", "1", "--json").json["planned"] == {}
+    assert tidemark("demo", "--data", str(OLIST), "--parts", "1", "--lake", str(lake), "--json").json["planned"] == {}
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "72 hours")
     assert (
         _olist_found()
@@ -265,9 +301,9 @@ def test_an_empty_lake_is_told_of_in_words(spark, lake):
 def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
     lake.mkdir()
     (lake / "precious").touch()
-    said = tidemark("demo")
+    said = tidemark("demo", "--lake", str(lake))
     assert said.code == 1
-    assert "holds something that no demo made; set TIDEMARK_LAKE to an empty folder" in said.err
+    assert "which no demo made; nothing was deleted. Legal: a folder that is absent, empty or a demo's own" in said.err
     assert [path.name for path in lake.iterdir()] == ["precious"]
 
 
@@ -289,13 +325,20 @@ def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
         pytest.param(["demo", "--parts", "0"], "--parts", id="parts"),
         pytest.param(["demo", "--orders", "0"], "--orders", id="orders"),
         pytest.param(["demo", "--data", "/nowhere"], "/nowhere", id="data"),
+        pytest.param(["demo", "--lake", "s3a://b/x"], "`--lake` is 's3a://b/x'; legal: a folder on this machine", id="demo's lake"),
+        pytest.param(["publish", "seller_leaderboard", "hdfs:/x"], "`folder` is 'hdfs:/x'; legal: a path", id="published folder"),
+        pytest.param(["publish", "seller_leaderboard", "s3a://u:s3cret@b/x"], "`folder` is 's3a://***@b/x'", id="published secret"),
+        pytest.param(["ingest", "--every", "0 s"], "`--every` is '0 s'; legal: a duration of more than zero", id="every"),
+        pytest.param(["late", "orders", "--limit", "0"], "--limit", id="limit"),
+        pytest.param(["late", "\x1b[31m"], r"`source` is '\x1b[31m'; legal", id="escapes"),
     ],
 )
 def test_a_wrong_argument_ends_in_words(lake, args, told):
     said = tidemark(*args)
     assert said.code in (1, 2)
     assert told in said.err
-    assert "Traceback" not in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.err.startswith("error: ")
     assert not lake.exists()
 
 

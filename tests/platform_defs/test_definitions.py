@@ -18,14 +18,14 @@ from platform_defs.resources.engine import make_engine
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
-from platform_defs.sensors import ledger_moved, new_input
+from platform_defs.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, START
 
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
-WINDOWS = ("conservation_law", "one_row_a_window", *RESULTS)
+WINDOWS = ("conservation_law", "event_times_in_partitions", "one_row_a_window", *RESULTS)
 BOARD = ("conservation_law", "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n")
 CHECKS = {
     "events/order_items": {
@@ -40,6 +40,7 @@ CHECKS = {
     "events/clicks": {"click_id_not_null", "item_id_not_null", "seconds_not_negative", *LOG},
     "order_wide": {
         "conservation_law",
+        "event_times_in_partitions",
         "join_completeness",
         "order_id_not_null",
         "row_has_a_side",
@@ -49,6 +50,7 @@ CHECKS = {
     },
     "payment_wide": {
         "conservation_law",
+        "event_times_in_partitions",
         "payment_id_not_null",
         "pair_unique",
         "payment_not_before_order",
@@ -69,6 +71,7 @@ CHECKS = {
     "events/payments": {"payment_id_not_null", "order_id_not_null", "amount_not_null", "method_known", "amount_not_negative", *LOG},
     "payment_order_wide": {
         "conservation_law",
+        "event_times_in_partitions",
         "join_completeness",
         "order_id_not_null",
         "result_time_not_null",
@@ -296,12 +299,12 @@ def test_ledger_moved_skips_an_empty_ledger(instance, engine):
     assert _ask(ledger_moved, instance, engine).skip_message == "the ledger still stands at entry 0"
 
 
-def test_ledger_moved_asks_for_the_open_days_and_keeps_the_seq(instance, engine):
+def test_ledger_moved_asks_for_the_open_days_and_keeps_its_cursor(instance, engine):
     _read(engine.ledger, mark=START + 2 * DAY + HOUR)
     tick = _ask(ledger_moved, instance, engine)
-    assert tick.cursor == "1"
+    assert tick.cursor is None, "it moves when the advance has succeeded"
     (request,) = tick.run_requests
-    assert request.run_key == "advance:1"
+    assert request.tags["tidemark/lake"] == lake_identity(engine)
     assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
     assert request.tags["dagster/asset_partition_range_end"] in {"2026-03-02", "2026-03-03"}
     assert request.tags["dagster/asset_partition_range_end"] == str(engine.due.days("payment_order_wide")[1])
@@ -318,14 +321,16 @@ def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values
 
 def test_ledger_moved_skips_an_entry_it_has_seen(instance, engine):
     _read(engine.ledger, mark=START)
-    assert _ask(ledger_moved, instance, engine, cursor="1").skip_message == "the ledger still stands at entry 1"
-    assert len(_ask(ledger_moved, instance, engine, cursor="0").run_requests) == 1
+    lake = lake_identity(engine)
+    assert _ask(ledger_moved, instance, engine, cursor=f"{lake}:1").skip_message == "the ledger still stands at entry 1"
+    for cursor in (f"{lake}:0", f"{lake}:500", "another:1", "1"):
+        assert len(_ask(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
 
 def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
     _read(engine.ledger, mark=None)
     tick = _ask(ledger_moved, instance, engine)
-    assert (tick.run_requests, tick.cursor) == ([], "1")
+    assert (tick.run_requests, tick.cursor) == ([], f"{lake_identity(engine)}:1")
 
 
 def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):

@@ -9,7 +9,7 @@ import pytest
 from platform_defs.resources import jars
 from platform_defs.resources.jars import Jar, JarError
 from platform_defs.resources.java import JavaNotFound
-from platform_defs.settings import settings
+from platform_defs.settings import PROJECT, settings
 
 
 @pytest.fixture
@@ -107,11 +107,42 @@ def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monke
     assert jars.jar_paths() == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
 
 
-def test_a_relative_folder_is_made_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_relative_folder_is_one_of_the_project_wherever_the_process_starts(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDEMARK_JARS", "jars")
     settings.cache_clear()
-    assert jars.jars_folder() == folder
+    assert jars.jars_folder() == PROJECT / "jars"
+
+
+SECRET_LOG = """:: problems summary ::
+	Server access error at url {url}io/delta/delta-storage-4.4.0.jar (java.net.ConnectException)
+	could not log in as s3cret p@ss
+NOTE: Picked up JAVA_TOOL_OPTIONS: -Dhttps.proxyPassword=hunter2
+"""
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:s3cret@127.0.0.1:1/", "http://user:s3cret%20p%40ss@127.0.0.1:1/", "https://s3cret@127.0.0.1/m2/"]
+)
+def test_the_password_of_a_mirror_is_in_no_message(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str):
+    monkeypatch.setenv("TIDEMARK_MAVEN_MIRROR", url)
+    settings.cache_clear()
+    with pytest.raises(JarError, match=r"could not fetch a-1\.0\.jar") as refused:
+        jars.fetch(jars=[A], download=lambda *_: SECRET_LOG.format(url=url))
+    assert "s3cret" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert "p@ss" not in str(refused.value) or "p%40ss" not in url
+    assert "://***@127.0.0.1" in str(refused.value)
+    assert "s3cret" not in repr(settings())
+
+
+def test_the_real_ivy_prints_no_password_of_a_mirror_out_of_reach(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TIDEMARK_MAVEN_MIRROR", "http://user:s3cret@127.0.0.1:1/")
+    settings.cache_clear()
+    with pytest.raises(JarError, match=r"could not fetch a-1\.0\.jar") as refused:
+        jars.fetch(jars=[A])
+    assert "s3cret" not in str(refused.value)
+    assert "127.0.0.1:1" in str(refused.value)
 
 
 def test_the_list_is_complete_and_checksummed():
@@ -142,6 +173,8 @@ def test_the_ivy_inside_pyspark_is_found():
     [
         pytest.param(JarError("no such JAR"), "no such JAR\n", id="a JAR fails"),
         pytest.param(JavaNotFound("no Java"), "no Java\n", id="no Java to fetch with"),
+        pytest.param(ValueError("TIDEMARK_LAKE is ''"), "TIDEMARK_LAKE is ''\n", id="a wrong setting"),
+        pytest.param(OSError("\x1b http://u:s3cret@h/"), "\\x1b http://***@h/\n", id="a folder that is read-only"),
     ],
 )
 def test_the_command_fails_with_the_message_alone(

@@ -2,13 +2,22 @@
 
 from itertools import permutations
 
+import pyarrow as pa
 import pytest
 
+from platform_defs.engine.known_files import KnownFiles, uris_below
 from platform_defs.resources.files import File, Known
 
 FILE = File(5, "file:/in/a%20b.jsonl", 7, "l")
 DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")
 READ, UNREAD = FILE.offset, DAMAGED.offset
+
+
+def _known(*offsets: str, file: File = FILE) -> Known:
+    found = KnownFiles()
+    for offset in offsets:
+        found.add(pa.array([offset], pa.string()))
+    return found.among([file])
 
 
 @pytest.mark.parametrize(
@@ -27,18 +36,39 @@ READ, UNREAD = FILE.offset, DAMAGED.offset
 )
 def test_a_retry_voids_the_refusals_before_it_and_no_later_one(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
-        assert Known(shuffled).holds(FILE) is holds
-        assert Known(shuffled).holds_path(FILE)
+        assert _known(*shuffled).holds(FILE) is holds
+        assert _known(*shuffled).holds_path(FILE)
 
 
 def test_every_try_is_told_apart() -> None:
     offsets = [UNREAD]
     for number in (1, 2, 3):
-        offsets.append(Known(offsets).retry_of(FILE))
-        tried = Known(offsets).judged(FILE)
+        offsets.append(_known(*offsets).judged(FILE).retry)
+        tried = _known(*offsets).judged(FILE)
         assert (tried.fault, tried.retries, tried.offset) == (None, number, READ)
-        assert Known([*offsets, READ]).judged(FILE).fault is not None
+        assert _known(*offsets, READ).judged(FILE).fault is not None
         refused = File(5, tried.path, 7, "l", fault="torn", retries=tried.retries)
         assert refused.offset == f"{UNREAD}|{number}"
         offsets.append(refused.offset)
-        assert Known(offsets).holds(FILE)
+        assert _known(*offsets).holds(FILE)
+
+
+@pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
+def test_a_retry_below_the_folder_voids_a_refusal_that_names_the_whole_path(now: str) -> None:
+    """Format 1 recorded whole paths; a retry is recorded below the folder, wherever that is by then."""
+    refused = "file:/data/landing/l/2026/a%20b.jsonl|5|7|unread"
+    [uri] = uris_below([refused.split("|")[0]], now)
+    assert uri == f"file:{now}/2026/a%20b.jsonl"
+    file = File(5, uri, 7, "l", folder=now)
+    retry = _known(refused, file=file).judged(file).retry
+    assert retry == "./2026/a%20b.jsonl|5|7|retry|1"
+    assert not _known(retry, refused, file=file).holds(file)
+    assert _known(refused, retry, file=file).judged(file).retries == 1
+    assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).holds(file)
+
+
+def test_where_files_are_now() -> None:
+    paths = ["./a%20b", "./%FF", "file:///in/l/x%3A", "file:///elsewhere/l/x%3A", "file:/a/l/b/l/c", "s3a://b/c"]
+    assert uris_below(paths, "/in/l") == ["file:/in/l/a%20b", "file:/in/l/%FF", "file:///in/l/x%3A", "file:/in/l/x:", *paths[4:]]
+    assert uris_below(["./a%20b", "s3a://old/l/c"], "s3a://new/l") == ["s3a://new/l/a%20b", "s3a://new/l/c"]
+    assert uris_below([], "/in/l") == []

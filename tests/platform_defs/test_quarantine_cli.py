@@ -11,7 +11,6 @@ from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.quarantine import FileSetAside, RejectedRows
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.engine.release import Released
-from platform_defs.quarantine_cli import printable
 from platform_defs.resources.files import File
 from platform_defs.resources.sifting import Unread
 from tests.platform_defs.test_cli import tidemark
@@ -110,13 +109,9 @@ def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(m
     def let_in(*_: object) -> None:
         raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
-    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(let_in=let_in, assets={}))
+    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(let_in=let_in, lawful_steps=None, assets={}))
     said = tidemark("ingest")
     assert said.code == 1
     assert "Ledger entries" in said.out
     assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in said.err
     assert "and 2 more. The machine, the store or the network is at fault, not the content" in said.err
-
-
-def test_a_text_is_printed_in_one_line_without_what_a_terminal_obeys() -> None:
-    assert printable("a\x1b[31m\n\u202eb\x85ü漢") == r"a\x1b[31m\n\u202eb\x85ü漢"

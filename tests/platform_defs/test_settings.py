@@ -1,13 +1,16 @@
 """Settings: every field from the environment, and a wrong value told by its variable."""
 
+import re
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from platform_defs.settings import Settings, settings
+from platform_defs.settings import HOME, PROJECT, Settings, main, settings
 
 GIVEN = {
     "lake": ("s3a://bucket/lake", "s3a://bucket/lake"),
-    "landing": ("/data/in/", "/data/in/"),
+    "landing": ("/data/in/", "/data/in"),
     "dagster_home": ("/data/dagster", "/data/dagster"),
     "spark_master": ("local[1]", "local[1]"),
     "driver_memory": ("512m", "512m"),
@@ -55,6 +58,41 @@ WRONG = [
     ("first_day", "1 March 2026"),
     ("first_day", "2026-02-30"),
     ("completeness", "1.1"),
+    ("completeness", "nan"),
+    ("lake", ""),
+    ("lake", "  "),
+    ("lake", "/"),
+    ("lake", "hdfs:/lake"),
+    ("lake", "s3a://key:s3cret@bucket/lake"),
+    ("lake", "/data/*"),
+    ("landing", ""),
+    ("dagster_home", "s3a://bucket/x"),
+    ("jars", "/data/a,b"),
+    ("jars", "https://user:s3cret@host/jars"),
+    ("java_home", ""),
+    ("maven_mirror", ""),
+    ("maven_mirror", "user:s3cret@mirror.invalid"),
+    ("maven_mirror", "http://user:s3cret@mirror.invalid:port/"),
+    ("maven_mirror", "http://user:s3/cret@mirror.invalid/"),
+    ("maven_mirror", "ftp://user:s3cret@mirror.invalid/"),
+    ("spark_master", ""),
+    ("spark_master", "local[0]"),
+    ("spark_master", "spork://user:s3cret@h"),
+    ("driver_memory", "3"),
+    ("driver_memory", "511m"),
+    ("driver_memory", "-3g"),
+    ("payment_within", "99999999999999 weeks"),
+    ("payment_within", "36501 days"),
+    ("payment_within", "9" * 5_000 + " days"),
+    ("lease", "2 days"),
+    ("sales_window", "0 ms"),
+    ("sales_slide", "0 ms"),
+    ("sales_slide", "100 ms"),
+    ("early_results", "every 9999999999999 weeks"),
+    ("early_results", "every 0 rows"),
+    ("first_day", "0001-01-01"),
+    ("first_day", "9999-12-31"),
+    ("hot_items", "99999999999999999999"),
 ]
 
 
@@ -62,6 +100,8 @@ WRONG = [
 def _nothing_set(monkeypatch):
     for name in [*(f"TIDEMARK_{field.upper()}" for field in Settings.model_fields), "JAVA_HOME", "DAGSTER_HOME"]:
         monkeypatch.delenv(name, raising=False)
+    yield
+    settings.cache_clear()
 
 
 def test_every_field_is_tried_here():
@@ -84,18 +124,82 @@ def test_the_worlds_own_names_are_read_after_ours(monkeypatch, field):
     assert getattr(Settings(), field) == "/ours"
 
 
-@pytest.mark.parametrize(("field", "text"), WRONG, ids=lambda v: v or "empty")
+@pytest.mark.parametrize(("field", "text"), WRONG, ids=lambda v: v[:40] or "empty")
 def test_a_wrong_value_names_its_variable(monkeypatch, field, text):
     variable = f"TIDEMARK_{field.upper()}"
     monkeypatch.setenv(variable, text)
     settings.cache_clear()
-    with pytest.raises(ValueError, match=variable):
+    with pytest.raises(ValueError, match=variable) as refused:
         settings()
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 700
+    assert "s3cret" not in str(refused.value)
 
 
 def test_landing_lies_in_the_lake_unless_it_is_set():
     assert Settings(lake="/data/lake/").landing_root == "/data/lake/landing"
     assert Settings(lake="/data/lake", landing="/data/in/").landing_root == "/data/in"
+    assert Settings(lake="/data/lake", landing="/data/lake/landing/shop").landing_root == "/data/lake/landing/shop"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"lake": "/data/lake", "landing": "/data/lake"}, "TIDEMARK_LANDING is '/data/lake': legal: a folder outside the lake"),
+        ({"lake": "/data/lake", "landing": "/data/lake/events/orders"}, "TIDEMARK_LANDING is '/data/lake/events/orders'"),
+        ({"lake": "/data/in/lake", "landing": "/data/in"}, "TIDEMARK_LAKE is '/data/in/lake': legal: a folder outside TIDEMARK_LANDING"),
+        ({"jars": "/data/in", "landing": "/data/in"}, "TIDEMARK_JARS is '/data/in': legal: a folder outside TIDEMARK_LANDING"),
+        ({"dagster_home": "/data/lake/landing/x", "lake": "/data/lake"}, "TIDEMARK_DAGSTER_HOME is '/data/lake/landing/x'"),
+        ({"lake": "s3a://b/lake", "landing": "S3A://b//lake/"}, "TIDEMARK_LANDING is 's3a://b/lake'"),
+    ],
+)
+def test_folders_that_would_mix_are_refused(monkeypatch, values, told):
+    for field, value in values.items():
+        monkeypatch.setenv(f"TIDEMARK_{field.upper()}", value)
+    settings.cache_clear()
+    with pytest.raises(ValueError, match=re.escape(told)):
+        settings()
+
+
+def test_a_relative_folder_is_one_of_the_project_wherever_the_process_starts(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    values = Settings(lake="data/lake", landing="~/in")
+    assert values.lake == f"{PROJECT}/data/lake"
+    assert values.landing_root == str(Path.home() / "in")
+
+
+@pytest.mark.parametrize("name", ["JAVA_HOME", "DAGSTER_HOME"])
+def test_an_empty_variable_of_the_world_is_no_variable(monkeypatch, name):
+    monkeypatch.setenv(name, "")
+    settings.cache_clear()
+    assert (settings().java_home, settings().dagster_home) == (None, f"{HOME}/dagster")
+
+
+def test_a_variable_that_is_no_setting_is_warned_of_by_name_alone(monkeypatch, caplog):
+    monkeypatch.setenv("TIDEMARK_LANDINGS", "s3cret")
+    monkeypatch.setenv("TIDEMARK_QQQQQQQ", "s3cret")
+    settings.cache_clear()
+    settings()
+    assert caplog.messages == [
+        "TIDEMARK_LANDINGS is not a setting and is ignored; did you mean TIDEMARK_LANDING?",
+        "TIDEMARK_QQQQQQQ is not a setting and is ignored",
+    ]
+
+
+def test_a_setting_is_printed_for_a_script(monkeypatch, capsys):
+    settings.cache_clear()
+    assert main("lake") == 0
+    monkeypatch.setenv("TIDEMARK_LAKE", "")
+    settings.cache_clear()
+    assert main("lake") == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err[:20]) == (f"{HOME}/lake\n", "error: TIDEMARK_LAKE")
+
+
+def test_the_password_of_a_mirror_is_not_in_the_settings_text():
+    values = Settings(maven_mirror="https://user:s3cret@mirror.invalid/m2")
+    assert values.maven_mirror == "https://user:s3cret@mirror.invalid/m2"
+    assert "s3cret" not in f"{values!r} {values}"
 
 
 def test_settings_do_not_change():

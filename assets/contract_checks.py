@@ -1,0 +1,115 @@
+"""What a contract may hold: each check raises the one error, which names the parameter, the value, what is legal and the way out."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.types import StructField, StructType
+
+from assets.names import MOST_COLUMNS, column_fault, first_twice, folded, is_key, is_stored, name_fault, nested_fields
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.errors import OperatorError
+from operators.timing import DAY_MS, Duration, length_ms
+
+EVENT_TIME_RAW = "event_time_raw"
+ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+LONGEST_DAYS = 3_652_059
+"""The longest duration of a contract: the years 1 to 9999."""
+_LINE_ENDS = ("\n", "\r", "\0")
+_SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
+"""What Spark takes as a separator of fields: characters, some of them written with a backslash."""
+
+
+class ContractError(OperatorError):
+    """A source contract or an asset's recipe is not usable as it stands."""
+
+    @classmethod
+    def twice(cls, column: str) -> "ContractError":
+        """Two columns that are one where case does not matter, as in Spark and Delta."""
+        return cls.bad_value("schema", column, "names that differ in more than case; rename one of the two columns")
+
+    @classmethod
+    def engines(cls, column: str) -> "ContractError":
+        """A column has the name of one that the engine adds."""
+        legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
+        return cls.bad_value("schema", column, legal)
+
+
+def check_name(parameter: str, name: object) -> None:
+    """Raise `ContractError` unless a name is legal for a source or a table."""
+    if legal := name_fault(name):
+        raise ContractError.bad_value(parameter, name, legal)
+
+
+def check_length(parameter: str, value: Duration | None) -> None:
+    """Raise `OperatorError` unless a value is None, or a duration of zero or more that the engine can count with."""
+    if value is not None and length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
+        raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the years 1 to 9999")
+
+
+def check_sql(parameter: str, value: object) -> None:
+    """Raise `ContractError` unless a value is text that is not blank. Spark alone can tell whether it is an expression."""
+    if not isinstance(value, str) or not value.strip():
+        raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
+
+
+def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
+    """Raise `ContractError` unless a table can hold a source's columns.
+
+    Args:
+        own: the columns that the contract declares; those that its log has gained from files were checked when it gained them.
+        names: the names of all columns.
+    """
+    if not 0 < len(own) <= MOST_COLUMNS:
+        raise ContractError.bad_value("schema", f"{len(own)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
+    for column in own:
+        if folded(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
+            raise ContractError.engines(column.name)
+        if legal := column_fault(column.name):
+            raise ContractError.bad_value("schema", column.name, legal)
+        _check_type(column)
+    if (again := first_twice(names)) is not None:
+        raise ContractError.twice(again)
+
+
+def _check_type(column: StructField) -> None:
+    if not is_stored(column.dataType):
+        legal = "types that a Delta table stores: no interval, time of day or void; declare it as string and cast where it is used"
+        raise ContractError.bad_value("schema", f"{column.name} {column.dataType.simpleString()}", legal)
+    for struct in nested_fields(column.dataType):
+        names = struct.fieldNames()
+        if (again := first_twice(names)) is not None:
+            raise ContractError.twice(f"{column.name}.{again}")
+        for name in names:
+            if legal := column_fault(name, nested=True):
+                raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
+
+
+def check_key(key: Sequence[str], schema: StructType) -> None:
+    """Raise `ContractError` unless two rows can be told to be the same event by a key."""
+    if isinstance(key, str):
+        raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
+    columns = schema.fieldNames()
+    for column in key:
+        if column not in columns:
+            raise ContractError.bad_value("unique_key", column, f"columns of the schema: {', '.join(columns)}")
+        if not is_key(schema[column].dataType):
+            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and hold none")
+    if len({*key}) < len(key):
+        raise ContractError.bad_value("unique_key", key, "each column once")
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise `ContractError` where an option contradicts how the engine reads lines: it reads headers, and keeps what cannot be parsed."""
+    for option, value in options.items():
+        name = option.lower()
+        if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
+            raise ContractError.bad_value("options", {option: value}, "other options: the engine keeps what cannot be parsed in quarantine")
+        if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
+            legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
+            raise ContractError.bad_value("options", {option: value}, legal)
+        if name in ("quote", "escape") and not _is_letter_or_none(value):
+            raise ContractError.bad_value("options", {option: value}, "one character that ends no line, or none, for 'quote' and 'escape'")
+
+
+def _is_letter_or_none(value: object) -> bool:
+    return isinstance(value, str) and value not in _LINE_ENDS and (not value or (len(value) == 1 and ord(value) < 0x10000))

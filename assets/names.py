@@ -1,0 +1,93 @@
+"""Which names sources, tables and columns may have, and which types a column may be of: what is wrong with one, or None."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+    TimeType,
+    UserDefinedType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
+RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "maintenance"})
+"""The names that the lake's root and its writers use themselves; those that start with `_` are its own too."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_BESIDE_LETTERS = "-@$:"
+_NOT_STORED = (NullType, CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType, TimeType, UserDefinedType)
+
+
+def name_fault(name: object) -> str | None:
+    """What is legal in place of a source's or a table's name; None where it is legal."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        return f"a letter, then letters a to z, digits and '_', at most {LONGEST_NAME}: it names folders and tables"
+    if name.lower() in RESERVED:
+        return f"a name other than {', '.join(sorted(RESERVED))}, which are the lake's own; choose another, such as {name + '_rows'!r}"
+    return None
+
+
+def column_fault(name: str, *, nested: bool = False) -> str | None:
+    """What is legal in place of a column's name; None where it is legal.
+
+    Args:
+        name: the name.
+        nested: whether it is a struct's field, which may start with '_'.
+    """
+    if name and len(name) <= LONGEST_COLUMN and all(map(_is_legal, name)) and (nested or not name.startswith("_")):
+        return None
+    return (
+        f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {LONGEST_COLUMN}, not starting with '_'; "
+        "rename it in the schema, and where the files are made"
+    )
+
+
+def _is_legal(letter: str) -> bool:
+    return f"a{letter}".isidentifier() or letter in _BESIDE_LETTERS
+
+
+def folded(name: str) -> str:
+    """A name as Java compares names where case does not matter: letter by letter, upper and then lower."""
+    upper = "".join(u if len(u := letter.upper()) == 1 else letter for letter in name)
+    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in upper)
+
+
+def first_twice(names: Sequence[str]) -> str | None:
+    """The first name that equals an earlier one, ignoring case; None where there is none."""
+    seen: set[str] = set()
+    return next((n for n in names if folded(n) in seen or seen.add(folded(n))), None)
+
+
+def nested_fields(kind: DataType) -> Iterator[StructType]:
+    """Every struct that a type holds, itself too."""
+    if isinstance(kind, StructType):
+        yield kind
+    for inner in _inner(kind):
+        yield from nested_fields(inner)
+
+
+def is_stored(kind: DataType) -> bool:
+    """Whether a Delta table can hold values of a type."""
+    return not isinstance(kind, _NOT_STORED) and all(map(is_stored, _inner(kind)))
+
+
+def is_key(kind: DataType) -> bool:
+    """Whether two values of a type can be told to be the same one by a join."""
+    return not isinstance(kind, MapType | VariantType) and all(map(is_key, _inner(kind)))
+
+
+def _inner(kind: DataType) -> list[DataType]:
+    if isinstance(kind, ArrayType):
+        return [kind.elementType]
+    if isinstance(kind, MapType):
+        return [kind.keyType, kind.valueType]
+    fields: list[StructField] = kind.fields if isinstance(kind, StructType) else []
+    return [f.dataType for f in fields]

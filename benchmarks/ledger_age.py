@@ -1,0 +1,111 @@
+"""What a long ledger costs: to open it in a fresh process, to ask it, and to append to it. Needs no Spark."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from platform_defs.engine import watermarks
+from platform_defs.engine.ledger import Ledger, SourceEntry, moved
+from platform_defs.engine.ledger_rows import SCHEMA
+from platform_defs.resources.files import File
+from platform_defs.resources.lake import Lake
+
+SOURCES = ("orders", "payments", "order_items", "clicks", "order_updates")
+_BEGAN, _EVERY_MS, _AT_ONCE = 1_760_000_000_000, 60_000, 10_000
+
+
+def make(root: Path, batches: int) -> None:
+    """Write a ledger of one batch a minute, each with a file of each of five sources."""
+    for first in range(1, batches + 1, _AT_ONCE):
+        seqs = [seq for seq in range(first, min(first + _AT_ONCE, batches + 1)) for _ in SOURCES]
+        write_deltalake(f"{root}/ledger", _rows(seqs), mode="append", description="Tidemark lake, format 2")
+    DeltaTable(f"{root}/ledger").create_checkpoint()
+
+
+def _rows(seqs: list[int]) -> pa.Table:
+    times, sources = [_BEGAN + _EVERY_MS * seq for seq in seqs], [*SOURCES] * (len(seqs) // len(SOURCES))
+    offsets = [[_file(seq, source).offset] for seq, source in zip(seqs, sources, strict=True)]
+    told: dict[str, Any] = {"seq": seqs, "kind": ["rows"] * len(seqs), "ingested_at": times, "source": sources, "offsets": offsets}
+    told |= {"watermark": [t - 20_000 for t in times], "max_event_time": [t - 10_000 for t in times], "idle": [False] * len(seqs)}
+    told |= {"first_event_time": [t - 80_000 for t in times], "last_event_time": [t - 10_000 for t in times]}
+    told |= {name: [100] * len(seqs) for name in ("rows_read", "accepted")}
+    columns: list[pa.Array] = []
+    for field in SCHEMA:
+        if field.name not in told:
+            columns.append(pa.nulls(len(seqs), field.type) if field.type != pa.int64() else pa.array([0] * len(seqs), field.type))
+        elif pa.types.is_timestamp(field.type):
+            columns.append(pa.array(told[field.name], pa.timestamp("ms", "UTC")).cast(field.type))
+        else:
+            columns.append(pa.array(told[field.name], field.type))
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _file(seq: int, source: str) -> File:
+    folder = f"/data/landing/{source}"
+    return File(_BEGAN + _EVERY_MS * seq, f"file:{folder}/{seq // 1_440}/part-{seq:08}.jsonl", 4_096, source, folder=folder)
+
+
+def measure(root: Path, batches: int) -> dict[str, float]:
+    """Measure a ledger in this process, which should be fresh: CPU seconds, and MB of resident memory that opening took."""
+    ledger, found = Ledger(Lake(str(root)), lambda: _BEGAN + _EVERY_MS * (batches + 1)), dict[str, float]()
+    before = _resident_mb()
+    found["open"] = _cpu(lambda: ledger.head)
+    found["open MB"] = round(_resident_mb() - before, 1)
+    timelines: list[watermarks.Timeline] = []
+    every = range(len(SOURCES))
+
+    def extend() -> None:
+        known = timelines or [watermarks.NOTHING] * (len(SOURCES) + 1)
+        inputs = [watermarks.of_source(ledger.source(SOURCES[i]), ledger.head, known[i]) for i in every]
+        timelines[:] = [*inputs, watermarks.of_operator(inputs, known[-1])]
+
+    found["watermarks, all batches"] = _cpu(extend)
+    files = [_file(seq, SOURCES[0]) for seq in range(batches - 32, batches + 32)]
+    found["look up 64 files, the first time"] = _cpu(lambda: ledger.known(SOURCES[0], files))
+    found["look up 64 files, again"] = _cpu(lambda: ledger.known(SOURCES[0], files))
+    found["totals of five sources"] = _cpu(lambda: [ledger.totals(source) for source in SOURCES])
+    commits = [_cpu(lambda: _commit(ledger)) for _ in range(100)]
+    found["commit, median of 100"], found["commit, dearest of 100"] = sorted(commits)[50], max(commits)
+    found["watermarks, new batches"] = _cpu(extend)
+    return found
+
+
+def _commit(ledger: Ledger) -> None:
+    seq, now = ledger.head + 1, ledger.now()
+    ledger.commit([tuple(moved(s, seq=seq, ingested_at=now) for s in _last(ledger))])
+
+
+def _last(ledger: Ledger) -> Iterator[SourceEntry]:
+    yield from ledger.last().values()
+
+
+def _cpu(act: Callable[[], object]) -> float:
+    begun = time.process_time()
+    act()
+    return round(time.process_time() - begun, 4)
+
+
+def _resident_mb() -> float:
+    """The most memory that this process ever held."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def run(work: Path, batches: int) -> dict[str, float]:
+    """Make a ledger where there is none, and measure it in a fresh process."""
+    root = work / f"ledger-age-{batches}"
+    if not (root / "ledger").exists():
+        make(root, batches)
+    done = subprocess.run([sys.executable, "-m", __name__, str(root), str(batches)], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,168 @@
+"""The demo's own lake: which folder it is, what in it the demo made, and how it is emptied without touching anything else."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
+from typing import Any
+from urllib.parse import unquote
+
+from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.stream import place
+from platform_defs.resources.lake import LakeError
+from platform_defs.resources.paths import is_within
+from platform_defs.settings import HOME, PREFIX, Settings
+
+FOLDER = HOME / "demo"
+MARK = "_made_by_the_demo"
+DAGSTER, LANDING = "_dagster", "landing"
+_KEPT = (MARK, DAGSTER, "_locks")
+_NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and bytes."
+State = tuple[int, int] | None
+"""A file's modification time in ms and its length; None for a file that the demo was about to land."""
+
+
+class NotTheDemos(FileExistsError):
+    """A folder holds something that the demo did not make, so the demo neither empties it nor writes to it."""
+
+    @classmethod
+    def holding(cls, root: Path, what: str) -> "NotTheDemos":
+        """Something else is in the folder."""
+        return cls(
+            f"`--lake` is '{root}', which holds {what}, which no demo made; nothing was deleted. "
+            "Legal: a folder that is absent, empty or a demo's own; name another one, or delete it yourself if nothing in it is needed"
+        )
+
+    @classmethod
+    def overlapping(cls, root: Path, setting: str, folder: str) -> "NotTheDemos":
+        """The folder lies in one that the settings name, or the other way round."""
+        return cls(f"`--lake` is '{root}', which overlaps {PREFIX}{setting}, {folder!r}; legal: a folder of its own, by default {FOLDER}")
+
+
+@dataclass(frozen=True)
+class DemoLake:
+    """The folder of a demo.
+
+    Args:
+        root: the folder, an absolute path without links.
+    """
+
+    root: Path
+
+    @property
+    def landing(self) -> Path:
+        """The input files, one folder a source."""
+        return self.root / LANDING
+
+    def settings(self, values: Settings, **more: Any) -> Settings:
+        """The settings with the demo's own lake, input files and Dagster instance in place of the user's.
+
+        Raises:
+            NotTheDemos: the folder overlaps the user's lake or input files.
+        """
+        for setting, folder in (("LAKE", values.lake), ("LANDING", values.landing_root)):
+            overlaps = is_within(str(self.root), folder) or is_within(folder, str(self.root))
+            if overlaps and values.lake != str(self.root):
+                raise NotTheDemos.overlapping(self.root, setting, folder)
+        own = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
+        return values.model_copy(update={**own, **more})
+
+    def begin(self, engine: Engine) -> None:
+        """Empty the folder where it is provably a demo's own, and mark it as such.
+
+        Every writer's place is taken first, so nothing is deleted beneath a running stream, advance or maintenance.
+
+        Raises:
+            NotTheDemos: the folder holds something else.
+            LakeError: another process writes to the lake.
+        """
+        if self.root.exists() and not self.root.is_dir():
+            raise NotTheDemos.holding(self.root, "a file")
+        if self.root.exists() and any(self.root.iterdir()):
+            self._landed()  # before a lock is put into a folder that may be another's
+            with ExitStack() as places:
+                for name in ("maintenance", place(engine.folders), "ledger", *engine.assets):
+                    places.enter_context(engine.lake.writer(name))
+                self.require_own(engine)
+                self._clear()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._write_mark({})
+
+    def plan(self, names: Iterable[str]) -> None:
+        """Note the files, such as `orders/part-00000.csv`, that the demo is about to land."""
+        self._write_mark({**self._landed(), **dict.fromkeys(names)})
+
+    def landed(self) -> None:
+        """Note the state of every file that has landed."""
+        states = {name: _state(self.landing / name) for name in self._landed() if (self.landing / name).exists()}
+        self._write_mark({**self._landed(), **states})
+
+    def require_own(self, engine: Engine) -> None:
+        """Pass if all that the folder holds is the demo's: its mark, its tables, and rows of its own input files.
+
+        Raises:
+            NotTheDemos: something else is there.
+        """
+        landed = self._landed()
+        landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a demo that was killed
+        tables = [t for s in engine.sources.values() for t in (s.log, s.quarantine)]
+        tables += [t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)]
+        own = {LANDING, "ledger", *(PurePosixPath(table).parts[0] for table in tables)}
+        for entry in sorted(self.root.iterdir()):
+            if entry.name not in own and not entry.name.startswith("_"):
+                raise NotTheDemos.holding(self.root, repr(entry.name))
+        for name, state in [*_files(self.landing), *_ingested(self.root, engine)]:
+            if name not in landed or landed[name] not in (None, state):
+                raise NotTheDemos.holding(self.root, f"rows or a file of {name!r}")
+
+    def _clear(self) -> None:
+        """Delete all but the locks and the Dagster instance; each entry is moved aside whole first, so a kill leaves none torn."""
+        trash = Path(mkdtemp(prefix="_trash-", dir=self.root))
+        for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger, which is asked above, last
+            if entry.name not in _KEPT and entry != trash:
+                entry.rename(trash / entry.name)
+        shutil.rmtree(trash)
+
+    def _landed(self) -> dict[str, State]:
+        """The files that the mark lists."""
+        try:
+            marked = json.loads((self.root / MARK).read_text("utf-8"))["landed"]
+            return {str(name): state and (int(state[0]), int(state[1])) for name, state in marked.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            what = f"{sorted(e.name for e in self.root.iterdir())[0]!r} and no legible {MARK}"
+            raise NotTheDemos.holding(self.root, what) from None
+
+    def _write_mark(self, landed: dict[str, State]) -> None:
+        """A reader sees the old mark or the new one."""
+        hidden = self.root / f"{MARK}.new"
+        hidden.write_text(json.dumps({"note": _NOTE, "landed": landed}), "utf-8")
+        hidden.replace(self.root / MARK)
+
+
+def _files(landing: Path) -> Iterator[tuple[str, State]]:
+    """Every file below a folder; links are files."""
+    for below, folders, names in os.walk(landing):
+        linked = [name for name in folders if Path(below, name).is_symlink()]
+        for path in (Path(below, name) for name in [*names, *linked]):
+            yield path.relative_to(landing).as_posix(), _state(path)
+
+
+def _state(path: Path) -> State:
+    found = path.lstat()
+    return found.st_mtime_ns // 1_000_000, found.st_size
+
+
+def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
+    """The files that the ledger has rows of, by source and name."""
+    for source in engine.sources:
+        try:
+            offsets = engine.ledger.offsets(source)
+        except (LakeError, LedgerError, OSError) as error:
+            raise NotTheDemos.holding(root, f"a ledger that cannot be read ({error})") from None
+        for offset in offsets:
+            path, modified, length = offset.split("|")[:3]
+            yield f"{source}/{PurePosixPath(unquote(path)).name}", (int(modified), int(length))

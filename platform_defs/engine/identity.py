@@ -1,0 +1,119 @@
+"""What a table is made by: an operator by its public name, its parameters, its inputs, and a version of what cannot be seen into.
+
+Two ways to write one value are one identity (`"24 hours"` and 86_400_000; a default that is written out and one that is not), and a module
+that moves changes nothing. The text in a commit is data: it is compared, and nothing is made of it.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from assets.contracts import DerivedAsset
+from operators.contract import ASIDE
+from operators.errors import DurationError
+from operators.timing import Duration, duration_ms
+
+_OPERATOR, _PARAMETERS, _TYPE, _MAPPING = "operator", "parameters", "type", "mapping"
+_DURATIONS = (Duration, Duration | None)
+_NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
+
+
+def identity_of(asset: DerivedAsset) -> str:
+    """An asset's identity as text."""
+    parts = _value(asset.operator)
+    operator = {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts, "inputs": [*asset.inputs]}
+    hidden = {"version": asset.version} if asset.version else {}
+    return json.dumps(operator | hidden | ({"shape": True} if asset.shape else {}), sort_keys=True)
+
+
+def differences(stored: str, asset: DerivedAsset) -> list[str]:
+    """What differs between the identity that a table was made with and the asset's, in words; empty where nothing does."""
+    was, now = _read(stored, asset), json.loads(identity_of(asset))
+    now = {key: value for key, value in now.items() if key in was or key not in ("inputs", "shape")} if "inputs" not in was else now
+    return [
+        f"{name} was {json.dumps(old) if old is not None else 'not set'}, and is {json.dumps(new) if new is not None else 'not set'}"
+        for name, old, new in _differing("", was, now)
+    ]
+
+
+def _differing(path: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted(was.keys() | now.keys()):
+            inner = key if path in ("", _PARAMETERS) else f"{path}.{key}"
+            yield from _differing(inner, was.get(key), now.get(key))
+    elif was != now:
+        yield path, was, now
+
+
+def _read(stored: str, asset: DerivedAsset) -> dict[str, Any]:
+    """A stored identity; one of the first format, which named modules and wrote defaults out, as it would be written now."""
+    found = json.loads(stored)
+    if _TYPE not in found:
+        return found
+    parts = _value(found, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
+    return {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts} | ({"version": asset.version} if asset.version else {})
+
+
+def _kinds(value: Any) -> Iterator[type]:
+    """The classes that a configured operator is made of."""
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _kinds(getattr(value, field.name, None))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for item in value:
+            yield from _kinds(item)
+    yield type(value)
+
+
+def _value(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
+    """A value in its one form. With `kinds`, dictionaries with a `type` are values of these classes, as the first format had them."""
+    if kinds is not None and isinstance(value, dict) and _TYPE in value:
+        if value[_TYPE] == _MAPPING:
+            return {str(k): _value(v, kinds) for k, v in value["items"]}
+        name = str(value[_TYPE]).rpartition(":")[2]
+        return {_TYPE: name, **_parameters(kinds.get(name), {k: v for k, v in value.items() if k != _TYPE}, kinds)}
+    if isinstance(value, Mapping):
+        return {str(k): _value(v, kinds) for k, v in value.items()}
+    if isinstance(value, timedelta):
+        return duration_ms(value, "value")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_value(v, kinds) for v in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _fields_of(value), kinds)}
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    return {f.name: getattr(value, f.name) for f in fields if f.init}
+
+
+def _parameters(kind: type | None, given: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
+    """The parameters that results depend on and that are not the class's defaults."""
+    fields = {f.name: f for f in dataclasses.fields(kind)} if kind is not None and dataclasses.is_dataclass(kind) else {}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        field = fields.get(name)
+        if field is None:
+            found[name] = _value(value, kinds)
+        elif ASIDE not in field.metadata and (form := _typed(field, _value(value, kinds))) != _default(field):
+            found[name] = form
+    return found
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return _typed(field, _value(field.default_factory()))
+    return dataclasses.MISSING if field.default is dataclasses.MISSING else _typed(field, _value(field.default))
+
+
+def _typed(field: "dataclasses.Field[Any]", form: Any) -> Any:
+    """A parameter's value in the one form of its type: durations in ms, one name as a list of one."""
+    if field.type in _DURATIONS and isinstance(form, str):
+        try:
+            return duration_ms(form, field.name)
+        except DurationError:
+            return form
+    return [form] if field.type in _NAMES and isinstance(form, str) else form

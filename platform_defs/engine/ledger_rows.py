@@ -1,0 +1,120 @@
+"""A ledger's rows: what one batch records of one source, as an object and as a table."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Kind = Literal["rows", "watermark", "silent", "drain", "idle", "retry"]
+
+_TIME = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("kind", pa.string()),
+        ("ingested_at", _TIME),
+        ("source", pa.string()),
+        ("watermark", _TIME),
+        ("max_event_time", _TIME),
+        ("first_event_time", _TIME),
+        ("last_event_time", _TIME),
+        ("rows_read", pa.int64()),
+        ("accepted", pa.int64()),
+        ("duplicate", pa.int64()),
+        ("quarantined", pa.int64()),
+        ("markers", pa.int64()),
+        ("warned", pa.int64()),
+        ("idle", pa.bool_()),
+        ("offsets", pa.list_(pa.string())),
+        ("clock", _TIME),
+        ("spread", pa.list_(pa.int64())),
+    ]
+)
+IN_MS = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if f.type == _TIME else f for f in SCHEMA])
+AS_INTS = pa.schema([f.with_type(pa.int64()) if f.type == _TIME else f for f in SCHEMA])
+COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceEntry:
+    """What one batch records of one source. Times are epoch ms; None where there is none.
+
+    Args:
+        seq: the batch number: its position in the total order, from 1.
+        kind: what made the batch. A source that became idle has `silent`; earlier versions wrote `idle` or `rows` for it. One of which
+            files are to be read again has `retry`: whatever it was before, idle or not, it stays.
+        ingested_at: the ledger's clock; strictly rising from batch to batch.
+        source: the source.
+        watermark: the source's watermark after the batch.
+        max_event_time: the newest event time of the source so far.
+        first_event_time: the oldest event time among the batch's rows.
+        last_event_time: the newest event time among the batch's rows.
+        rows_read: rows read: accepted + duplicate + quarantined + markers.
+        accepted: rows that reached the log.
+        duplicate: rows whose key the log holds already.
+        quarantined: rows kept out with a reason.
+        markers: rows that only carried a watermark.
+        warned: accepted rows that broke a rule whose action is to warn.
+        idle: whether the source no longer holds the watermark back.
+        offsets: what was read: one `path|modified|length` a file, the path relative to the source's folder (`./`); `|unread` or
+            `|unread|n` follows where no row of it was, `|retry|n` where it is to be read again.
+        clock: the wall clock where it was behind `ingested_at`: it had stepped back; None where the two are the same.
+        spread: quantiles of the event times of the batch's rows, see `steps.SHARES`; empty where there are none.
+    """
+
+    seq: int
+    kind: Kind
+    ingested_at: int
+    source: str
+    watermark: int | None = None
+    max_event_time: int | None = None
+    first_event_time: int | None = None
+    last_event_time: int | None = None
+    rows_read: int = 0
+    accepted: int = 0
+    duplicate: int = 0
+    quarantined: int = 0
+    markers: int = 0
+    warned: int = 0
+    idle: bool = False
+    offsets: tuple[str, ...] = ()
+    clock: int | None = None
+    spread: tuple[int, ...] = ()
+
+
+Entry = tuple[SourceEntry, ...]
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows given as mappings, as the table holds them."""
+    return pa.Table.from_pylist(list(rows), schema=IN_MS).cast(SCHEMA)
+
+
+def table_of(entries: Iterable[Entry]) -> pa.Table:
+    """Batches as the table holds them."""
+    return as_table([asdict(row) for entry in entries for row in entry])
+
+
+def as_ints(rows: pa.Table) -> pa.Table:
+    """Rows of the table with times in epoch ms."""
+    return rows.cast(IN_MS).cast(AS_INTS)
+
+
+def entries_of(rows: pa.Table) -> list[Entry]:
+    """Batches from their rows (`AS_INTS`, a column that is left out has its default), by batch number and source."""
+    entries: list[list[SourceEntry]] = []
+    for row in rows.sort_by([("seq", "ascending"), ("source", "ascending")]).to_pylist():
+        lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread") if name in row}
+        found = SourceEntry(**row | lists)
+        if not entries or entries[-1][0].seq != found.seq:
+            entries.append([])
+        entries[-1].append(found)
+    return [tuple(entry) for entry in entries]
+
+
+def moved(said: SourceEntry, **changes: Any) -> SourceEntry:
+    """What a next batch records of a source when only `changes` happen: counts and offsets start anew."""
+    carried = {"watermark": said.watermark, "max_event_time": said.max_event_time, "idle": said.idle}
+    blank = SourceEntry(seq=said.seq, kind=said.kind, ingested_at=said.ingested_at, source=said.source)
+    return replace(blank, **{**carried, **changes})

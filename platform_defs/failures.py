@@ -1,0 +1,70 @@
+"""Several assets, one after the other: where one fails, those that are not made of it go on."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from assets.contracts import DerivedAsset
+from operators.errors import OperatorError
+from platform_defs.engine import LedgerError, ProgressError, StepError
+from platform_defs.resources.errors import LakeError
+
+OF_ONE_ASSET = (OperatorError, StepError, ProgressError, LedgerError, LakeError)
+
+
+class AdvanceError(RuntimeError):
+    """Some assets could not be advanced; every other one was."""
+
+    @classmethod
+    def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
+        """The assets, and why each failed."""
+        each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
+        return cls(f"{', '.join(failed)} could not be advanced; assets that are not made of these were. What was committed stays.\n{each}")
+
+
+@dataclass
+class Failures:
+    """Which assets failed, and why.
+
+    Args:
+        assets: all derived assets, by name.
+        describe: what to show of an error of Spark, whose own text may quote rows.
+        report: called with each new failure.
+    """
+
+    assets: Mapping[str, DerivedAsset]
+    describe: Callable[[PySparkException | Py4JJavaError], str]
+    report: Callable[[str], None] = lambda _: None
+    found: dict[str, str] = field(default_factory=dict)
+    _before: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def kept(self, name: str) -> Iterator[None]:
+        """Keep the failure of an asset, so that others go on."""
+        try:
+            yield
+        except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
+            self._keep(name, self.describe(error))
+        except OF_ONE_ASSET as error:
+            self._keep(name, str(error))
+
+    def _keep(self, name: str, why: str) -> None:
+        self.found[name] = why
+        if self._before.get(name) != why:
+            self.report(why if why.startswith(name) else f"{name}: {why}")
+
+    def is_blocked(self, name: str) -> bool:
+        """Whether an asset is made of one that failed."""
+        return any(of in self.found or (of in self.assets and self.is_blocked(of)) for of in self.assets[name].inputs)
+
+    def begin(self) -> None:
+        """Try every asset again."""
+        self._before, self.found = self.found, {}
+
+    def check(self) -> None:
+        """Raise `AdvanceError` where an asset failed."""
+        if self.found:
+            raise AdvanceError.of(self.found)

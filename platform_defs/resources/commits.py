@@ -1,0 +1,204 @@
+"""Commits that land only where the writer believes the table to be: Spark writes the files, deltalake commits them by compare-and-set.
+
+Spark's own append is blind: it lands on whatever version is the newest by then, so a writer that was paused doubles rows. Here the
+files are written first, and one commit, on one version, makes them part of the table. Of two commits on a version one fails.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, cast
+
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+APPLICATION = "tidemark"
+"""Under this name a table's log holds the number of its newest guarded commit, which Spark's own guarded commits ask for."""
+_NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+_LONGEST_BOUND = 32
+_AFTER_ALL = "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What each commit says of itself, from the version that the table was opened at downwards, as far as the log goes back.
+
+    `DeltaTable.history` lists the log as it is by then: after another's commit its version numbers are those of other commits.
+    """
+    files = _files(delta.table_uri)
+    for version in range(delta.version(), -1, -1):
+        try:
+            with files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+                lines = stream.read().splitlines()
+        except FileNotFoundError:  # cleaned: a checkpoint stands in for it
+            return
+        yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
+
+
+def create(
+    path: str, schema: StructType, actions: Sequence[AddAction], metadata: Mapping[str, Any], configuration: Mapping[str, str]
+) -> DeltaTable | None:
+    """Make a table with its first files; returns None, or the table where another has made it meanwhile.
+
+    Raises:
+        DeltaError: the store itself refused.
+    """
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
+    try:
+        create_table_with_add_actions(
+            path, _nullable(schema), list(actions), mode="error", configuration=dict(configuration), commit_properties=properties
+        )
+    except (DeltaError, OSError):
+        if not DeltaTable.is_deltatable(path):
+            raise
+        made = DeltaTable(path)
+        return None if is_committed(made, -1, metadata["id"]) else made
+    return None
+
+
+def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
+    """Add the columns that a table lacks; older rows are null there."""
+    known = {field.name.lower() for field in delta.schema().fields}
+    added = [field for field in _nullable(schema).fields if field.name.lower() not in known]
+    if added:
+        delta.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
+    return DeltaTable(delta.table_uri) if added else delta
+
+
+def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
+    """Write a frame as Parquet files into a folder of their own below a table; returns the folder's name. No reader knows them yet.
+
+    A column that the table has in another case takes the table's.
+    """
+    folder, names = f"commit-{uuid.uuid4().hex}", {c.lower(): c for c in columns}
+    rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
+    rows.write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
+    return folder
+
+
+def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[AddAction], int]:
+    """The files of a folder as a commit adds them, with the bounds of some columns, and how many rows they hold."""
+    files, actions, rows, now = _files(path), list[AddAction](), 0, time.time_ns() // 1_000_000
+    for info in files.get_file_info(pa_fs.FileSelector(folder)):
+        if info.path.endswith(".parquet"):
+            with files.open_input_file(info.path) as opened:
+                footer = pq.read_metadata(opened)
+            if footer.num_rows:
+                rows += footer.num_rows
+                actions.append(AddAction(info.path, info.size, {}, now, True, json.dumps(_statistics(footer, bounded))))
+    return actions, rows
+
+
+def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
+    """Commit files on the very version that the table was opened at.
+
+    Args:
+        delta: the table.
+        actions: the files.
+        metadata: what the commit records; `id` in it names the commit.
+        number: the step that this is, so that a paused writer's commit by Spark of the same or an older step is refused too.
+
+    Returns:
+        None when the commit landed, also where only the store's answer was lost; else the table as another's commit left it.
+
+    Raises:
+        CommitFailedError: the store itself refused.
+    """
+    numbered = None if number is None else [Transaction(APPLICATION, number)]
+    told = {"userMetadata": json.dumps(metadata)}
+    properties = CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=numbered)
+    try:
+        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=properties)
+    except (CommitFailedError, OSError):
+        fresh = DeltaTable(delta.table_uri)
+        if is_committed(fresh, delta.version(), metadata["id"]):
+            return None
+        if fresh.version() == delta.version():
+            raise
+        return fresh
+    return None
+
+
+def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:
+    """Whether a commit after a version has an id."""
+    for version, info in commit_infos(delta):
+        if version <= after:
+            return False
+        if metadata_of(info).get("id") == commit:
+            return True
+    return False
+
+
+def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
+    """A commit's metadata, if it is one of ours."""
+    try:
+        found = json.loads(info.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _files(path: str) -> pa_fs.FileSystem:
+    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path)))
+
+
+def _nullable(schema: StructType) -> Schema:
+    """A schema as Delta keeps it: every column may be null, and no metadata of a frame."""
+    return Schema.from_json(json.dumps(_all_nullable(json.loads(schema.json()))))
+
+
+def _all_nullable(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_all_nullable(p) for p in part]
+    if not isinstance(part, dict):
+        return part
+    flags = {k: True for k in ("nullable", "containsNull", "valueContainsNull") if k in part}
+    return {k: _all_nullable(v) for k, v in part.items()} | flags | ({"metadata": {}} if "metadata" in part else {})
+
+
+def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:
+    """A file's rows, and the least and greatest values of columns, as Delta's log keeps them."""
+    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    places = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
+    for column in bounded:
+        chunks = [footer.row_group(g).column(places[column]).statistics for g in range(footer.num_row_groups)] if column in places else []
+        if not chunks or any(c is None or not c.has_null_count for c in chunks):
+            continue
+        found["nullCount"][column] = sum(c.null_count for c in chunks)
+        bounds = [c for c in chunks if c.has_min_max]
+        if bounds and all(c.has_min_max or not c.num_values for c in chunks):
+            low, high = min(_comparable(c, c.min_raw, c.min) for c in bounds), max(_comparable(c, c.max_raw, c.max) for c in bounds)
+            found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
+            found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
+    return {"numRecords": footer.num_rows, **found}
+
+
+def _comparable(chunk: Any, raw: Any, value: Any) -> Any:
+    """A bound to compare with others: a timestamp by its number, for Python knows fewer years."""
+    return raw if _is_instant(chunk) else value
+
+
+def _is_instant(chunk: Any) -> bool:
+    return chunk.logical_type.type == "TIMESTAMP" and json.loads(chunk.logical_type.to_json()).get("isAdjustedToUTC", False)
+
+
+def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
+    """A bound as JSON; none for a type whose bounds nobody asks for."""
+    if _is_instant(chunk):
+        try:
+            return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        except OverflowError:
+            return {}
+    if isinstance(value, str):
+        return {column: value if len(value) <= _LONGEST_BOUND else cut(value, slice(_LONGEST_BOUND))}
+    if isinstance(value, date):
+        return {column: value.isoformat()}
+    return {column: value} if isinstance(value, int) and not isinstance(value, bool) else {}

@@ -1,0 +1,131 @@
+"""One spelling for each folder: what settings and arguments name is made absolute, and `file:` URIs become paths.
+
+Locks, checkpoints and offsets are found by a folder's name, so two spellings of one lake must not pass as two lakes.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from platform_defs.resources.safe_text import shortened, without_credentials
+
+STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
+"""The schemes of URIs that both Spark and deltalake know."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re.DOTALL)
+_WITHOUT_HOST = ("hdfs", "viewfs")
+_CONTAINERS = ("abfss", "abfs")
+_LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
+_LONGEST, _LONGEST_NAME = 4_096, 255
+"""Characters of a path, and bytes of one of its names, that common file systems take."""
+
+
+class PathError(ValueError):
+    """A text that names no folder; the message says what is legal."""
+
+    legal: str = ""
+
+    @classmethod
+    def of(cls, value: str, legal: str) -> "PathError":
+        """The value, without credentials, and what is legal."""
+        error = cls(f"{shortened(without_credentials(value))!r} names no folder; legal: {legal}")
+        error.legal = legal
+        return error
+
+
+def canonical(value: str, base: Path | None = None) -> str:
+    """The one spelling of a folder, of this machine or behind a URI.
+
+    `~` is expanded, links are followed, a relative path is taken from `base`, a trailing slash goes, and `file:/x`,
+    `file:///x` and `file://localhost/x` become `/x`. Of a URI, the scheme is lower case, and repeated slashes are one.
+
+    Args:
+        value: a path or a URI.
+        base: the folder that relative paths start from; None for the current folder.
+
+    Raises:
+        PathError: the value is empty, has a scheme that is not legal, holds credentials, or is no path.
+
+    >>> canonical("file:///data/lake/"), canonical("s3a://bucket//lake/")
+    ('/data/lake', 's3a://bucket/lake')
+    """
+    _check_characters(value)
+    scheme = _SCHEME.match(value)
+    if scheme is None:
+        return _local(value, base)
+    if scheme[1].lower() == "file":
+        return _local(_path_of_file_uri(value), base)
+    return _remote(value)
+
+
+def canonical_local(value: str, base: Path | None = None) -> str:
+    """The one spelling of a folder of this machine.
+
+    Raises:
+        PathError: as `canonical`, and where the value is a URI of a store.
+    """
+    found = canonical(value, base)
+    if not is_local(found):
+        raise PathError.of(value, "a folder on this machine")
+    return found
+
+
+def is_local(path: str) -> bool:
+    """Whether a canonical path is of this machine."""
+    return "://" not in path
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a canonical path is a canonical folder, or lies below it."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _check_characters(value: str) -> None:
+    if not value.strip():
+        raise PathError.of(value, f"{_LEGAL}; leave the variable out for the default")
+    if value != value.strip() or len(value) > _LONGEST or not value.isprintable():
+        legal = f"at most {_LONGEST:,} printable characters, without spaces at either end"
+        raise PathError.of(value, legal)
+
+
+def _local(value: str, base: Path | None) -> str:
+    """A path, resolved. One that begins with an unknown `~name` is refused by `expanduser`."""
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in value.split("/")):
+        raise PathError.of(value, f"a path whose names have at most {_LONGEST_NAME} bytes")
+    try:
+        path = (base or Path.cwd()) / Path(value).expanduser()
+        return os.path.normpath(path.resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, a circle of links, a name that the file system refuses
+        raise PathError.of(value, f"a path that this machine can resolve ({error})") from None
+
+
+def _path_of_file_uri(value: str) -> str:
+    rest = value[len("file:") :]
+    path = rest
+    if rest.startswith("//"):
+        host, slash, below = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise PathError.of(value, "file:///path; another machine's files need a mount, or a store")
+        path = slash + below
+    decoded = unquote(path)
+    if not path.startswith("/") or "?" in path or "#" in path or not decoded.isprintable():
+        raise PathError.of(value, "file:///path, absolute, with %3F and %23 for ? and #")
+    return decoded
+
+
+def _remote(value: str) -> str:
+    found = _URI.fullmatch(value)
+    scheme = found[1].lower() if found else ""
+    if found is None or scheme not in STORES:
+        raise PathError.of(value, f"{_LEGAL}; a path whose name has a colon is written ./name")
+    _, host, path, more = found.groups()
+    if "@" in host + path and not (
+        scheme in _CONTAINERS and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
+    ):
+        legal = "a URI without user name or password; credentials belong into the store's own configuration"
+        raise PathError.of(value, legal)
+    parts = [p for p in path.split("/") if p]
+    if more or {".", ".."} & {*parts} or not (host or (scheme in _WITHOUT_HOST and parts)):
+        raise PathError.of(value, f"{scheme}://bucket/folder, without `..`, `?` and `#`")
+    return "/".join([f"{scheme}://{host}", *parts])

@@ -1,0 +1,74 @@
+"""Text that is safe to print: no credentials of a URL, no control characters of a row."""
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+HIDDEN = "***"
+_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^\s'\"<>]*)@")
+_CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+"""The schemes whose URLs name a container where others name a user: `abfss://container@account.dfs.core.windows.net`."""
+_PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)
+
+
+def without_credentials(text: str, secret_url: str | None = None) -> str:
+    """Replace the user part of every URL in a text by `***`.
+
+    Args:
+        text: any text, such as a log, a message or one URL.
+        secret_url: a URL whose user name and password are replaced wherever the text holds them, in a URL or not.
+
+    >>> without_credentials("GET http://user:s3cret@127.0.0.1:1/a failed")
+    'GET http://***@127.0.0.1:1/a failed'
+    """
+    for secret in _secrets(secret_url):
+        text = text.replace(secret, HIDDEN)
+    return _USER_PART.sub(_hide_user_part, text)
+
+
+def without_java_options(text: str) -> str:
+    """Remove the lines in which a JVM prints the options that it took from the environment: a proxy's password may be one."""
+    return _PICKED_UP.sub("", text)
+
+
+def printable(text: str) -> str:
+    r"""Write characters that a terminal would obey, or not show, as escapes: C0 and C1 controls, ESC, bidirectional overrides.
+
+    Line feeds and tabs stay. What remains is printable in the sense of `str.isprintable`.
+
+    >>> printable("a\x1b[31m\u202eb")
+    'a\\x1b[31m\\u202eb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """The text as `printable`, in one line."""
+    return printable(text).replace("\n", "\\n")
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """The text, cut where it is longer than some characters; it then says how long it was."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _hide_user_part(found: re.Match[str]) -> str:
+    scheme, user = found[1], found[2]
+    is_container = scheme.lower() in _CONTAINER_SCHEMES and ":" not in user and "/" not in user
+    return found[0] if is_container else f"{scheme}://{HIDDEN}@"
+
+
+def _secrets(url: str | None) -> Iterable[str]:
+    """The parts of a URL's user part, longest first, as they are written and decoded."""
+    found = _USER_PART.match(url or "")
+    if found is None:
+        return []
+    user, _, password = found[2].partition(":")
+    parts = {found[2], password or user}
+    return sorted({p for part in parts for p in (part, unquote(part)) if len(p) > 2}, key=len, reverse=True)

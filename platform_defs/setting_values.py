@@ -1,0 +1,115 @@
+"""The types of settings: each takes a text and gives a working value, or says what is legal."""
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from operators.timing import DAY_MS, length_ms
+from operators.triggers import EveryInterval, EveryRows, read_trigger
+from platform_defs.resources.paths import PathError, canonical, canonical_local
+
+PROJECT = Path(__file__).resolve().parent.parent
+LONGEST_DAYS = 36_500
+_EARLIEST, _LATEST = date(1900, 1, 1), date(2100, 1, 1)
+_MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)
+_MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d{0,3})(,[1-9]\d{0,3})?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://[\w.:/,\-\[\]]+", re.ASCII
+)
+
+
+def _checked_duration(value: str) -> str:
+    if length_ms(value, "value") > LONGEST_DAYS * DAY_MS:
+        raise ValueError(f"legal: at most {LONGEST_DAYS:,} days")
+    return value
+
+
+def _checked_lease(value: str) -> str:
+    if not 1_000 <= length_ms(value, "value") <= DAY_MS:
+        raise ValueError(
+            "legal: 1 second or more, or a heartbeat could not keep it, and at most a day, or a dead writer would keep its place"
+        )
+    return value
+
+
+def _checked_day(value: str) -> str:
+    day = date.fromisoformat(value)
+    if not _EARLIEST <= day <= _LATEST:
+        raise ValueError(f"legal: a day from {_EARLIEST} to {_LATEST}; each day is a partition")
+    return str(day)
+
+
+def _checked_trigger(value: str) -> str:
+    trigger = read_trigger(value)
+    if isinstance(trigger, EveryInterval) and trigger.interval_ms > LONGEST_DAYS * DAY_MS:
+        raise ValueError(f"legal: an interval of at most {LONGEST_DAYS:,} days")
+    if isinstance(trigger, EveryRows) and trigger.rows > 10**12:
+        raise ValueError("legal: at most 1,000,000,000,000 rows")
+    return value
+
+
+def _checked_memory(value: str) -> str:
+    found = _MEMORY.fullmatch(value)
+    if found is None or not 512 <= int(found[1]) * _MIB[found[2].lower()] <= 1024 * 1024:
+        raise ValueError("legal: a number and its unit, such as 3g or 800m, from 512m to 1t")
+    return value
+
+
+def _checked_master(value: str) -> str:
+    if not _MASTER.fullmatch(value):
+        raise ValueError("legal: local, local[4], local[*], spark://host:port, k8s://host:port or yarn")
+    return value
+
+
+def _checked_mirror(value: str) -> str:
+    legal = "legal: http://host/path or https://host/path, without `?` and `#`; a user and a password may stand before the host"
+    try:
+        parts = urlsplit(value)
+        host = parts.hostname if parts.port != 0 else None
+    except ValueError:  # of a bad port or a bad IPv6 address; its own text would quote the value
+        raise ValueError(legal) from None
+    odd = set(value) & set("?#\\<>\"'") or "@" in parts.path or not value.isprintable() or " " in value
+    if parts.scheme not in ("http", "https") or not host or odd:
+        raise ValueError(legal)
+    return value
+
+
+def _folder(value: str) -> str:
+    return _one_spelling(value, local=True)
+
+
+def _table_folder(value: str) -> str:
+    found = _one_spelling(value, local=False)
+    if found == "/" or set(found) & set("*?[]{}\\"):
+        raise ValueError("legal: a folder below the root, without * ? [ ] { } and \\, which Spark takes as patterns")
+    return found
+
+
+def _jar_folder(value: str) -> str:
+    found = _one_spelling(value, local=True)
+    if set(found) & set("*?[]{}\\,"):
+        raise ValueError("legal: a folder on this machine, without * ? [ ] { } , and \\, which Spark takes as patterns")
+    return found
+
+
+def _one_spelling(value: str, *, local: bool) -> str:
+    try:
+        return canonical_local(value, PROJECT) if local else canonical(value, PROJECT)
+    except PathError as error:
+        raise ValueError(f"legal: {error.legal}") from None
+
+
+Duration = Annotated[str, AfterValidator(_checked_duration)]
+LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
+Day = Annotated[str, AfterValidator(_checked_day)]
+Trigger = Annotated[str, AfterValidator(_checked_trigger)]
+Memory = Annotated[str, AfterValidator(_checked_memory)]
+Master = Annotated[str, AfterValidator(_checked_master)]
+Mirror = Annotated[str, AfterValidator(_checked_mirror)]
+LocalFolder = Annotated[str, AfterValidator(_folder)]
+JarFolder = Annotated[str, AfterValidator(_jar_folder)]
+TableFolder = Annotated[str, AfterValidator(_table_folder)]

@@ -1,0 +1,17 @@
+"""A ledger as format 1 wrote it: whole paths, and no column that came later."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from deltalake import write_deltalake
+
+from platform_defs.engine.ledger import as_table
+from platform_defs.resources.lake import Lake
+from tests.engine.made import said
+
+
+def write_format_1(lake: Lake, offsets: Sequence[str], now: int, source: str = "l") -> None:
+    """Write a ledger of one batch that read files."""
+    rows = [asdict(said(source, 1, ingested_at=now, rows_read=1, accepted=1, offsets=tuple(offsets)))]
+    table = as_table(rows).drop_columns(["clock", "spread"])
+    write_deltalake(lake.path("ledger"), table, mode="append", description="Tidemark lake, format 1")

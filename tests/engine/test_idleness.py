@@ -1,0 +1,200 @@
+"""Idle sources: how they take part again, how long they stand for, and what idle sources of an upstream table hold. Most need no Spark."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset, SourceContract
+from platform_defs.engine import Engine
+from platform_defs.engine.ingest import idle_sources
+from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
+from platform_defs.engine.signals import Signals
+from platform_defs.engine.watermarks import passed_on
+from platform_defs.resources.lake import Lake
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, broken, join, land, source, totals
+
+NO_SESSION: Any = None
+WIDE = [join("pairs", ("l", "r")), join("pay", ("p", "pairs"), left_prefix="pay_", right_prefix="wide_")]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, clock: Clock) -> Engine:
+    """An engine without a session: `pairs` of `l` and `r`, and `pay` of `p` and `pairs`."""
+    contracts = {n: source(n, idle_timeout="1 hour") for n in ("l", "r", "p")}
+    return Engine(Lake(str(tmp_path / "lake")), contracts, {a.name: a for a in WIDE}, lambda: NO_SESSION, clock)
+
+
+def _signals(engine: Engine) -> Signals:
+    return Signals(NO_SESSION, engine.lake, engine.ledger, engine.sources)
+
+
+def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "silent") -> Entry:
+    """Commit an entry with one row of each source at a time after START, and other sources recorded as idle."""
+    seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
+    came = [
+        SourceEntry(
+            seq=seq,
+            kind="rows",
+            ingested_at=now,
+            source=name,
+            watermark=START + at - MINUTE - 1,
+            max_event_time=START + at,
+            first_event_time=START + at,
+            last_event_time=START + at,
+            rows_read=1,
+            accepted=1,
+        )
+        for name, at in times.items()
+    ]
+    silent = [moved(last[name], seq=seq, kind=kind, ingested_at=now, idle=True) for name in idle]
+    entry = (*came, *silent)
+    engine.ledger.commit([entry])
+    return entry
+
+
+def _mark(engine: Engine, asset: str) -> int | None:
+    """The watermark that decides which rows of the next batch are late, after START."""
+    mark = engine.reading.operator_timeline(engine.assets[asset]).after[-1]
+    return None if mark is None else mark - START
+
+
+def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothing(bare: Engine, clock: Clock) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    clock.pass_ms(2 * HOUR)
+    signals = _signals(bare)
+    assert {s.source: (s.kind, s.idle) for s in signals.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("silent", True))
+    assert _mark(bare, "pairs") == HOUR - MINUTE - 1
+    drained = signals.drain(15 * MINUTE)
+    assert {(s.kind, s.idle, s.watermark) for s in drained or ()} == {("drain", False, START + HOUR + 15 * MINUTE + 1)}
+    assert _mark(bare, "pairs") == HOUR + 15 * MINUTE + 1
+    assert signals.drain(15 * MINUTE) is None
+    assert signals.idle() is None, "a drain is a sign of life"
+
+
+def test_a_drain_by_an_earlier_version_that_left_its_sources_idle_is_made_good_by_the_next(bare: Engine) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    mark = START + HOUR + 15 * MINUTE + 1
+    for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", mark)):
+        seq, now = bare.ledger.head + 1, bare.ledger.now()
+        entry = [moved(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in bare.ledger.last().values()]
+        bare.ledger.commit([tuple(entry)])
+    assert _mark(bare, "pairs") == HOUR - MINUTE - 1, "as that version decided"
+    assert _signals(bare).drain(15 * MINUTE) is not None
+    assert _mark(bare, "pairs") == mark - START
+    assert bare.reading.operator_timeline(bare.assets["pairs"]).after[3] == START + HOUR - MINUTE - 1, "old decisions stay"
+
+
+def test_a_given_watermark_makes_its_source_take_part_and_no_other(bare: Engine, clock: Clock) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    clock.pass_ms(2 * HOUR)
+    signals = _signals(bare)
+    signals.idle()
+    [given] = [*(signals.watermark({"l": START}) or ())]
+    assert (given.idle, given.watermark) == (False, START + HOUR - MINUTE - 1), "never back"
+    assert signals.watermark({"l": START}) is None
+    assert {name: s.idle for name, s in bare.ledger.last().items()} == {"l": False, "r": True, "p": True}
+    signals.watermark({"l": START + 3 * HOUR})
+    assert _mark(bare, "pairs") == 3 * HOUR
+
+
+def test_a_source_of_watermarks_alone_is_idle_only_when_they_stop(bare: Engine, clock: Clock) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    signals = _signals(bare)
+    for hour in range(2, 5):
+        clock.pass_ms(HOUR)
+        signals.watermark({"l": START + hour * HOUR})
+        assert "l" not in idle_sources(bare.ledger, bare.sources, clock())
+    clock.pass_ms(HOUR + 1)
+    assert "l" in idle_sources(bare.ledger, bare.sources, clock())
+
+
+def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    _rows(bare, {"p": 2 * HOUR}, idle=("l", "r"))
+    delay = 1  # of a join: what its results wait after the watermark
+    assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
+    _rows(bare, {"p": DAY})
+    assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
+    assert _mark(bare, "pairs") == HOUR - MINUTE - 1, "an operator whose sources are all idle stands still"
+    assert {name: bare.described(name)["waits_for"] for name in bare.assets} == {"pairs": [], "pay": ["pairs"]}
+    _rows(bare, {"l": DAY})
+    assert (_mark(bare, "pairs"), _mark(bare, "pay")) == (DAY - MINUTE - 1, DAY - MINUTE - 1 - delay), "one source is enough"
+    assert bare.described("pay")["waits_for"] == []
+
+
+@pytest.mark.parametrize("kind", ["idle", "rows"])
+def test_entries_of_an_earlier_version_keep_the_decisions_it_made(bare: Engine, clock: Clock, kind: Kind) -> None:
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    _rows(bare, {"p": 2 * HOUR}, idle=("l",), kind=kind)
+    assert _mark(bare, "pay") == HOUR - MINUTE - 2
+    _rows(bare, {"p": 3 * HOUR}, idle=("r",), kind=kind)
+    assert _mark(bare, "pay") == 3 * HOUR - MINUTE - 1
+    _rows(bare, {"p": 4 * HOUR})
+    assert _mark(bare, "pay") == 4 * HOUR - MINUTE - 1
+    clock.pass_ms(2 * HOUR)
+    [*again] = _signals(bare).idle() or ()
+    assert {s.source: (s.kind, s.idle) for s in again} == dict.fromkeys(("l", "p", "r"), ("silent", True)), "recorded anew, once"
+    assert _signals(bare).idle() is None
+    _rows(bare, {"p": 9 * HOUR})
+    assert _mark(bare, "pay") == 4 * HOUR - MINUTE - 1, "from here on by the present rule, and never back"
+    after = bare.reading.operator_timeline(bare.assets["pay"]).after
+    assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 2, 3, 3, 3]
+
+
+def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_engine: MakeEngine, clock: Clock) -> None:
+    """The orders fall silent and the payments go on for a day: the reader waits, and then loses and doubles nothing."""
+    sources: list[SourceContract] = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
+    assets: list[DerivedAsset] = WIDE
+    engine = make_engine(sources, assets)
+    for name in ("l", "r", "p"):
+        land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 5 * MINUTE).line])
+    engine.let_in()
+    for at in (2, 24):
+        clock.pass_ms(2 * HOUR)
+        land(engine, "p", f"{at}.jsonl", [Event("b", at, 6 * MINUTE).line, Event("c", at, at * HOUR).line])
+        engine.let_in()
+        for name in ("pairs", "pay"):
+            engine.advance(name)
+        assert engine.reading.watermark(engine.assets["pay"], engine.ledger.head) == engine.progress("pay").closed_to
+        assert (totals(engine, "pay")["p", "late"], broken(engine, "pay")) == (0, set())
+    land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
+    engine.let_in()
+    clock.pass_ms(2 * HOUR)
+    engine.let_in()
+    assert engine.drain() is not None
+    for name in ("pairs", "pay"):
+        engine.advance(name)
+        assert broken(engine, name) == set()
+    assert engine.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
+    assert totals(engine, "pay")["p", "pending"] == totals(engine, "pay")["p", "late"] == 0
+    assert clock() > NOON
+
+
+@pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
+def test_a_request_to_read_files_again_changes_nothing_of_a_sources_silence(bare: Engine, clock: Clock, kind: Kind) -> None:
+    """An earlier version recorded idle sources by `idle` or `rows`; its rule held what followed, and holds it beyond a retry."""
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    clock.pass_ms(2 * HOUR)
+    _rows(bare, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)
+    before, recorded = _passed_on(bare), {*idle_sources(bare.ledger, bare.sources, bare.ledger.now())}
+    for source_ in ("l", "l", "r"):
+        asked = moved(
+            bare.ledger.last()[source_], seq=bare.ledger.head + 1, kind="retry", ingested_at=bare.ledger.now(), offsets=("a|1|2|retry|1",)
+        )
+        bare.ledger.commit([(asked,)])
+    assert _passed_on(bare) == [*before, *[before[-1]] * 3]
+    assert before[-1] is (kind != "silent")
+    assert {*idle_sources(bare.ledger, bare.sources, bare.ledger.now())} == recorded
+    assert recorded == (set() if kind == "silent" else {"l", "r"})
+    assert bare.ledger.last()["l"].idle
+    _signals(bare).idle()
+    assert idle_sources(bare.ledger, bare.sources, bare.ledger.now()) == {}
+
+
+def _passed_on(engine: Engine) -> list[bool]:
+    ledger = engine.ledger
+    return passed_on([ledger.source("l"), ledger.source("r")], ledger.head).to_pylist()

@@ -1,0 +1,99 @@
+"""What the ledger knows of files: below whichever folder they are now, however many there are."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platform_defs.engine.known_files import KnownFiles
+from platform_defs.resources.files import File, landed, without_links
+from tests.engine.made import said
+from tests.support.memory_ledger import memory_ledger
+
+NAMES = ["1.jsonl", "2026/1.jsonl", "l/1.jsonl", "a b.jsonl", "ä%41|x.jsonl", "file:x/1.jsonl", ".x/~(1).jsonl"]
+
+
+def _file(folder: str, name: str, modified: int = 5, length: int = 7, fault: str | None = None) -> File:
+    from platform_defs.resources.files import _encoded
+
+    return File(modified, f"file:{_encoded(f'{folder}/{name}')}", length, "l", fault, folder)
+
+
+def _known(*offsets: str) -> KnownFiles:
+    known = KnownFiles()
+    known.add(pa.array(offsets, pa.string()))
+    return known
+
+
+def _old(file: File) -> str:
+    """An offset as format 1 has it."""
+    return "|".join([file.path, str(file.modified), str(file.length), *(["unread"] if file.fault else [])])
+
+
+@pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l"], ids=["in place", "moved", "mounted"])
+@pytest.mark.parametrize("offset", [_old, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_known_wherever_its_folder_is_now(name: str, offset: object, now: str) -> None:
+    known = _known(offset(_file("/data/landing/l", name)))  # pyright: ignore[reportCallIssue]
+    same, other, changed = _file(now, name), _file(now, f"x{name}"), _file(now, name, 6)
+    found = known.among([same, other, changed])
+    assert (found.holds(same), found.holds(other), found.holds(changed)) == (True, False, False)
+    assert (found.holds_path(changed), found.holds_path(other)) == (True, False)
+    assert found.judged(changed).fault is not None
+
+
+def test_what_was_unread_is_read_when_it_changed() -> None:
+    known = _known(_file("/l", "1.jsonl", fault="torn").offset)
+    changed = _file("/l", "1.jsonl", 6)
+    assert known.among([changed]).judged(changed).fault is None
+
+
+def test_a_new_file_beside_known_ones_of_another_folder_of_the_name_is_new() -> None:
+    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1`, or `1`; `2` is neither."""
+    known = _known("file:/data/l/archive/l/1.jsonl|5|7")
+    for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
+        file = _file("/new/l", name)
+        assert known.among([file]).holds(file) is expected, name
+
+
+def test_a_remote_file_is_known_in_another_bucket() -> None:
+    at = [File(5, f"s3a://{bucket}/in/l/2026/1%20a.jsonl", 7, "l", None, f"s3a://{bucket}/in/l") for bucket in ("old", "new")]
+    assert at[0].offset == at[1].offset == "./2026/1%20a.jsonl|5|7"
+    for offset in (_old(at[0]), at[0].offset):
+        assert _known(offset).among([at[1]]).holds(at[1])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
+def test_known_is_what_was_added_in_whatever_parts(rows: list[tuple[str, int, bool]], cut: int) -> None:
+    files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
+    offsets = [f.offset if n % 2 else _old(f) for n, f in enumerate(files)]
+    ledger = memory_ledger([(said("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
+    every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
+    known = ledger.known("l", every)
+    assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
+    assert {f.keys[0] for f in every if known.holds_path(f)} == {f.keys[0] for f in files}
+    read = {name for name, _, _ in rows if not [t for n, m, t in rows if n == name][-1]}
+    assert {f.keys[0][2:] for f in every if known.judged(f).fault} >= read - {name for name, _, torn in rows if torn}
+    assert ledger.known_count("l") == len(rows)
+
+
+def test_links_below_a_landing_folder_are_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "landing/l"
+    (folder / "2026").mkdir(parents=True)
+    (folder / "2026/1.jsonl").write_text("{}")
+    (folder / "latest").symlink_to(folder / "2026")
+    (folder / "self").symlink_to(folder)
+    (folder / "2.jsonl").symlink_to(folder / "2026/1.jsonl")
+    (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "by link").symlink_to(folder)
+    for root in (folder, tmp_path / "by link"):
+        assert [f.keys[0] for f in landed(str(root), "l")] == ["./2026/1.jsonl"]
+    through = [Path(below, name) for below, _, names in os.walk(folder / "latest") for name in names]
+    paths = [folder / "2026/1.jsonl", folder / "2.jsonl", folder / "self/2026/1.jsonl", *through]
+    kept, passed = without_links([File(1, p.as_uri(), 2, "l", folder=str(folder)) for p in paths])
+    assert [f.keys[0] for f in kept] == ["./2026/1.jsonl"]
+    assert len(passed) == 3

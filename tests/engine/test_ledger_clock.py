@@ -1,0 +1,84 @@
+"""The wall clock beside the ledger's: what a clock that jumped leaves behind, and how it is put right."""
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+
+from platform_defs.engine.ingest import idle_sources
+from platform_defs.engine.ledger import Ledger
+from tests.engine.made import said
+from tests.support.clock import Clock
+from tests.support.memory_ledger import memory_ledger
+from tests.support.shopkeeping import source
+
+MINUTE, HOUR, YEAR = 60_000, 3_600_000, 31_536_000_000
+
+
+@dataclass(frozen=True)
+class Jump:
+    id: str
+    clocks: tuple[int, ...]
+    arrived: tuple[int, ...]
+    set_back: tuple[int, ...] = ()
+
+
+def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
+    """A ledger of a batch at each time of the wall clock; each of one source, in turn."""
+    clock = Clock()
+    ledger = memory_ledger([], clock)
+    for n, now in enumerate(clocks):
+        clock.now = now
+        ledger.commit([(said(sources[n % len(sources)], ledger.head + 1, ingested_at=ledger.now(), rows_read=1),)])
+    return ledger, clock
+
+
+JUMPS = [
+    Jump("a right clock", (HOUR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 3 * HOUR)),
+    Jump("it stands still", (HOUR, HOUR, HOUR), (HOUR, HOUR + 1, HOUR + 2)),
+    Jump("a small step back", (HOUR, HOUR - MINUTE // 2, HOUR), (HOUR, HOUR + 1, HOUR + 2)),
+    Jump("a year ahead, still", (HOUR, YEAR), (HOUR, YEAR)),
+    Jump("a year ahead, and right again", (HOUR, YEAR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR), (3,)),
+    Jump("twice", (HOUR, YEAR, 2 * HOUR, 2 * YEAR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR, 3 * HOUR), (3, 5)),
+    Jump("a clock that lost its time", (HOUR, 5, 2 * HOUR), (HOUR, HOUR + 1, 2 * HOUR)),
+]
+
+
+@pytest.mark.parametrize("case", JUMPS, ids=lambda c: c.id)
+def test_processing_time_is_the_wall_clock_and_rises(case: Jump) -> None:
+    ledger, _ = _ledger(*case.clocks)
+    times = list(ledger.history.times)
+    assert all(a < b for a, b in itertools.pairwise(times))
+    head = ledger.head
+    assert ledger.arrived(head)[1].to_pylist() == list(case.arrived)
+    for after in range(head + 1):
+        assert ledger.arrived(head, after)[1].to_pylist() == list(case.arrived[after:])
+    assert tuple(n for n in range(2, head + 1) if ledger.set_back(n - 1, n)) == case.set_back
+    assert ledger.set_back(0, head) == bool(case.set_back)
+
+
+def _idle(ledger: Ledger) -> set[str]:
+    return set(idle_sources(ledger, {n: source(n, idle_timeout="1 hour") for n in "lrx"}, ledger.now()))
+
+
+def test_silence_goes_by_the_wall_clock_after_a_jump() -> None:
+    ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, YEAR, 10 * HOUR + 5 * MINUTE, sources="lr")
+    clock.now = 11 * HOUR + 4 * MINUTE
+    assert _idle(ledger) == {"x"}, "the clock was put right five minutes after ten; l and r were heard then, or before"
+    clock.now = 11 * HOUR + 6 * MINUTE
+    assert _idle(ledger) == {"l", "r", "x"}
+
+
+def test_silence_after_a_jump_that_nothing_followed() -> None:
+    """The source was last heard in the future: it counts from the batch before."""
+    ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, sources="lr")
+    clock.now = 12 * HOUR
+    assert _idle(ledger) == {"l", "r", "x"}
+    clock.now = 10 * HOUR + MINUTE
+    assert _idle(ledger) == set()
+
+
+def test_a_first_batch_in_the_future_began_when_it_is_asked() -> None:
+    ledger, clock = _ledger(YEAR)
+    clock.now = HOUR
+    assert (ledger.began(), ledger.heard("l"), _idle(ledger)) == (HOUR, HOUR, set())

@@ -1,0 +1,116 @@
+"""The ledger's logic, without a file: the same order, the same checks, one of two writers refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platform_defs.engine import ledger as ledger_module
+from platform_defs.engine.columns import Column
+from platform_defs.engine.ledger import Entry, Ledger
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.ledger_history import History
+from platform_defs.resources.errors import LakeError
+from tests.engine.made import said
+from tests.support.clock import Clock
+from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
+
+
+def _two() -> tuple[Ledger, Ledger]:
+    memory, clock = Memory(), Clock(5)
+    one, other = (Ledger(None, clock, MemoryLedgerStore(memory)) for _ in range(2))  # pyright: ignore[reportArgumentType]
+    return one, other
+
+
+def test_two_processes_see_one_order_and_one_of_them_commits_a_number() -> None:
+    one, other = _two()
+    one.commit([(said("l", 1, watermark=3, offsets=("a|1|2",)), said("r", 1))])
+    assert (other.head, other.last()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
+    assert other.entries() == one.entries()
+    both = [one, other]
+    for ledger in both:
+        assert ledger.head == 1
+    one.commit([(said("l", 2, watermark=3),)])
+    assert other._history.head == 1
+    with pytest.raises(LakeError, match="ledger has another writer by now"):
+        other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(ValueError, match=r"entries \[2\] do not follow the head 2"):
+        other.commit([(said("l", 2),)])
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([(said("l", 1),), (said("l", 3),)], "at entry 3: it follows entry 1, so entries between them are missing"),
+        ([(said("l", 1), said("l", 1))], "at entry 1: it tells of a source twice"),
+        ([(said("l", 1),), (said("l", 2, ingested_at=1),)], "at entry 2: its ingested_at 1 does not rise from the entry before, 1"),
+        ([(said("l", 1, ingested_at=1), said("r", 1, ingested_at=2))], "at entry 1: its ingested_at 1 does not rise"),
+        ([(said("l", 1, watermark=5),), (said("l", 2, watermark=4),)], "at entry 2: the watermark of 'l' falls from 5 to 4"),
+        ([(said("l", 1, watermark=5),), (said("r", 2),), (said("l", 3),)], "at entry 3: the watermark of 'l' falls from 5 to None"),
+    ],
+)
+def test_what_does_not_follow_is_found_by_its_columns_and_named_by_its_rows(entries: list[Entry], message: str) -> None:
+    with pytest.raises(LedgerError, match=f"the ledger is broken {message}"):
+        _ = memory_ledger(entries).head
+
+
+BATCHES = st.lists(
+    st.dictionaries(st.sampled_from("lrx"), st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 5)), min_size=1), max_size=12
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(BATCHES, st.integers(0, 12))
+def test_a_history_read_on_is_the_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
+    newest: dict[str, int] = {}
+    entries: list[Entry] = []
+    for seq, batch in enumerate(batches, 1):
+        newest |= {name: max(newest.get(name, 0), mark) for name, (mark, _, _) in batch.items()}
+        entries.append(
+            tuple(
+                said(name, seq, watermark=newest[name], idle=idle, accepted=n, rows_read=n, first_event_time=n - 3 if n else None)
+                for name, (_, idle, n) in sorted(batch.items())
+            )
+        )
+    memory = Memory()
+    ledger = Ledger(None, Clock(5), MemoryLedgerStore(memory))  # pyright: ignore[reportArgumentType]
+    for part in (entries[:cut], entries[cut:]):
+        if part:
+            assert ledger.head == len(entries) - len(part) or part is not entries[cut:]
+            ledger.commit(part)
+    history = ledger.history
+    assert history == History.of(entries) or (not entries and history == History())
+    rows = [row for entry in entries for row in entry]
+    assert ledger.last() == {name: max((r for r in rows if r.source == name), key=lambda r: r.seq) for name in {r.source for r in rows}}
+    for name, of in history.sources.items():
+        mine = [r for r in rows if r.source == name]
+        assert list(of.columns["seq"]) == [r.seq for r in mine]
+        assert of.oldest == min((r.first_event_time for r in mine if r.first_event_time is not None), default=None)
+        assert of.read_in == max((r.seq for r in mine if r.rows_read), default=None)
+        assert ledger.totals(name)["accepted"] == sum(r.accepted for r in mine)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=5)), st.integers(0, 10), st.integers(0, 10))
+def test_a_column_is_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
+    import pyarrow as pa
+
+    column, values = Column(pa.int64()), list[int]()
+    for part in parts:
+        column, values = column.extended(pa.array(part, pa.int64())), values + part
+    assert (list(column), len(column), column) == (values, len(values), values)
+    assert column[first:end] == values[first:end]
+    ordered = Column(pa.int64(), [pa.array(sorted(values), pa.int64())])
+    assert ordered.count_upto(first) == sum(v <= first for v in values)
+
+
+def test_a_ledger_is_opened_without_an_object_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    entries_of = ledger_module.entries_of
+    monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))
+    ledger = memory_ledger((said("l", n, watermark=n, accepted=1, rows_read=1), said("r", n)) for n in range(1, 2_001))
+    assert (ledger.head, ledger.now(), ledger.source("l").read_in, ledger.heard("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
+    assert ledger.last()["l"].watermark == 2_000
+    for seq in range(2_001, 2_006):
+        ledger.commit([(said("l", seq, ingested_at=ledger.now(), watermark=seq),)])
+        assert ledger.head == seq
+    assert sum(made) <= 2 + 5

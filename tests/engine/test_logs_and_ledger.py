@@ -1,0 +1,69 @@
+"""Ledger and logs agree, both ways, before anything is computed from them."""
+
+from pathlib import Path
+
+import pytest
+
+from platform_defs.engine import Engine, LedgerError
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.shopkeeping import DAY, Event, join, land, rows_of, source
+
+SOURCES = [source("l"), source("r")]
+
+
+def _feed(engine: Engine, part: int) -> None:
+    for name in engine.folders:
+        land(engine, name, f"{part}.jsonl", [Event("a", part, part * DAY).line, "not JSON"])
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine(SOURCES, [join()])
+    for part in range(2):
+        _feed(engine, part)
+        engine.let_in()
+    return engine
+
+
+def _last_commit(engine: Engine, table: str) -> Path:
+    return max(Path(engine.lake.path(table), "_delta_log").glob("*.json"))
+
+
+@pytest.mark.parametrize("table", ["events/l", "quarantine/r"])
+@pytest.mark.parametrize("how", ["deleted", "of no bytes"])
+def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
+    engine: Engine, make_engine: MakeEngine, table: str, how: str
+) -> None:
+    if how == "deleted":
+        _last_commit(engine, table).unlink()
+    else:
+        _last_commit(engine, table).write_bytes(b"")
+    anew = make_engine(SOURCES, [join()])
+    _feed(anew, 2)
+    head = anew.ledger.head
+    why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
+    for act in (anew.let_in, lambda: anew.advance("pairs")):
+        with pytest.raises(LedgerError, match=why):
+            act()
+    assert anew.ledger.head == head
+    assert anew.lake.delta("pairs") is None
+
+
+def test_rows_that_a_killed_ingest_left_of_a_source_that_was_away_never_count(engine: Engine, make_engine: MakeEngine) -> None:
+    """While it is away others go on, and their batch takes the number of its rows."""
+    land(engine, "l", "2.jsonl", [Event("two", 2, 2 * DAY).line])
+    run_and_die(engine.let_in, "ingest.before_ledger")
+    without = make_engine(SOURCES[1:], [])
+    land(without, "r", "2.jsonl", [Event("b", 2, 2 * DAY).line])
+    [entry] = without.let_in()
+    assert [of_source.source for of_source in entry] == ["r"]
+    back = make_engine(SOURCES, [join()])
+    assert rows_of(back.reading.log("l", back.ledger.head), "k") == [("a",), ("a",)]
+    assert back.uncounted("pairs") == {}
+    assert [of_source.accepted for [of_source] in back.let_in()] == [1]
+    assert rows_of(back.reading.log("l", back.ledger.head), "seq", "k") == [(1, "a"), (2, "a"), (4, "two")]
+    assert back.uncounted("pairs") == {}
+    back.drain()
+    back.advance("pairs")
+    assert all(a.holds for a in back.account("pairs"))

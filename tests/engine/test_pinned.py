@@ -1,0 +1,88 @@
+"""An account, a status and a step are of one time, whatever is committed while they are computed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Tumbling, WindowedAggregate
+from platform_defs import report
+from platform_defs.engine import Engine, counting
+from platform_defs.engine.accounting import RowBooks
+from platform_defs.engine.entry_books import EntryBooks
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
+from tests.support.toys import RunningTotal
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+SOURCES = [source("l"), source("r")]
+ASSETS = [
+    join(),
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
+    DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
+]
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine(SOURCES, ASSETS)
+    replay(engine, [{"l": [Event("a", n, n * MINUTE) for n in range(10)], "r": [Event("a", 1, 9 * MINUTE)]}])
+    for name in engine.assets:
+        engine.advance(name)
+    return engine
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Callable[[], object]) -> None:
+    """Let something happen each time before a method of an account runs."""
+    original = getattr(owner, method)
+
+    def replaced(self: Any, *args: Any, **named: Any) -> Any:
+        act()
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(owner, method, replaced)
+
+
+PLACES = [
+    pytest.param("counts", counting.CountBooks, "_settled", id="windows"),
+    pytest.param("pairs", RowBooks, "_results", id="a join"),
+    pytest.param("total", EntryBooks, "_handled", id="a table that upserts"),
+]
+
+
+@pytest.mark.parametrize(("asset", "owner", "method"), PLACES)
+def test_a_micro_batch_and_a_step_that_land_during_an_account_are_not_half_in_it(
+    engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: type, method: str
+) -> None:
+    other = make_engine(SOURCES, ASSETS)
+    landed: list[int] = []
+
+    def act() -> None:
+        landed.append(len(landed))
+        replay(other, [{"l": [Event("b", len(landed), 11 * MINUTE), Event("a", 1, 8 * MINUTE)], "r": [Event("b", 1, 11 * MINUTE)]}])
+        other.advance(asset)
+
+    before = totals(engine, asset)
+    meanwhile(monkeypatch, owner, method, act)
+    assert broken(engine, asset) == set()
+    assert landed
+    assert totals(engine, asset)["l", "accepted"] > before["l", "accepted"]
+    monkeypatch.undo()
+    assert broken(engine, asset) == set()
+
+
+def test_a_status_is_of_one_ledger_entry(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = make_engine(SOURCES, ASSETS)
+
+    def act() -> None:
+        replay(other, [{"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])
+        for name in other.assets:
+            other.advance(name)
+
+    meanwhile(monkeypatch, RowBooks, "_results", act)
+    seen = report.status(engine, engine.assets)
+    assert seen["ledger_head"] == 2
+    assert all(asset["law"]["holds"] for asset in seen["assets"].values())
+    assert seen["assets"]["pairs"]["accepted"] == {side: seen["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}
+    assert rows_of(engine.table("total"), "n") == [(2,), (10,)]

@@ -1,0 +1,96 @@
+"""What sources and assets must keep together, when an engine is made of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from assets.contracts import ContractError, DerivedAsset, SourceContract
+from operators import Aggregate, Deduplicate, TopN
+from operators.contract import Operator
+from platform_defs.engine import Engine
+from platform_defs.resources.lake import Lake
+from tests.support.shopkeeping import ROW, join, source
+
+
+def no_session() -> Any:
+    raise AssertionError("no session is needed")
+
+
+def engine(root: Path, sources: list[SourceContract], assets: list[DerivedAsset], **folders: str) -> Engine:
+    """An engine, without a session."""
+    named = {s.name: s for s in sources}, {a.name: a for a in assets}
+    return Engine(Lake(str(root / "lake")), *named, no_session, folders=folders)
+
+
+def asset(name: str, operator: Operator, *inputs: str) -> DerivedAsset:
+    """An asset of one input."""
+    return DerivedAsset(name=name, inputs=inputs or ("l",), operator=operator)
+
+
+TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})
+BEST = TopN(by="k", order_by="n DESC", rank_end=1, unique_key="k", change="change")
+L, R = source("l"), source("r")
+
+
+def test_an_asset_comes_after_those_it_is_made_of(tmp_path: Path) -> None:
+    given = [asset("best", BEST, "total"), asset("other", TOTAL), asset("total", TOTAL)]
+    assert list(engine(tmp_path, [L], given).assets) == ["total", "best", "other"]
+
+
+def test_an_input_exists(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="`inputs` is 'r'; legal: names of sources and assets: l, pairs; 'pairs' reads it"):
+        engine(tmp_path, [L], [join()])
+
+
+def test_no_asset_is_made_of_itself(tmp_path: Path) -> None:
+    circle = [asset("a", BEST, "b"), asset("b", BEST, "c"), asset("c", BEST, "a")]
+    with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that are not made of themselves"):
+        engine(tmp_path, [L], circle)
+
+
+@pytest.mark.parametrize("name", ["l", "L"])
+def test_one_name_stands_for_one_table(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ContractError, match=f"`name` is '{name}'; legal: .*differ in more than case"):
+        engine(tmp_path, [L], [asset(name, TOTAL)])
+    with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of what it stands for"):
+        Engine(Lake(str(tmp_path)), {"x": L}, {}, no_session)
+
+
+@pytest.mark.parametrize("column", ["change", "Changed_At", "step"])
+def test_a_column_of_the_changelog_is_refused_before_any_row(tmp_path: Path, column: str) -> None:
+    contract = source("l", schema=StructType([*ROW.fields]).add(column, StringType()))
+    for operator in (Deduplicate(by="k"), TopN(order_by="v", rank_end=1), Aggregate(by=column, aggregates={"n": "count(*)"})):
+        with pytest.raises(ContractError, match=f"`operator` is '{column}'; legal: columns other than change, changed_at and step"):
+            engine(tmp_path, [contract], [asset("kept", operator)])
+    legal = [asset("total", TOTAL), join()]
+    assert engine(tmp_path, [contract, R], legal).assets.keys() == {"total", "pairs"}
+    told = TopN(by="k", order_by="v", rank_end=1, change=column)
+    assert "kept" in engine(tmp_path, [contract], [asset("kept", told)]).assets
+
+
+def test_what_reads_a_changelog_names_the_change_by_no_column_of_it(tmp_path: Path) -> None:
+    told = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="N")
+    with pytest.raises(ContractError, match="`change` is 'N'; legal: a name that is no column of 'total'"):
+        engine(tmp_path, [L], [asset("total", TOTAL), asset("best", told, "total")])
+
+
+def test_folders_do_not_overlap(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for one, other in [("in", "in"), ("in", "in/r"), ("in/l/deep", "in"), ("in/r", "link/r"), ("link", "in/r")]:
+        with pytest.raises(ContractError, match=r"`folders` is \{'r': .*legal: a folder of its own: that of 'l'"):
+            engine(tmp_path, [L, R], [], l=str(tmp_path / one), r=str(tmp_path / other))
+    for one, other in [("s3://b/in", "s3://b/in/r/"), ("s3://b/in/", "s3://b/in")]:
+        with pytest.raises(ContractError, match="a folder of its own"):
+            engine(tmp_path, [L, R], [], l=one, r=other)
+    engine(tmp_path, [L, R], [], l=str(tmp_path / "in"), r=str(tmp_path / "in2"))
+    engine(tmp_path, [L, R], [], l="s3://b/in", r="s3://b/in2")
+
+
+@pytest.mark.parametrize("inside", ["", "lake", "lake/events/l", "lake/pairs", "lake/_checkpoints"])
+def test_a_folder_is_no_table_and_holds_none(tmp_path: Path, inside: str) -> None:
+    with pytest.raises(ContractError, match=r"`folders` is .*legal: a folder (that does not hold the lake|outside the lake's tables)"):
+        engine(tmp_path, [L, R], [join()], l=str(tmp_path / inside))
+    engine(tmp_path, [L, R], [join()], l=str(tmp_path / "lake/landing/l"))

@@ -1,0 +1,80 @@
+"""Publishing: one process at a time into a folder, and a folder holds the steps of one table."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import TopN
+from platform_defs import faults
+from platform_defs.engine import Engine, ProgressError
+from platform_defs.resources.lake import LakeError
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import Event, replay, source
+
+
+def _engine(make_engine: MakeEngine) -> Engine:
+    assets = [DerivedAsset(name=name, inputs=("l",), operator=TopN(order_by="v DESC", rank_end=2)) for name in ("board", "other")]
+    return make_engine([source("l")], assets)
+
+
+def _lines(folder: Path) -> Counter[tuple[str, str]]:
+    """Each step's lines, and how often the folder holds each."""
+    files = sorted(folder.glob("step=*/part-*.json"))
+    return Counter((path.parent.name, line) for path in files for line in path.read_text().splitlines())
+
+
+def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine, again = _engine(make_engine), _engine(make_engine)
+    folder = tmp_path / "out" / "published"
+    for v in (1, 2):
+        replay(engine, [{"l": [Event("a", v, v)]}])
+        engine.advance("board")
+
+    def meanwhile(point: str) -> None:
+        """A second one, in the middle of the first, by another spelling of the folder."""
+        if point == "publish.before_write":
+            faults.install(None)
+            with pytest.raises(LakeError, match="publish has a writer already: process"):
+                again.publish("board", f"file://{folder}/")
+
+    faults.install(meanwhile)
+    assert engine.publish("board", str(folder)) == 2
+    once = _lines(folder)
+    assert set(once.values()) == {1}
+    assert {step for step, _ in once} == {"step=1", "step=2"}
+    assert (again.publish("board", str(folder)), _lines(folder)) == (2, once)
+
+    engine.advance("other")
+    with pytest.raises(ProgressError, match=r"the changelog of other has the id .*publish it into a new folder"):
+        engine.publish("other", str(folder))
+    (folder / "_table").unlink()  # a folder that a version before this one wrote: it gains the id, and no step
+    assert (engine.publish("board", str(folder)), _lines(folder)) == (2, once)
+
+    for table in ("board", "changelog/board"):
+        shutil.rmtree(engine.lake.path(table))
+    anew = _engine(make_engine)
+    replay(anew, [{"l": [Event("a", 9, 9)]}])
+    for v in (10, 11, 12):
+        replay(anew, [{"l": [Event("a", v, v)]}])
+        anew.advance("board")
+    assert anew.progress("board").step > 2
+    with pytest.raises(ProgressError, match=r"the changelog of board has the id .*: it was made anew, or is another table"):
+        anew.publish("board", str(folder))
+    assert _lines(folder) == once
+    assert (folder / "_published").read_text() == "2"
+    assert anew.publish("board", str(tmp_path / "new")) == anew.progress("board").step
+    assert all(json.loads(line)["key"] for _, line in _lines(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("below", ["", "/ledger", "/changelog/board"])
+def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) -> None:
+    engine = _engine(make_engine)
+    with pytest.raises(ProgressError, match=re.escape("legal: a folder outside the lake")):
+        engine.publish("board", f"{engine.lake.root}{below}")
+    with pytest.raises(ProgressError, match="`folder` is 's3a:x'; legal: a path"):
+        engine.publish("board", "s3a:x")

@@ -1,0 +1,50 @@
+"""An expression that raises for a row of the log: the asset is named, others go on, and there is a way on."""
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, Tumbling, WindowedAggregate
+from platform_defs.engine import StepError
+from platform_defs.failures import AdvanceError, Failures
+from platform_defs.resources.errors import spark_condition
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, Event, land, rows_of, source
+
+LARGE = 2_000_000_000
+
+
+def _windows(total: str) -> DerivedAsset:
+    operator = WindowedAggregate(by="k", window=Tumbling(size="5 minutes"), aggregates={"total": total})
+    return DerivedAsset(name="windows", inputs=("l",), operator=operator)
+
+
+def _sums(total: str) -> DerivedAsset:
+    return DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"total": total}))
+
+
+COUNTS = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
+def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), COUNTS])
+    for part, rows in enumerate([[("a", 2, 0)], [("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
+        land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])
+        engine.let_in()
+        failures = Failures(engine.assets, spark_condition)
+        for name in engine.assets:
+            with failures.kept(name):
+                engine.advance(name)
+        assert set(failures.found) == [set(), set(), {"sums"}, {"windows", "sums"}][part]
+    assert rows_of(engine.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
+    why = r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream"
+    with pytest.raises(StepError, match=why):
+        engine.advance("windows")
+    with pytest.raises(AdvanceError, match=r"(?s)^windows, sums could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
+        failures.check()
+
+    wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
+    mended = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
+    list(mended.remake(["windows", "sums"], downstream=True))  # as the error's text says
+    assert [int(t) for _, t in rows_of(mended.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
+    assert {k: int(t) for k, t in rows_of(mended.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
+    assert all(a.holds for name in mended.assets for a in mended.account(name))

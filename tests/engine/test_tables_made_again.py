@@ -1,0 +1,168 @@
+"""A table that was made again, or would be made otherwise: what reads it refuses to go on, names the way out, and the way out works."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine.days import day_of
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, join, replay, rows_of, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+SESSIONS = WindowedAggregate(by="k", window=Session(gap="30 seconds"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+SUMS = Aggregate(by="k", aggregates={"n": "count(*)"})
+
+
+def chain(window: str = "1 minute", gap: str = "30 seconds", aggregate: str = "count(*)") -> list[DerivedAsset]:
+    """A windowed count and its ranking; sessions; a table that upserts, and its leaderboard."""
+    return [
+        DerivedAsset(name="counts", inputs=("l",), operator=replace(COUNT, window=Tumbling(size=window))),
+        DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
+        DerivedAsset(name="visits", inputs=("l",), operator=replace(SESSIONS, window=Session(gap=gap))),
+        DerivedAsset(name="sums", inputs=("l",), operator=replace(SUMS, aggregates={"n": aggregate})),
+        DerivedAsset(name="best", inputs=("sums",), operator=TopN(order_by="n DESC", rank_end=1, change="how", unique_key="k")),
+    ]
+
+
+BATCHES = [
+    {"l": [Event("a", 1, 0), Event("b", 3, 3 * MINUTE)]},
+    {"l": [Event("b", 5, 1), Event("b", 7, 2), Event("a", 1, 5 * MINUTE)]},
+    {"l": [Event("a", 1, DAY)]},
+]
+
+
+def advanced(engine: Engine) -> Engine:
+    for name in engine.assets:
+        engine.advance(name)
+    return engine
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    """Tables of two micro-batches, the second of which corrected the first's."""
+    engine = make_engine([source("l")], chain())
+    for batch in BATCHES[:2]:
+        replay(engine, [batch])
+        advanced(engine)
+    return engine
+
+
+def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
+    return {name: rows_of(engine.table(name)) for name in engine.assets}
+
+
+def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine) -> None:
+    """Its steps count from 1 again, so its next correction has a number that the reader has followed already."""
+    shutil.rmtree(engine.lake.path("counts"))
+    engine.advance("counts")
+    replay(engine, [{"l": [Event("b", 1, 5 * MINUTE - 1)]}])
+    engine.advance("counts")
+    why = r"top was made of an earlier counts, which has been made again since.*`tidemark rebuild top --downstream`: it makes top again"
+    with pytest.raises(ProgressError, match=why):
+        engine.advance("top")
+    assert [(name, step.rows) for name, step in engine.remake(["top"])] == [("top", 2)]
+    assert {name for name in engine.assets if broken(engine, name)} == set()
+
+
+def test_other_parameters_are_refused_along_the_chain_until_all_is_made_again(engine: Engine, make_engine: MakeEngine) -> None:
+    before = tables(engine)
+    changed = make_engine([source("l")], chain(window="5 minutes", gap="4 minutes", aggregate="sum(v)"))
+    for name, parameter in (("counts", "window.size was 60000"), ("visits", "window.gap was 30000"), ("sums", "aggregates.n was")):
+        with pytest.raises(ProgressError, match=rf"{name} was made with other settings than it has now: {parameter}"):
+            changed.advance(name)
+    with pytest.raises(ProgressError, match=r"top, best are made of counts, visits, sums, .*Add `--downstream`"):
+        list(changed.remake(["counts", "visits", "sums"]))
+    assert tables(changed) == before
+    done = list(changed.remake(["counts", "visits", "sums"], downstream=True))
+    assert {name for name, _ in done} == set(changed.assets)
+    assert {name for name in changed.assets if broken(changed, name)} == set()
+    replay(changed, [BATCHES[2]])
+    advanced(changed)
+    fresh = make_engine([source("l")], [replace(a, name=f"{a.name}_2", inputs=_renamed(a.inputs)) for a in changed.assets.values()])
+    assert {name: rows_of(advanced(fresh).table(f"{name}_2")) for name in changed.assets} == tables(changed)
+
+
+def _renamed(inputs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(i if i == "l" else f"{i}_2" for i in inputs)
+
+
+def test_a_reader_of_a_table_that_was_emptied_is_refused_though_delta_knows_it_as_the_same(engine: Engine) -> None:
+    list(engine.remake(["visits"]))
+    reader = engine.assets["top"]
+    assert engine.progress("top").inputs == {"counts": engine.lake.identity("counts")}
+    table = engine.lake.identity("counts")
+    list(engine.remake(["counts"], downstream=True))
+    assert engine.lake.identity("counts") == table
+    assert engine.progress("top").inputs == {"counts": f"{table}#1"}
+    assert engine.progress(reader.name).generation == 1
+
+
+def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
+    sources = [source("l"), source("r")]
+    engine = make_engine(sources, [join()])
+    replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, DAY)]}])
+    engine.advance("pairs")
+    with pytest.raises(ProgressError, match=r'pairs was made with other settings .*: inputs was \["l", "r"\], and is \["r", "l"\]'):
+        make_engine(sources, [join(inputs=("r", "l"))]).advance("pairs")
+
+
+def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: MakeEngine) -> None:
+    sources = [source("l"), source("r")]
+    made = [join(how="left"), DerivedAsset(name="hours", inputs=("pairs",), operator=replace(COUNT, by="left_k", allowed_lateness=0))]
+    engine = make_engine(sources, made)
+    replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])
+    for name in engine.assets:
+        engine.advance(name)
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE left_k = 'a'")
+    list(engine.remake(["hours"]))
+    assert rows_of(engine.table("hours"), "n") == []
+    assert broken(engine, "hours") == set()
+    day = day_of(START)
+    assert engine.rebuild("pairs", day, day).missing == 1
+    assert broken(engine, "hours") == set(), "a correction that is not followed yet is no wrong row"
+    assert engine.due.days("hours") is not None
+    engine.advance("hours")
+    assert rows_of(engine.table("hours"), "n") == [(1,)]
+    assert broken(engine, "hours") == set()
+
+
+def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> None:
+    replay(engine, [{"l": [Event("b", 1, 5 * MINUTE - 1)]}])
+    assert [step.rows for step in engine.advance("counts")]
+    assert broken(engine, "top") == set()
+    engine.advance("top")
+    assert broken(engine, "top") == set()
+
+
+def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_and_a_rebuild_takes_it(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    sources = [source("l"), source("r")]
+    engine = make_engine(sources, [join()])
+    replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])
+    engine.advance("pairs")
+    wider: list[SourceContract] = [replace(s, schema=s.struct.add("note", "string")) if s.name == "l" else s for s in map(_copied, sources)]
+    changed = make_engine(wider, [join()])
+    folder = Path(changed.folders["l"])
+    folder.mkdir(parents=True)
+    (folder / "1.jsonl").write_text('{"k": "c", "v": 1, "note": "new", "ts": "2026-03-05T00:00:00Z"}\n')
+    changed.let_in()
+    changed.drain()
+    with pytest.raises(
+        ProgressError, match=r"pairs would have other columns than its table holds: note string is new.*tidemark rebuild pairs"
+    ):
+        changed.advance("pairs")
+    list(changed.remake(["pairs"]))
+    assert rows_of(changed.table("pairs").where(F.col("note").isNotNull()), "left_k", "note") == [("c", "new")]
+    assert broken(changed) == set()
+
+
+def _copied(contract: SourceContract) -> SourceContract:
+    return replace(contract, schema=type(contract.struct).fromJson(contract.struct.jsonValue()))

@@ -1,0 +1,239 @@
+"""The turns of a stream and what it advances: idleness without a file, a busy ledger, an asset that fails. No Spark, no waiting."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
+from platform_defs.engine.advancing import AdvanceAll, Failed
+from platform_defs.engine.ledger import Entry
+from platform_defs.engine.signals import Signals
+from platform_defs.engine.stream import _Query
+from platform_defs.engine.turns import MOST_KEPT, Turns
+from platform_defs.resources.errors import LakeBusy
+from platform_defs.resources.files import File
+from platform_defs.resources.interrupts import TERMINATED, ends_in_order, to_its_end
+from platform_defs.resources.lake import Lake
+from tests.engine.made import said
+from tests.support.clock import Clock
+from tests.support.shopkeeping import HOUR, START, source
+
+NO_SESSION: Any = None
+BUSY = LakeBusy.held("ledger", "process 7 (tidemark drain)")
+ENTRY: Entry = (said("l", 1),)
+FILE = File(1, "file:/in/1", 3, "l")
+
+
+@dataclass
+class Seen:
+    """What a stream's callbacks were called with, in order."""
+
+    calls: list[Any] = field(default_factory=list)
+
+    def entry(self, entry: Entry) -> None:
+        self.calls.append(entry[0].seq)
+
+    def quiet(self) -> None:
+        self.calls.append("quiet")
+
+
+def _turns(seen: Seen, ingest: Callable[..., Entry | None] = lambda _: ENTRY, idle: Callable[[], Entry | None] = lambda: None, **own: Any):
+    return Turns(ingest, idle, seen.entry, seen.quiet, **own)
+
+
+@dataclass
+class Query:
+    """Spark's query, as far as a stream waits for it: it ends after some intervals."""
+
+    intervals: int
+    waited: list[float | None] = field(default_factory=list)
+    stopped: bool = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  # as Spark names it
+        self.waited.append(timeout)
+        return len(self.waited) > self.intervals
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def _query(every: str | None, quiet: Callable[[], None]) -> _Query:
+    return _Query(NO_SESSION, {}, every, "checkpoint", lambda _: None, quiet)
+
+
+def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_is_quiet(tmp_path: Path, clock: Clock) -> None:
+    engine = Engine(Lake(str(tmp_path)), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock)
+    seen, signals = Seen(), Signals(NO_SESSION, engine.lake, engine.ledger, engine.sources)
+    signals.watermark({"l": START})
+    turns = _turns(seen, idle=signals.idle)
+
+    def passes() -> None:
+        clock.pass_ms(HOUR // 2)
+        turns.quiet()
+
+    query, started = _query("30 seconds", passes), Query(5)
+    query._await(started)  # pyright: ignore[reportArgumentType]
+    assert started.waited == [30] * 6
+    assert seen.calls == ["quiet", "quiet", 2, "quiet", "quiet"]
+    assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("silent", True)]
+
+
+def test_a_stream_that_ends_with_what_is_there_watches_no_time() -> None:
+    query, started = _query(None, lambda: pytest.fail("no interval")), Query(0)
+    query._await(started)  # pyright: ignore[reportArgumentType]
+    assert started.waited == [None]
+
+
+def test_what_a_quiet_turn_raises_ends_the_query_and_throws_no_checkpoint_away() -> None:
+    def fail() -> None:
+        raise ProgressError("no")
+
+    query, started = _query("1 second", fail), Query(9)
+    query._await(started)  # pyright: ignore[reportArgumentType]
+    assert len(started.waited) == 1
+    assert isinstance(query.failed, ProgressError)
+
+
+def test_turns_exclude_each_other_and_a_quiet_one_waits_for_nobody() -> None:
+    seen = Seen()
+    turns = _turns(seen, idle=lambda: pytest.fail("a micro-batch is under way"))
+    turns.on_entry = lambda _: turns.quiet()
+    turns.files([FILE])
+    assert seen.calls == []
+    for passing in (BUSY, OSError("the store is away")):
+        busy = _turns(seen, idle=lambda error=passing: _raise(error))
+        busy.quiet()
+        busy.files([FILE])
+    assert seen.calls == [1, 1]
+    with pytest.raises(LedgerError, match="torn"):
+        _turns(seen, idle=lambda: _raise(LedgerError("torn"))).quiet()
+
+
+def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
+    seen, waits, answers = Seen(), [], [BUSY, BUSY, ENTRY]
+
+    def ingest(_: object) -> Entry:
+        answer = answers.pop(0)
+        return answer if isinstance(answer, tuple) else _raise(answer)
+
+    _turns(seen, ingest, patience_s=10, sleep=waits.append).files([FILE])
+    assert (seen.calls, waits) == ([1], [1, 2])
+    waits.clear()
+    with pytest.raises(LakeBusy, match=r"ledger has a writer already: process 7 \(tidemark drain\)"):
+        _turns(seen, lambda _: _raise(BUSY), patience_s=100, sleep=waits.append).files([FILE])
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    with pytest.raises(LakeBusy, match="has a writer already"):
+        _turns(seen, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
+
+
+def test_a_stream_remembers_its_newest_entries_alone() -> None:
+    seen, entries = Seen(), iter([(said("l", n),) for n in range(1, MOST_KEPT + 6)])
+    turns = _turns(seen, lambda _: next(entries))
+    for _ in range(MOST_KEPT + 5):
+        turns.files([FILE])
+    assert (len(turns.made), turns.made[0][0].seq, seen.calls[0]) == (MOST_KEPT, 6, 1)
+
+
+def test_an_asset_that_fails_is_tried_again_ever_later_and_stops_no_other() -> None:
+    now, advanced, reports, good = [0.0], [], [], []
+
+    def steps(name: str) -> Iterator[Any]:
+        advanced.append((now[0], name))
+        yield None
+        if name == "bad" and not good:
+            raise ArithmeticError("overflow")
+
+    assets = AdvanceAll(
+        steps, ["first", "bad", "last"], lambda name, f: reports.append((name, f.tries, f.wait_s, str(f.error))), lambda: now[0]
+    )
+    for time in (0.0, 0.5, 1.0, 2.0, 3.0):
+        now[0] = time
+        assets()
+    assert [name for _, name in advanced] == [
+        "first",
+        "bad",
+        "last",
+        "first",
+        "last",
+        "first",
+        "bad",
+        "last",
+        "first",
+        "last",
+        "first",
+        "bad",
+        "last",
+    ]
+    assert reports == [("bad", 1, 1.0, "overflow"), ("bad", 2, 2.0, "overflow"), ("bad", 3, 4.0, "overflow")]
+    for time in range(10, 10_000, 10):
+        now[0] = float(time)
+        assets()
+    assert reports[-1][2] == 300.0
+    good.append(True)
+    now[0] += 299
+    advanced.clear()
+    assets.retry()
+    assert [name for _, name in advanced] in ([], ["first", "bad", "last"])
+    now[0] += 299
+    assets.retry()
+    assert not assets.failed
+    advanced.clear()
+    assets.retry()
+    assert advanced == [], "nothing to try again"
+
+
+@pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)
+def test_what_no_later_try_passes_ends_the_stream(fatal: Exception) -> None:
+    def report(_: str, __: Failed) -> None:
+        pytest.fail("raised, not reported")
+
+    with pytest.raises(type(fatal), match=str(fatal)):
+        AdvanceAll(lambda _: _raise(fatal), ["a"], report)()
+
+
+def test_an_interrupt_is_raised_when_the_commit_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed, joins = threading.Event(), []
+    join = threading.Thread.join
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        joins.append(committed.is_set())
+        if len(joins) == 1:
+            raise KeyboardInterrupt("by hand")
+        goes_on.set()
+        join(thread, timeout)
+
+    goes_on = threading.Event()
+
+    def commit() -> None:
+        goes_on.wait(10)
+        committed.set()
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        to_its_end(commit)
+    assert joins == [False, False]
+    assert committed.is_set()
+
+
+def test_a_commit_gives_its_answer_and_its_error() -> None:
+    assert to_its_end(lambda: 7) == 7
+    with pytest.raises(ValueError, match="no commit"):
+        to_its_end(lambda: _raise(ValueError("no commit")))
+
+
+def test_a_process_that_is_asked_to_end_gives_back_what_it_holds(tmp_path: Path) -> None:
+    lake, before = Lake(str(tmp_path)), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match=str(TERMINATED)), ends_in_order(), lake.writer("ledger"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert lake.busy("ledger") is None
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def _raise(error: Exception) -> Any:
+    raise error

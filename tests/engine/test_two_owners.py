@@ -1,0 +1,183 @@
+"""Two processes that both believe they own a table: no lock holds them apart, and yet no row is lost or doubled.
+
+One process is stopped at every point that it passes; there the other does a whole piece of work; then the first goes on. What it then
+commits is refused, or harmless.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset
+from operators import Session, Tumbling, WindowedAggregate
+from platform_defs import faults
+from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.days import day_of
+from platform_defs.engine.rebuild import empty
+from platform_defs.resources.files import landed
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.lease import Purpose
+from tests.support.clock import Clock
+from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source
+from tests.support.toys import RunningTotal
+
+SOURCES = [source("l", unique_key=("k", "v")), source("r")]
+LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
+ASSETS = [
+    join(),
+    DerivedAsset(name="counts", inputs=("l",), operator=WindowedAggregate(window=Tumbling(size="1 minute"), **LENIENT)),
+    DerivedAsset(name="visits", inputs=("l",), operator=WindowedAggregate(window=Session(gap="30 seconds"), **LENIENT)),
+    DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
+]
+LANDED = [
+    {"l": [Event("a", 1, 0), Event("b", 2, MINUTE), Event("a", 3, 4 * MINUTE)], "r": [Event("a", 1, 0), Event("b", 1, 4 * MINUTE)]},
+    {"l": [Event("b", 4, 2 * MINUTE), Event("a", 5, DAY), Event("a", 1, 1)], "r": [Event("a", 9, DAY)]},
+    {"l": [Event("c", 6, DAY + 1)]},
+]
+
+
+@dataclass(frozen=True)
+class Unlocked(Lake):
+    """A lake whose locks have failed."""
+
+    @contextmanager
+    def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
+        yield
+
+
+def _advance(engine: Engine) -> None:
+    for name in engine.assets:
+        engine.advance(name)
+
+
+def _ingest(engine: Engine) -> None:
+    for part in (1, 2):
+        engine.ingest.files([f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path])
+
+
+def _remake(engine: Engine) -> None:
+    for name in engine.assets:
+        empty(engine._advance(name))
+
+
+ACTIONS: dict[str, Callable[[Engine], object]] = {
+    "ingest": _ingest,
+    "advance": _advance,
+    "ingest and advance": lambda engine: (_ingest(engine), _advance(engine)),
+    "rebuild": lambda engine: [engine.rebuild(name, day_of(START), day_of(START + DAY)) for name in engine.assets],
+    "remake": _remake,
+    "maintain": lambda engine: engine.maintain(small_files=1),
+}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A lake with one micro-batch handled, one ingested and not handled, and one that has only landed."""
+
+    folder: Path
+    spark: SparkSession
+
+    def engine(self, lake: Path, kind: type[Lake]) -> Engine:
+        folders = {s.name: str(self.folder / "landing" / s.name) for s in SOURCES}
+        named = {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}
+        return Engine(kind(str(lake)), *named, lambda: self.spark, Clock(), folders=folders)
+
+    def copy(self, where: Path) -> Path:
+        return Path(shutil.copytree(self.folder / "lake", where))
+
+
+@pytest.fixture(scope="module")
+def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Template:
+    made = Template(tmp_path_factory.mktemp("owners"), spark)
+    engine = made.engine(made.folder / "lake", Lake)
+    for part, by_source in enumerate(LANDED):
+        for name, events in by_source.items():
+            land(engine, name, f"{part}.jsonl", [e.line for e in events])
+    files = [f for name, folder in engine.folders.items() for f in landed(folder, name)]
+    engine.ingest.files([f for f in files if "0.jsonl" in f.path])
+    _advance(engine)
+    engine.ingest.files([f for f in files if "1.jsonl" in f.path])
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE left_k = 'b'")  # what a rebuild is to mend
+    return made
+
+
+def _end(engine: Engine) -> dict[str, object]:
+    """Whatever is left to do, by one owner; then what the lake holds."""
+    _ingest(engine)
+    engine.drain()
+    _advance(engine)
+    engine.rebuild("pairs", day_of(START), day_of(START + DAY))
+    assert not [name for name in engine.assets if engine.uncounted(name)]
+    assert not [a for name in engine.assets for a in engine.account(name) if not a.holds]
+    tables = [*[s.log for s in SOURCES], *engine.assets]
+    return {t: rows_of(engine.lake.frame(engine.spark, t)) for t in tables}
+
+
+def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> list[str]:
+    """The points that an action passes when nobody disturbs it."""
+    passed: list[str] = []
+    faults.install(passed.append)
+    try:
+        act(template.engine(template.copy(lake), Unlocked))
+    finally:
+        faults.install(None)
+    return passed
+
+
+SHORT = [
+    ("ingest", "ingest", "ingest.before_append"),
+    ("ingest", "ingest and advance", "ingest.before_ledger"),
+    ("advance", "advance", "advance.before_commit"),
+    ("advance", "ingest and advance", "advance.before_changelog"),
+    ("advance", "remake", "advance.before_fold"),
+    ("rebuild", "ingest and advance", "advance.before_commit"),
+    ("remake", "advance", "rebuild.before_empty"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "point"), SHORT)
+def test_what_a_paused_owner_commits_is_refused_or_harmless(
+    template: Template, tmp_path: Path, first: str, second: str, point: str
+) -> None:
+    wanted = _end(template.engine(template.copy(tmp_path / "undisturbed"), Lake))
+    for number in {0, max(0, _points(template, tmp_path / "points", ACTIONS[first]).count(point) - 1)}:
+        assert _interleaved(template, tmp_path / str(number), first, second, point, number) == wanted
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
+def test_every_point_of_every_pair_of_actions(template: Template, tmp_path: Path, first: str, second: str) -> None:
+    wanted = _end(template.engine(template.copy(tmp_path / "undisturbed"), Lake))
+    passed = _points(template, tmp_path / "points", ACTIONS[first])
+    for n, point in enumerate(passed):
+        found = _interleaved(template, tmp_path / str(n), first, second, point, passed[:n].count(point))
+        assert found == wanted, (first, second, point, n)
+
+
+def _interleaved(template: Template, lake: Path, first: str, second: str, point: str, number: int) -> dict[str, object]:
+    """One action stopped where it passes a point for the `number`th time, another done there, the first gone on with, and the end."""
+    template.copy(lake)
+    owner, other = (template.engine(lake, Unlocked) for _ in range(2))
+    left = [number]
+
+    def stop(name: str) -> None:
+        if name == point:
+            left[0] -= 1
+            if left[0] == -1:
+                with suppress(LakeError, LedgerError):
+                    ACTIONS[second](other)
+
+    faults.install(stop)
+    try:
+        with suppress(LakeError, LedgerError):
+            ACTIONS[first](owner)
+    finally:
+        faults.install(None)
+    assert left[0] < 0, f"{first} does not pass {point}"
+    return _end(template.engine(lake, Lake))

@@ -1,0 +1,84 @@
+"""Hunt: live thousands of random histories, and print what must never be: `make hunt ARGS="--seed N --seconds S"`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from random import SystemRandom
+
+from tests.hunt.history import generate, live, shrink
+
+_AT_ONCE = 200
+_SHOWN = 20
+"""Findings of as many kinds are cut down and printed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding."""
+
+    seed: int
+    kind: str
+    text: str
+
+
+def main() -> int:
+    """Hunt; returns 1 where something was found."""
+    parser = argparse.ArgumentParser(prog="make hunt", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of the first history; the next has the next (default: at random)")
+    parser.add_argument("--seconds", type=float, help="how long to go on (default: 60, unless --histories is given)")
+    parser.add_argument("--histories", type=int, help="how many histories")
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes (default: 2)")
+    given = parser.parse_args()
+    first = SystemRandom().randrange(10**9) if given.seed is None else given.seed
+    seconds = 60.0 if given.seconds is None and given.histories is None else given.seconds
+    print(f"seed {first}", flush=True)
+    lived, found = hunt(first, given.histories, seconds, given.jobs)
+    kinds = {f.kind: [g for g in found if g.kind == f.kind] for f in found}
+    for kind, alike in list(kinds.items())[:_SHOWN]:
+        show(kind, alike)
+    print(f"{lived} histories, {len(found)} findings" + (f" of {len(kinds)} kinds" if found else ""))
+    return 1 if found else 0
+
+
+def hunt(first: int, histories: int | None, seconds: float | None, jobs: int) -> tuple[int, list[Found]]:
+    """Live histories, from a seed on, until there are enough or time is up; returns how many they were, and what was found."""
+    lived, found, until = 0, list[Found](), None if seconds is None else time.monotonic() + seconds
+    with ProcessPoolExecutor(jobs) as pool:
+        chunks = _chunks(first, histories)
+        while batch := [chunk for _, chunk in zip(range(jobs * 2), chunks, strict=False)]:
+            for chunk, answer in zip(batch, pool.map(_live, batch), strict=True):
+                lived, found = lived + len(chunk), found + answer
+            if until is not None and time.monotonic() > until:
+                break
+    return lived, found
+
+
+def _chunks(first: int, histories: int | None) -> Iterator[range]:
+    start, end = first, None if histories is None else first + histories
+    while end is None or start < end:
+        upto = start + _AT_ONCE if end is None else min(start + _AT_ONCE, end)
+        yield range(start, upto)
+        start = upto
+
+
+def _live(seeds: range) -> list[Found]:
+    found = [(seed, live(generate(seed))) for seed in seeds]
+    return [Found(seed, finding.kind, str(finding)) for seed, finding in found if finding is not None]
+
+
+def show(kind: str, alike: list[Found]) -> None:
+    """Print one finding of a kind, cut down, and how to repeat it."""
+    seed = alike[0].seed
+    finding = live(generate(seed))
+    if finding is None:
+        print(f"{kind}: seed {seed} does not repeat it; {alike[0].text}")
+        return
+    history, finding = shrink(generate(seed), finding)
+    print(f"\n{finding}\n{history}\n  found {len(alike)} times; repeat it: make hunt ARGS='--seed {seed} --histories 1'\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

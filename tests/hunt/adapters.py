@@ -1,0 +1,382 @@
+"""The engine's own classes on a lake in memory: all that Spark does with rows is done here, over tuples, and nothing else is replaced."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from statistics import fmean, pstdev
+from typing import Any
+
+import pyarrow as pa
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import Closed
+from operators.timing import ClosedRange, length_ms
+from platform_defs.engine import watermarks
+from platform_defs.engine.accounting import names_rows
+from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.books import DayAccount, scope_of
+from platform_defs.engine.corrections import told_with
+from platform_defs.engine.days import day_of
+from platform_defs.engine.engine import Engine
+from platform_defs.engine.ingest import Ingest, IngestError, _Counts, _Done
+from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.ledger_store import Version as LedgerVersion
+from platform_defs.engine.ledger_view import last_with_rows
+from platform_defs.engine.maintenance import Maintenance, _Kept
+from platform_defs.engine.pending import Pending
+from platform_defs.engine.progress import Progress
+from platform_defs.engine.reading import EVER, Reading, Span
+from platform_defs.engine.spread import is_uneven
+from platform_defs.engine.steps import SHARES
+from platform_defs.engine.stream import Stream
+from platform_defs.engine.turns import Turns
+from platform_defs.faults import point
+from platform_defs.resources.files import File, Known
+from tests.hunt.books import SimCountBooks, SimRowBooks
+from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
+from tests.hunt.lake import SimLake, Snapshot, rows_of
+from tests.hunt.ledger import LedgerRow, Part, within
+from tests.hunt.operators import SimJoin, difference
+from tests.hunt.process import StoreFault
+from tests.hunt.store import Event, Version
+
+POSITION_BITS = 42
+
+
+def _unlock(*classes: type) -> None:
+    """Take away the lock that a cached property of Python 3.11 shares among all instances: processes share none."""
+    for found in (value for of in classes for value in vars(of).values() if isinstance(value, cached_property)):
+        if hasattr(found, "lock"):
+            vars(found)["lock"] = nullcontext()
+
+
+_unlock(Engine, Known)
+
+
+@dataclass
+class SimLedgerStore:
+    """Keeps the ledger's rows in memory: a part for each commit, as a table and as objects."""
+
+    lake: SimLake
+    _seen: Snapshot | None = None
+
+    @property
+    def name(self) -> str:
+        return self.lake.path(TABLE)
+
+    @property
+    def seen(self) -> Version | None:
+        """The version that was last looked at."""
+        return None if self._seen is None else self._seen.seen
+
+    def look(self) -> LedgerVersion | None:
+        try:
+            self._seen = self.lake.delta(TABLE)
+        except OSError as error:
+            raise LedgerError.unreadable(0, self.name, self.name, str(error)) from error
+        return None if self._seen is None else LedgerVersion(self._seen.identity, self._seen.version(), len(self._seen.seen.rows))
+
+    def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
+        parts = {} if self._seen is None else {id(row.part): row.part for row in self._seen.seen.rows}
+        for part in parts.values():
+            if part.last > after and (upto is None or part.first <= upto):
+                whole = part.first > after and (upto is None or part.last <= upto)
+                table = part.ints if whole else part.ints.filter(within(part.ints["seq"], after, part.last if upto is None else upto))
+                yield table.select(list(columns))
+
+    def append(self, rows: pa.Table) -> None:
+        part = Part.of(rows)
+        self.lake.append_small([LedgerRow(said, part) for said in part.rows], TABLE, seen=self._seen)
+
+    def files_of(self, seq: int) -> list[str]:
+        return []
+
+    def compact(self) -> None:
+        point("ledger.before_compact")
+        self.lake.optimize(None, TABLE)
+        point("ledger.after_compact")
+
+
+class SimLedger(Ledger):
+    """The ledger; what one process has worked out of a version serves the others, which would work out the same."""
+
+    _store: SimLedgerStore
+
+    def _take_rows(self) -> None:
+        seen = self._store.seen
+        memo = self._store.lake.store.memo
+        known = self._history
+        key = "history", id(known) if known.head else 0, id(seen)
+        if key not in memo:
+            super()._take_rows()
+            memo[key] = self._history, dict(self._last), known, seen  # what is in it keeps its `id`
+            return
+        self._history, last, _, _ = memo[key]
+        self._last = {**self._last, **last}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Raw rows, typed and judged: `(arrival, event, reason, file)`."""
+
+    rows: Sequence[tuple[int, Event, str | None, str]]
+
+    def persist(self) -> "Judged":
+        return self
+
+    def unpersist(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class SimIngest(Ingest):
+    """Ingest, from files in memory."""
+
+    lake: SimLake
+
+    def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+        return [work(name) for name in names]
+
+    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+        return _Done(self._source(seq, now, contract, files, last), [])
+
+    def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
+        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
+
+    def _spread(self, judged: Any, counts: Any) -> tuple[int, ...]:
+        times = sorted(event.t for _, event, reason, _ in judged.rows if reason is None)
+        if not is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation):
+            return ()
+        return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
+
+    def _count(self, judged: Any, contract: SourceContract) -> Any:
+        good = [event.t for _, event, reason, _ in judged.rows if reason is None]
+        n = len(judged.rows)
+        ends = min(good, default=None), max(good, default=None)
+        return _Counts(n, len(good), n - len(good), 0, 0, *ends, None, fmean(good) if good else None, pstdev(good) if good else None)
+
+    def _repeated(self, judged: Any, contract: SourceContract, counts: Any) -> Any:
+        if not contract.unique_key or counts.first is None:
+            return None
+        head = last_with_rows(self.ledger, contract.name)
+        horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
+        held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= head]
+        repeated = set[int]()
+        for arrival, event, reason, _ in judged.rows:
+            if reason is None:
+                if any(uid == event.uid and abs(t - event.t) <= horizon for uid, t in held):
+                    repeated.add(arrival)
+                else:
+                    held.append((event.uid, event.t))
+        return repeated or None
+
+    def _write(self, judged: Any, repeated: Any, contract: SourceContract, counts: Any, attempt: dict[str, Any], now: int) -> int:
+        seq, gone = attempt["seq"], repeated or set()
+        log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in judged.rows if reason is None and arrival not in gone]
+        held = self._append(Rows(LOG, log), contract.log, attempt, counts.good - len(gone), [])
+        if held != counts.good - len(gone):
+            raise IngestError.miscounted(contract.name, counts.good - len(gone), held)
+        point("ingest.after_log")
+        rejects = [(seq, arrival, e.uid, reason) for arrival, e, reason, _ in judged.rows if reason is not None]
+        kept = self._append(Rows(REJECTS, rejects), contract.quarantine, attempt, counts.quarantined, [])
+        if kept != counts.quarantined:
+            raise IngestError.miscounted(contract.name, counts.quarantined, kept)
+        point("ingest.after_quarantine")
+        return held
+
+
+def _judged(lake: SimLake, contract: SourceContract, files: Sequence[File], now: int) -> list[tuple[int, Event, str | None, str]]:
+    found: list[tuple[int, Event, str | None, str]] = []
+    ahead = None if contract.future_skew is None else now + length_ms(contract.future_skew, "future_skew")
+    for rank, file in enumerate(sorted(files)):
+        name = file.path.rsplit("/", 1)[-1]
+        if file.fault:
+            found.append((rank << POSITION_BITS, Event(-1, None, 0), file.fault, name))
+            continue
+        landed = lake.store.landing.get((contract.name, name))
+        if landed is None:
+            raise StoreFault(f"{file.path} is not there any more")
+        for n, event in enumerate(landed.events):
+            reason = "bad" if event.is_bad else "future" if ahead is not None and event.t > ahead else None
+            found.append(((rank << POSITION_BITS) + n, event, reason, name))
+    return found
+
+
+@dataclass(frozen=True)
+class SimStream(Stream):
+    """Ingest from folders in memory: a listing, and what a listing overlooked."""
+
+    lake: SimLake
+
+    def _make_folders(self) -> None:
+        return None
+
+    def _query(self, every: str | None, turns: Turns, pending: Pending) -> None:
+        found = [file for source, folder in self.folders.items() for file in listed(self.lake, folder, source)]
+        self._enter(found, turns)
+
+    def _overlooked(self, everything: bool) -> list[File]:
+        return sorted(self._unknown([f for source, folder in self.folders.items() for f in listed(self.lake, folder, source)]))
+
+
+def listed(lake: SimLake, folder: str, source: str) -> list[File]:
+    """The files of a source; a stale list lacks the newest."""
+
+    def look(stale: bool) -> list[File]:
+        files = [
+            File(f.modified, f"{folder}/{f.name}", f.length, source, folder=folder)
+            for (of, _), f in lake.store.landing.items()
+            if of == source
+        ]
+        return sorted(files)[:-1] if stale else sorted(files)
+
+    return lake.process.call(look)
+
+
+@dataclass(frozen=True)
+class SimReading(Reading):
+    """Reads inputs from memory. Watermarks and the entries that may hold late rows are the engine's own."""
+
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[which]
+        if name in self.assets:
+            return self._derived(self.assets[name], span)
+        judged = self.judged(asset, which, head, span, after)
+        return Rows(LOG, [row[:-1] for row in judged if not row[-1]])
+
+    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        times = [row[2] for row in self.input(asset, which, head, span, after)]
+        return (min(times), max(times)) if times else None
+
+    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[which]
+        rows = self.log(name, head, span, after)
+        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
+        operator: Any = asset.operator
+        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
+
+    def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> Any:
+        if asset.inputs[which] in self.assets:
+            rows = self._derived(self.assets[asset.inputs[which]], span)
+            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
+        return self.judged(asset, which, head, span)
+
+    def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
+        first = None if closing.after is None else closing.after + 1
+        extra, missing = difference(self.table(table, "final_at", Span(first, closing.upto)), wanted)
+        lacks, has = (Counter(day_of(row[-1]) for row in rows) for rows in (missing, extra))
+        return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
+
+    def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> Any:
+        memo, key = self.lake.sim.store.memo, ("last", id(self.ledger.history), source, head)
+        if key not in memo:
+            memo[key] = last_with_rows(self.ledger, source, head), self.ledger.history
+        head = memo[key][0]
+        rows = rows_of(self.lake, self.sources[source].log, LOG)
+        return Rows(LOG, [row for row in rows.between("event_time", span.first, span.last) if after < row[0] <= head])
+
+    def table(self, name: str, column: str, span: Span) -> Any:
+        return rows_of(self.lake, name, _columns(self.assets[name])).between(column, span.first, span.last)
+
+    def _derived(self, upstream: DerivedAsset, span: Span) -> Any:
+        rows = self.table(upstream.name, "result_time", span)
+        return Rows(tuple("event_time" if c == "result_time" else c for c in rows.columns), rows.rows)
+
+
+def _columns(asset: DerivedAsset) -> tuple[str, ...]:
+    return PAIRS if isinstance(asset.operator, SimJoin) else COUNTS
+
+
+@dataclass(frozen=True)
+class SimAdvance(Advance):
+    """Advances over tuples: what is closed and what differs is computed here, where and when is the engine's own."""
+
+    reading: SimReading
+
+    def closed(self, closing: ClosedRange, head: int) -> Any:
+        reads = self.asset.operator.reads
+        assert isinstance(reads, Closed)
+        firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
+        frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
+        rows: Any = self.asset.rows(*frames)
+        return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
+
+    def correct(self, now: Progress, after: Progress, closed: ClosedRange, key: tuple[str, ...] = ()) -> Step:
+        wanted = self.closed(closed, after.seq)
+        held = self.reading.table(self.asset.name, "final_at", Span(None if closed.after is None else closed.after + 1, closed.upto))
+        gone, new = difference(held, wanted)
+        if not gone and not new:
+            return Step(now, after, self._append(wanted.limit(0), after))
+        times = [row[-1] for row in (*gone, *new)]
+        after = replace(after, corrected=told_with(now.corrected, after.step, min(times), max(times)))
+        point("advance.before_commit")
+        lake: Any = self.reading.lake
+        lake.replace_rows(self.asset.name, gone, new, after.metadata(), after.step)
+        point("advance.after_commit")
+        return Step(now, after, len(gone) + len(new))
+
+
+@dataclass(frozen=True)
+class SimMaintenance(Maintenance):
+    """Maintenance in memory: what is left of a log after it is its newest commit."""
+
+    lake: SimLake
+
+    def _open(self, kept: _Kept) -> Any:
+        return self.lake.delta(kept.table)
+
+    def _compact(self, kept: _Kept) -> None:
+        point("maintenance.before_compact")
+        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(None, kept.table)
+        point("maintenance.after_compact")
+
+    def _vacuum(self, kept: _Kept) -> int:
+        return 0
+
+    def _checkpoint(self, kept: _Kept) -> None:
+        point("maintenance.before_checkpoint")
+        self.lake.store.forget(kept.table)
+        point("maintenance.after_checkpoint")
+
+
+@dataclass(frozen=True)
+class SimEngine(Engine):
+    """The engine, made of the classes above."""
+
+    lake: SimLake
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return SimLedger(self.lake, self.clock, SimLedgerStore(self.lake))
+
+    @cached_property
+    def reading(self) -> SimReading:
+        return SimReading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+
+    @cached_property
+    def ingest(self) -> Ingest:
+        return SimIngest(self.spark, self.lake, self.ledger, self.sources)
+
+    @property
+    def stream(self) -> Stream:
+        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
+
+    def maintain(self, **limits: Any) -> Any:
+        return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
+
+    def _advance(self, asset: str) -> SimAdvance:
+        return SimAdvance(self.reading, self.assets[asset], self.max_step)
+
+    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        advance = self._pinned(asset)
+        reading = advance.reading
+        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
+            return []
+        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
+
+    def _naming_lost_files(self) -> AbstractContextManager[None]:
+        return nullcontext()

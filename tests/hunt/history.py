@@ -1,0 +1,397 @@
+"""Histories: made from a seed, lived through, and cut down to what still shows a finding."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from platform_defs import faults
+from platform_defs.engine.days import day_of
+from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.progress import ProgressError
+from platform_defs.resources.errors import LakeBusy, LakeError
+from tests.hunt.adapters import SimEngine
+from tests.hunt.model import Truth
+from tests.hunt.process import Trouble
+from tests.hunt.store import Event
+from tests.hunt.world import ASSETS, NOON, RECIPES, Action, Finding, Setup, World
+from tests.support.shopkeeping import DAY, HOUR, MINUTE
+
+ROUNDS = 8
+"""Plain retries after which everything must be closed and counted."""
+
+
+@dataclass(frozen=True)
+class History:
+    """A history.
+
+    Args:
+        seed: what it was made from.
+        setup: what stays the same.
+        actions: what happens, in order.
+    """
+
+    seed: int
+    setup: Setup
+    actions: tuple[Action, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}: {self.setup}", *(f"  {n}. {a}" for n, a in enumerate(self.actions, 1))])
+
+
+# making
+
+_KINDS = ("kill", "kill", "kill", "timeout", "lost", "lost", "stale")
+_ON = ("any", "write", "write", "point")
+_MOST = {"any": 24, "write": 4, "point": 10}
+_OFTEN: dict[str, float] = {
+    **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
+    **{"drain": 2, "idle": 2, "watermark": 2, "maintain": 2, "due": 1, "restart": 2, "resume": 2, "kill": 1, "touch": 1, "skew": 1},
+    **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
+    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1},
+}
+_MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
+_HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
+_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due", "account", "rebuild", "remake"))
+
+
+def generate(seed: int) -> History:
+    """The history of a seed."""
+    random = Random(seed)
+    setup = Setup(
+        sources=("a", "b") if random.random() < 0.8 else ("a", "b", "c"),
+        assets=random.choice((("pairs",), ("counts",), ("counts", "tops"), ("pairs", "wides"), ASSETS)),
+        owners=random.choice(("locks", "locks", "leases", "none")),
+        max_step=random.choice((8, 1_000)),
+        max_files=random.choice((1, 3)),
+    )
+    rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
+    often = {what: n for what, n in _OFTEN.items() if what in rare or n > 2}
+    making = _Making(random, setup)
+    whats = random.choices(list(often), list(often.values()), k=random.randint(3, 10))
+    return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
+
+
+@dataclass
+class _Making:
+    random: Random
+    setup: Setup
+    files: int = 0
+    events: int = 0
+    now: int = NOON
+    home: int = 0
+    window: int = 10
+
+    def actions(self, what: str) -> Iterator[Action]:
+        """One action; or a story, a few that bear on each other."""
+        who = 0 if self.random.random() < 0.7 else 1
+        story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{what}", None)
+        if story is None:
+            yield self._action(what, who, self._troubles() if what in _TROUBLED else ())
+        else:
+            yield from story(who)
+
+    def _story_meanwhile(self, who: int) -> Iterator[Action]:
+        """A process is held up, others do something meanwhile, and it goes on."""
+        random = self.random
+        on = random.choice(_ON)
+        pauses = [Trouble("pause", on, nth) for nth in sorted(random.sample(range(1, _MOST[on] + 1), random.randint(1, 3)))]
+        first = random.choice(_HELD_UP)
+        yield self._action(first, who, tuple(pauses))
+        for _ in pauses:
+            for _ in range(random.randint(1, 3)):
+                yield self._action(first if random.random() < 0.3 else random.choice(_MEANWHILE), 1 - who, ())
+            yield Action("resume", who)
+
+    def _story_anew(self, who: int) -> Iterator[Action]:
+        """A table is deleted and made again, perhaps with other parameters, and goes on; so do its readers."""
+        table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
+        yield from self._closed(who)
+        if self.random.random() < 0.4:
+            yield self._action("window", who, ())
+        yield Action("drop", who, (table,))
+        for what in ("advance", "land", "ingest", "advance"):
+            yield Action("advance", who, (table, None)) if what == "advance" else self._action(what, who, ())
+        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+
+    def _closed(self, who: int) -> Iterator[Action]:
+        """Something is closed in every table."""
+        for source in self.setup.sources:
+            self.files, self.events = self.files + 1, self.events + 3
+            times = (self.now - self.random.randint(3, 9) * HOUR, self.now - 2 * HOUR, self.now)
+            rows = tuple(Event(self.events - n, "x", t) for n, t in enumerate(times))
+            yield Action("land", who, (source, f"{self.files}.jsonl", rows))
+        yield Action("ingest", who)
+        yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
+
+    def _story_cut(self, who: int) -> Iterator[Action]:
+        """An ingest dies, its source leaves the configuration, others go on, and it comes back."""
+        land = self._action("land", who, ())
+        yield land
+        yield Action("ingest", who, (), (Trouble("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
+        yield Action("away", who, land.args[:1])
+        for what in ("land", "land", "ingest"):
+            yield self._action(what, who, ())
+        yield Action("away", who, land.args[:1])
+        yield self._action("ingest", who, ())
+
+    def _story_late(self, who: int) -> Iterator[Action]:
+        """Rows come that are behind what is closed, and all that is made of them follows."""
+        for what in ("land", "ingest"):
+            yield self._action(what, who, ())
+        for name in self.setup.assets:
+            yield Action("advance", who, (name, None), self._troubles())
+            yield Action("account", 1 - who, (name,))
+
+    def _story_outage(self, who: int) -> Iterator[Action]:
+        """The power fails, the engine goes on without what it lost, and the backup comes back."""
+        yield self._action("lose", who, ())
+        for _ in range(self.random.randint(1, 3)):
+            yield self._action(self.random.choice(("ingest", "advance", "advance", "maintain", "drain", "account", "rebuild")), who, ())
+        yield Action("restore", who)
+
+    def _action(self, what: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
+        make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{what}", tuple)
+        return Action(what, who, make(), troubles)
+
+    def _troubles(self) -> tuple[Trouble, ...]:
+        random = self.random
+        if random.random() < 0.6:
+            return ()
+        found: list[Trouble] = []
+        for _ in range(1 if random.random() < 0.8 else 2):
+            on = random.choice(_ON)
+            found.append(Trouble(random.choice(_KINDS), on, random.randint(1, _MOST[on])))
+        return tuple(found)
+
+    def _source(self) -> str:
+        return self.random.choice(self.setup.sources)
+
+    def _land(self) -> tuple[Any, ...]:
+        self.files += 1
+        return self._source(), f"{self.files}.jsonl", tuple(self._event() for _ in range(self.random.randint(1, 4)))
+
+    def _event(self) -> Event:
+        random = self.random
+        if self.events and random.random() < 0.15:
+            uid = random.randint(1, self.events)  # the same event again, perhaps at the same time
+        else:
+            self.events += 1
+            uid = self.events
+        spread = random.choice((2 * MINUTE, 20 * MINUTE, 20 * MINUTE, 3 * HOUR, 3 * DAY)) if random.random() < 0.9 else 40 * 365 * DAY
+        t = self.now - random.randint(-spread // 8, spread)
+        return Event(uid, random.choice(("x", "x", "y", None)), t // 1_000 * 1_000, random.random() < 0.05)
+
+    def _tick(self) -> tuple[int]:
+        ms = self.random.choice((1_000, MINUTE, 20 * MINUTE, 70 * MINUTE, 3 * HOUR, 2 * DAY))
+        self.now += ms
+        return (ms,)
+
+    def _skew(self) -> tuple[int]:
+        return (self.random.choice((-DAY, -HOUR, -1_000, 0, 1_000, HOUR, 30 * DAY)),)
+
+    def _touch(self) -> tuple[Any, ...]:
+        return self._source(), f"{self.random.randint(1, max(1, self.files))}.jsonl"
+
+    def _watermark(self) -> tuple[Any, ...]:
+        return self._source(), self.now - self.random.choice((0, MINUTE, 10 * MINUTE, HOUR))
+
+    def _advance(self) -> tuple[Any, ...]:
+        until = None if self.random.random() < 0.85 else self.now - self.random.randint(0, 30) * MINUTE
+        return self.random.choice(self.setup.assets), until
+
+    def _account(self) -> tuple[str]:
+        return (self.random.choice(self.setup.assets),)
+
+    def _away(self) -> tuple[Any, ...]:
+        return (self._source(),)
+
+    def _window(self) -> tuple[int]:
+        self.window = self.random.choice([n for n in RECIPES if n != self.window])
+        return (self.window,)
+
+    def _drop(self) -> tuple[str]:
+        return (self.random.choice(self.setup.assets),)
+
+    def _remake(self) -> tuple[str]:
+        return (self.random.choice(self.setup.assets),)
+
+    def _rebuild(self) -> tuple[Any, ...]:
+        last = day_of(self.now)
+        return self.random.choice(self.setup.assets), last - timedelta(days=self.random.choice((0, 1, 2, 30_000))), last
+
+    def _move(self) -> tuple[str]:
+        self.home += 1
+        return (f"s3a://lake-{self.home}",)
+
+    def _lose(self) -> tuple[Any, ...]:
+        tables = ["ledger", *[f"{where}/{s}" for s in self.setup.sources for where in ("events", "quarantine")], *self.setup.assets]
+        return self.random.choice(tables), self.random.random() < 0.4
+
+
+# living
+
+
+@dataclass
+class Life:
+    """A history being lived."""
+
+    history: History
+    make: Callable[..., SimEngine] = SimEngine
+
+    def __post_init__(self) -> None:
+        self.world = World(self.history.setup, self.make)
+        self.truth = Truth(self.world.store)
+        self.meddled, self.damaged = False, False
+
+    def __call__(self) -> Finding | None:
+        faults.install(self._point)
+        try:
+            for action in self.history.actions:
+                self._act(action)
+            self._settle()
+        except Finding as finding:
+            return finding
+        finally:
+            self._end()
+            faults.install(None)
+        return None
+
+    def _point(self, name: str) -> None:
+        if self.world.current is not None:
+            self.world.current.point()
+
+    def _end(self) -> None:
+        """No thread is left behind."""
+        for process in self.world.processes.values():
+            while process.thread is not None:
+                try:
+                    self.world.resume(process.number, dies=True)
+                except Finding:
+                    continue
+
+    def _act(self, action: Action) -> None:
+        world = self.world
+        if action.what == "land":
+            source, name, events = action.args
+            self.truth.contents[source, name] = events
+        self.meddled |= action.what in ("window", "drop", "remake")
+        self.damaged |= action.what == "lose"
+        world.act(action)
+        self._check(action)
+
+    def _check(self, action: object) -> None:
+        truth, world = self.truth, self.world
+        for number, struck, error in world.errors:
+            self._check_error(number, struck, error)
+        world.errors.clear()
+        truth.take()
+        truth.check_logs()
+        for asset in ("pairs", "counts"):
+            truth.check_table(asset)
+
+    def _check_error(self, number: int, struck: bool, error: Exception) -> None:
+        """An error is right where something went wrong; else it is a false alarm."""
+        if struck or self.damaged:
+            return
+        others = self.history.setup.owners != "locks"
+        other_lives = any(p.is_paused for p in self.world.processes.values() if p.number != number)
+        right = {
+            LakeBusy: lambda: other_lives or others,
+            LakeError: lambda: others,
+            LedgerError: lambda: others,
+            ProgressError: lambda: self.meddled,
+            IngestError: lambda: others,
+        }
+        if not right.get(type(error), lambda: False)():
+            raise Finding(f"false alarm {type(error).__name__}", str(error))
+
+    # the end: plain retries
+
+    def _settle(self) -> None:
+        world = self.world
+        for number in list(world.processes):
+            world.finish(number)
+            self._check("finish")
+        world.act(Action("restore"))
+        world.away.clear()
+        world.restart_all()
+        for process in world.processes.values():
+            process.skew = 0
+        failed = "nothing was tried"
+        for _ in range(ROUNDS):
+            failed = self._round()
+            if failed is None:
+                break
+        if failed is not None:
+            raise Finding(f"stuck: {failed.split(':')[0]}", failed)
+        self.truth.check_all_closed(self.history.setup.assets, world.window, world.away)
+
+    def _round(self) -> str | None:
+        """Ingest, drain, advance, as anybody would; returns what failed."""
+        world, failed = self.world, None
+        world.clock.pass_ms(MINUTE)
+        works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.let_in), ("drain", SimEngine.drain)]
+        works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
+        works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
+        for what, work in works:
+            world.run(0, work)
+            if world.outcome != "done":
+                failed = failed or f"{what} ends in {world.outcome}"
+                self._way_out(what, world.outcome)
+            self._check(what)
+        return failed
+
+    def _way_out(self, what: str, outcome: str) -> None:
+        """What the error says to do: make the table, and what is made of it, again."""
+        if outcome.startswith("ProgressError"):
+            name = what.split()[1]
+            self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
+
+
+def live(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:
+    """Live a history; returns what was found."""
+    return Life(history, make)()
+
+
+# cutting down
+
+
+def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
+    """The history with actions and troubles taken away as long as a finding of the same kind stays."""
+    budget = tries
+    size = max(1, len(history.actions) // 2)
+    while size and budget > 0:
+        n, cut = 0, False
+        while n < len(history.actions) and budget > 0:
+            fewer = replace(history, actions=history.actions[:n] + history.actions[n + size :])
+            budget -= 1
+            other = live(fewer, make)
+            if other is not None and other.kind == finding.kind:
+                history, finding, cut = fewer, other, True
+            else:
+                n += size
+        size = size if cut and size == 1 else size // 2
+    for n, action in enumerate(history.actions):
+        for simpler in _simpler(action):
+            actions = (*history.actions[:n], simpler, *history.actions[n + 1 :])
+            other = live(replace(history, actions=actions), make)
+            if other is not None and other.kind == finding.kind:
+                history, finding = replace(history, actions=actions), other
+                break
+    return history, finding
+
+
+def _simpler(action: Action) -> Iterator[Action]:
+    if action.troubles:
+        yield replace(action, troubles=())
+        for trouble in action.troubles:
+            if len(action.troubles) > 1:
+                yield replace(action, troubles=(trouble,))
+    if action.what == "land":
+        source, name, events = action.args
+        for n in range(1, len(events)):
+            yield replace(action, args=(source, name, events[n:]))
+            yield replace(action, args=(source, name, events[:n]))

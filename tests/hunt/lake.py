@@ -1,0 +1,242 @@
+"""The lake's methods on the store in memory, with the semantics of `platform_defs.resources.lake`."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql.types import StructType
+
+from platform_defs.resources.errors import LakeBusy, LakeError
+from platform_defs.resources.lake import ANY, Commit, Lake
+from platform_defs.resources.lease import Purpose
+from platform_defs.resources.pinned import PinnedLake
+from tests.hunt.frames import Rows
+from tests.hunt.process import Process, StoreFault
+from tests.hunt.store import Conflict, Row, Store, Version
+
+_AFTER = re.compile(r"`?seq`? > (\d+)")
+_CARRIED = "rows_of"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table as it was seen; stands for deltalake's `DeltaTable`."""
+
+    identity: str
+    seen: Version
+    versions: Sequence[Version]
+
+    def version(self) -> int:
+        return self.seen.number
+
+    def file_uris(self) -> list[str]:
+        return []
+
+    def newest(self, table: str, key: str) -> Commit:
+        """The newest commit with a key."""
+        for version in reversed(self.versions):
+            if key in version.metadata:
+                rows = version.metadata.get(_CARRIED, {}).get(key, version.written)
+                return Commit(version.number, version.metadata[key], rows)
+        raise LakeError.forgotten(table, key)
+
+
+class SimTables(Lake):
+    """What a lake does with tables, on those that `delta` shows, live or pinned."""
+
+    @property
+    def sim(self) -> "SimLake":
+        """The lake as it goes on."""
+        live = self.live
+        assert isinstance(live, SimLake)
+        return live
+
+    def schema(self, table: str) -> StructType:
+        return StructType()
+
+    def identity(self, table: str) -> str | None:
+        seen = self.delta(table)
+        return None if seen is None else seen.identity  # pyright: ignore[reportAttributeAccessIssue]
+
+    def newest(self, table: str, key: str) -> Commit | None:
+        seen: Any = self.delta(table)
+        return None if seen is None else seen.newest(table, key)
+
+    def no_rows(self, spark: Any, schema: Any) -> Any:
+        return Rows((), ())
+
+    def append(self, frame: Any, table: str, metadata: dict[str, Any], *, after: Any = ANY, number: int | None = None, **how: Any) -> int:
+        self.still_mine()
+        new, seen, name = tuple(frame), self.delta(table), self.sim.store.next_id()
+        self.sim.process.call(lambda _: None)  # the files
+        self.still_mine()
+        while True:
+            version = -1 if seen is None else seen.version()
+            if seen is not None:
+                self._check_follows(table, seen, metadata, after)
+            try:
+                self.sim.commit(table, lambda rows: rows + new, metadata | {"id": name}, written=len(new), seen=version, step=number)
+            except Conflict:
+                seen = self.sim.delta(table)
+                continue
+            except StoreFault:
+                fresh: Any = self.sim.delta(table)  # whether it landed all the same
+                if fresh is not None and any(v.metadata.get("id") == name for v in fresh.versions):
+                    return len(new)
+                raise
+            return len(new)
+
+    def _check_follows(self, table: str, delta: Any, metadata: dict[str, Any], after: Any) -> None:
+        [key] = metadata
+        newest = None if after is ANY else delta.newest(table, key)
+        if after is not ANY and (None if newest is None else newest.value) != _stored(after):
+            raise LakeError.overtaken(table, key)
+
+    def overwrite(self, frame: Any, table: str, metadata: dict[str, Any], *, number: int | None = None, **how: Any) -> None:
+        new = tuple(frame)
+        self.sim.commit(table, lambda _: new, metadata, written=len(new), step=number, guarded=True)
+
+    def replace_rows(self, table: str, gone: Sequence[Row], new: Sequence[Row], metadata: dict[str, Any], number: int) -> None:
+        """What a merge does: take rows away, one copy each, and add others, as one commit."""
+
+        def change(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+            left = list(gone)
+            kept = [row for row in rows if not (row in left and (left.remove(row) or True))]
+            return (*kept, *new)
+
+        self.still_mine()
+        self.sim.commit(table, change, metadata, written=len(gone) + len(new), step=number, guarded=True)
+
+    def delete(self, spark: Any, table: str, predicate: str, metadata: dict[str, Any], seen: Any) -> None:
+        found = _AFTER.fullmatch(predicate)
+        if found is None:
+            raise ValueError(f"the simulation does not know the condition {predicate!r}")
+        last = int(found[1])
+        try:
+            self.sim.commit(table, lambda rows: tuple(r for r in rows if r[0] <= last), metadata, written=0, seen=seen.version())
+        except Conflict as conflict:
+            raise LakeError.overtaken(table, "rows") from conflict
+
+    def carry(self, remembered: Mapping[str, Commit], seen: Any) -> None:
+        values = {key: commit.value for key, commit in remembered.items()}
+        table = self.sim.named(seen.identity)
+        try:
+            told = values | {_CARRIED: {key: c.rows for key, c in remembered.items()}}
+            self.sim.commit(table, lambda rows: rows, told, written=0, seen=seen.version())
+        except Conflict as conflict:
+            raise CommitFailedError(table) from conflict
+
+
+@dataclass(frozen=True)
+class SimLake(SimTables):
+    """A lake whose tables lie in memory.
+
+    Args:
+        store: what outlives processes.
+        process: the process that asks.
+        shares_leases: whether a writer that is held up loses its place to another (a lease that ran out).
+    """
+
+    store: Store = field(default_factory=Store, compare=False)
+    process: Process = field(default_factory=lambda: Process(0), compare=False)
+    shares_leases: bool = False
+
+    def pinned(self) -> Lake:
+        return SimPinned(self.root, self.lease_s, self.leases, base=self)
+
+    def named(self, identity: str) -> str:
+        """The name of a table, by its identity."""
+        return next((name for name, table in self.store.tables.items() if table.identity == identity), identity)
+
+    def _seen(self, table: str, stale: bool) -> Snapshot | None:
+        held = self.store.tables.get(table)
+        if held is None:
+            return None
+        seen, versions = self.process.seen, held.versions
+        if stale and len(versions) > 1 and seen.get(held.identity, -1) < versions[-1].number:  # never older than what it saw or wrote
+            versions = versions[:-1]
+        seen[held.identity] = versions[-1].number
+        return Snapshot(held.identity, versions[-1], tuple(versions))
+
+    def delta(self, table: str) -> Any:
+        return self.process.call(lambda stale: self._seen(table, stale))
+
+    def place(self, table: str) -> Any:
+        held = self.store.tables.get(table)
+        return None if held is None else held.identity
+
+    def commit(
+        self,
+        table: str,
+        change: Callable[[tuple[Row, ...]], tuple[Row, ...]],
+        metadata: Mapping[str, Any],
+        *,
+        step: int | None = None,
+        guarded: bool = False,
+        **how: Any,
+    ) -> None:
+        """Commit; where it is guarded, not a step that is not above the table's newest."""
+        self.still_mine()
+        stored = {key: _stored(value) for key, value in metadata.items()}
+
+        def effect(_: bool) -> None:
+            if guarded and step is not None and step <= self.store.step_of(table):
+                raise LakeError.overtaken(table, "step")
+            self.process.seen[self.store.identity(table)] = self.store.commit(table, change, stored, step=step, **how)
+
+        self.process.call(effect, writes=True)
+
+    def append_small(
+        self, rows: Any, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = None, description: str = ""
+    ) -> None:
+        new = tuple(rows)
+        before = self.version(table) if seen is None else seen.version()
+        try:
+            self.commit(table, lambda held: held + new, metadata or {}, written=len(new), seen=-1 if before is None else before)
+        except Conflict as conflict:
+            raise LakeError.lost(table, "unknown") from conflict
+
+    def optimize(self, spark: Any, table: str) -> None:
+        self.commit(table, lambda rows: rows, {}, written=0, operation="OPTIMIZE")
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def _held(self, name: str, purpose: Purpose) -> Iterator[None]:
+        locks, key = self.store.locks, f"{self.process.spelling}:{name}"
+        owner: Process | None = locks.get(key)
+        if owner is not None:
+            if not (self.shares_leases and owner.is_paused and owner is not self.process):
+                raise LakeBusy.held(name, f"process {owner.number}")
+            owner.taken.add(name)
+        locks[key] = self.process
+        try:
+            yield
+        finally:
+            if locks.get(key) is self.process and name not in self.process.taken:
+                del locks[key]
+
+    def still_mine(self) -> None:
+        for name in self.process.taken:
+            raise LakeError.lost(name, "another process")
+
+
+class SimPinned(PinnedLake, SimTables):
+    """A lake in memory as it is at one time."""
+
+
+def rows_of(lake: Lake, table: str, columns: tuple[str, ...]) -> Rows:
+    """What a table holds, as far as a lake knows it; nothing where there is none."""
+    seen: Any = lake.delta(table)
+    return Rows(columns, () if seen is None else seen.seen.rows)
+
+
+def _stored(value: Any) -> Any:
+    """A value as a commit gives it back."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,37 @@
+"""The ledger's rows in memory: a part for each commit, as the table that the ledger reads and as the objects that the model reads."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from platform_defs.engine.ledger_rows import SourceEntry, as_ints, entries_of
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one commit added."""
+
+    ints: pa.Table
+    rows: tuple[SourceEntry, ...]
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "Part":
+        ints = as_ints(table)
+        rows = tuple(row for entry in entries_of(ints) for row in entry)
+        return cls(ints, rows, rows[0].seq, rows[-1].seq)
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerRow:
+    """A row, and the part that it is of."""
+
+    said: SourceEntry
+    part: Part
+
+
+def within(seq: pa.ChunkedArray, after: int, upto: int) -> pa.ChunkedArray:
+    """Which batch numbers lie in `after < seq <= upto`."""
+    return pc.and_(pc.greater(seq, after), pc.less_equal(seq, upto))

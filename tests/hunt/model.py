@@ -1,0 +1,263 @@
+"""The truth, computed naively and from scratch: from the files that landed and the decisions that the ledger records."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from platform_defs.engine.identity import identity_of
+from platform_defs.engine.ledger import SourceEntry
+from tests.hunt.store import Event, Landed, Row, Store
+from tests.hunt.world import CONTRACTS, RECIPES, Finding
+from tests.support.shopkeeping import DAY, HOUR, MINUTE
+
+BOUND, HORIZON, SKEW, TIMEOUT = MINUTE, 2 * HOUR, 24 * HOUR, HOUR
+SLACK = 3 * DAY
+"""How far the clock may have moved while an ingest was held up."""
+POSITION_BITS = 42
+
+
+_MADE_WITH = {identity_of(asset): window for window, recipe in RECIPES.items() for asset in recipe.values()}
+
+
+@dataclass(slots=True)
+class _Source:
+    """What is known of a source after some entries."""
+
+    mark: int | None = None
+    newest: int | None = None
+    is_idle: bool = False
+    heard: int | None = None
+    read: set[str] = field(default_factory=set)
+    accepted: list[Row] = field(default_factory=list)
+    rejects: list[Row] = field(default_factory=list)
+    marks: list[int | None] = field(default_factory=lambda: [None])
+    idle: list[bool] = field(default_factory=lambda: [False])
+
+
+@dataclass
+class Truth:
+    """What every table must hold.
+
+    Args:
+        store: the store.
+        contents: the events of every file that ever landed, by source and name.
+    """
+
+    store: Store
+    contents: dict[tuple[str, str], tuple[Event, ...]] = field(default_factory=dict)
+    _rows: tuple[SourceEntry, ...] = ()
+    _entries: list[list[SourceEntry]] = field(default_factory=list)
+    _sources: dict[str, _Source] = field(default_factory=dict)
+    _checked: dict[str, Any] = field(default_factory=dict)
+    _steady: bool = True
+    """Whether no clock was seen to step back."""
+
+    def landed(self, file: Landed) -> None:
+        self.contents[file.source, file.name] = file.events
+
+    # the ledger
+
+    def take(self) -> None:
+        """Take what the ledger holds now, each entry held to what it must record."""
+        held = self.store.tables.get("ledger")
+        version = None if held is None else held.newest
+        if version is self._checked.get("ledger"):
+            return
+        rows: tuple[SourceEntry, ...] = () if version is None else tuple(row.said for row in version.rows)
+        if len(rows) < len(self._rows) or (self._rows and rows[len(self._rows) - 1] is not self._rows[-1]):
+            self._rows, self._entries, self._sources, self._checked = (), [], {}, {}
+        if len(rows) > len(self._rows):
+            self._extend(rows[len(self._rows) :])
+            self._rows = rows
+        self._checked["ledger"] = version
+
+    def _extend(self, new: Iterable[SourceEntry]) -> None:
+        by_seq: dict[int, list[SourceEntry]] = {}
+        for said in new:
+            by_seq.setdefault(said.seq, []).append(said)
+        for seq, entry in sorted(by_seq.items()):
+            if seq != len(self._entries) + 1:
+                raise Finding("ledger order", f"entry {seq} follows entry {len(self._entries)}")
+            self._entries.append(entry)
+            for said in entry:
+                self._take(said, self._source(said.source))
+            for source in CONTRACTS:
+                of = self._source(source)
+                of.marks.append(of.mark)
+                of.idle.append(of.is_idle)
+
+    def _source(self, name: str) -> _Source:
+        if name not in self._sources:
+            gone = len(self._entries) - 1 if self._entries else 0
+            self._sources[name] = _Source(marks=[None] * (gone + 1), idle=[False] * (gone + 1))
+        return self._sources[name]
+
+    @property
+    def head(self) -> int:
+        return len(self._entries)
+
+    def _take(self, said: SourceEntry, of: _Source) -> None:
+        good, counts = self._read(said, of)
+        told = Counter(read=said.rows_read, accepted=said.accepted, duplicate=said.duplicate, quarantined=said.quarantined)
+        if told != counts:
+            raise Finding("ledger counts", f"{said.source}, entry {said.seq}: it records {dict(+told)}, its files make {dict(+counts)}")
+        bounded = max((e.t for e in good), default=None)
+        if bounded is not None:
+            of.newest = bounded if of.newest is None else max(of.newest, bounded)
+            of.mark = bounded - BOUND - 1 if of.mark is None else max(of.mark, bounded - BOUND - 1)
+        if said.kind in ("watermark", "drain") and said.watermark is not None:
+            of.mark = said.watermark if of.mark is None else max(of.mark, said.watermark)
+        if (said.watermark, said.max_event_time) != (of.mark, of.newest):
+            raise Finding("ledger watermark", f"{said} should have {of.mark}, {of.newest}")
+        self._steady &= said.clock is None
+        silent = said.ingested_at - self._heard(of)
+        if self._steady and said.idle and not of.is_idle and silent <= TIMEOUT:
+            raise Finding("falsely idle", f"{said.source} fell idle at entry {said.seq}, {silent} ms after its rows")
+        if said.rows_read or said.kind in ("watermark", "drain"):
+            of.heard = said.ingested_at
+        of.is_idle = said.idle
+
+    def _heard(self, of: _Source) -> int:
+        return self._entries[0][0].ingested_at if of.heard is None else of.heard
+
+    def _read(self, said: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
+        """The good events of an entry's files, and its counts; rows that are accepted are taken."""
+        good, counts = list[Event](), Counter[str]()
+        ahead = self._ahead(said)
+        files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in said.offsets))
+        for rank, (_, path, rest) in enumerate(files):
+            name = path.rsplit("/", 1)[-1]
+            if rest[1:]:
+                if name not in of.read:
+                    raise Finding("file set aside", f"{said.source}/{name} was set aside at entry {said.seq}, and its rows were never read")
+                counts.update(read=1, quarantined=1)
+                of.rejects.append((said.seq, rank << POSITION_BITS))
+                continue
+            if name in of.read:
+                raise Finding("file read twice", f"{said.source}/{name} is read again at entry {said.seq}")
+            of.read.add(name)
+            for n, event in enumerate(self.contents[said.source, name]):
+                counts["read"] += 1
+                if event.is_bad or id(event) in ahead:
+                    counts["quarantined"] += 1
+                    of.rejects.append((said.seq, (rank << POSITION_BITS) + n))
+                    continue
+                good.append(event)
+                if said.source == "a" and any(row[4] == event.uid and abs(row[2] - event.t) <= HORIZON for row in of.accepted):
+                    counts["duplicate"] += 1
+                    continue
+                counts["accepted"] += 1
+                of.accepted.append((said.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
+        return good, counts
+
+    def _ahead(self, said: SourceEntry) -> set[int]:
+        """The events that were too far ahead of the clock. The ledger tells how many; what it read on the clock is not always told."""
+        read = [offset.split("|") for offset in said.offsets]
+        events = [e for path, *rest in read if not rest[2:] for e in self.contents[said.source, path.rsplit("/", 1)[-1]]]
+        bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
+        good = sorted((e for e in events if not e.is_bad), key=lambda e: e.t, reverse=True)
+        newest = good[: max(0, said.quarantined - bad)]
+        clock = said.ingested_at if said.clock is None else said.clock
+        if newest and newest[-1].t <= clock + SKEW - SLACK:
+            raise Finding("quarantined without a reason", f"{newest[-1]} at entry {said.seq}, {clock} by the clock")
+        return {id(e) for e in newest}
+
+    def check_logs(self) -> None:
+        """Readers of a log see the accepted rows, those of a quarantine the others, each once."""
+        for name, of in self._sources.items():
+            self._check_log(f"events/{name}", of.accepted, 5)
+            self._check_log(f"quarantine/{name}", of.rejects, 2)
+
+    def _check_log(self, table: str, wanted: list[Row], columns: int) -> None:
+        if table in self.store.lost or "ledger" in self.store.lost:
+            return
+        held = self.store.tables.get(table)
+        version = None if held is None else held.newest
+        if self._checked.get(table) == (id(version), self.head):
+            return
+        last = wanted[-1][0] if wanted else 0  # readers see no row of a batch after the newest that names the source
+        seen = () if version is None else [row[:columns] for row in version.rows if row[0] <= last]
+        _compare(table, seen, wanted)
+        self._checked[table] = id(version), self.head
+
+    # derived tables
+
+    def watermarks(self, sources: Iterable[str]) -> list[int | None]:
+        """An operator's watermark after each entry, from index 0: before any."""
+        found: list[int | None] = []
+        for n in range(self.head + 1):
+            marks = [of.marks[n] for of in map(self._source, sources) if not of.idle[n]]
+            least = None if not marks or None in marks else min(m for m in marks if m is not None)
+            before = found[-1] if found else None
+            found.append(least if before is None else before if least is None else max(before, least))
+        return found
+
+    def results(self, asset: str, window: int, seq: int) -> list[Row]:
+        """All results of an asset for the rows of entries up to `seq`, open ones too."""
+        recipe = RECIPES[window][asset]
+        operator: Any = recipe.operator
+        if asset == "pairs":
+            return _joined(operator, *[self._on_time(recipe.inputs, name, operator, seq) for name in recipe.inputs])
+        [of] = recipe.inputs
+        if of in CONTRACTS:
+            rows = [(row[3], row[2]) for row in self._on_time(recipe.inputs, of, operator, seq)]
+        else:
+            rows = [(row[0], row[-2]) for row in self.results(of, window, seq)]
+        counts = Counter((k, t // operator.size) for k, t in rows)
+        size = operator.size
+        return [(k, n * size, (n + 1) * size, count, (n + 1) * size - 1, (n + 1) * size - 1) for (k, n), count in counts.items()]
+
+    def _on_time(self, sources: Iterable[str], name: str, operator: Any, seq: int) -> list[Row]:
+        marks = self.watermarks(sources)
+        return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], marks[row[0] - 1])]
+
+    def check_table(self, asset: str) -> None:
+        """A table of sources holds what the entries that it handled close, after each of its commits."""
+        held = self.store.tables.get(asset)
+        if held is None or self._checked.get(asset) is held.newest:
+            return
+        now = next((v.metadata["progress"] for v in reversed(held.versions) if "progress" in v.metadata), None)
+        if now is not None and now["seq"] <= self.head and now["closed_to"] is not None:
+            window = _MADE_WITH[now["operator"]]
+            wanted = [row for row in self.results(asset, window, now["seq"]) if row[-1] <= now["closed_to"]]
+            _compare(asset, held.newest.rows, wanted)
+        self._checked[asset] = held.newest
+
+    def check_all_closed(self, assets: Iterable[str], window: int, away: set[str]) -> None:
+        """Nothing is open any more, no file was left out, and every table holds what a computation from scratch gives."""
+        for (source, name), file in self.store.landing.items():
+            if (source in self._sources and name not in self._sources[source].read) or source not in self._sources:
+                raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")
+        for asset in assets:
+            held = self.store.tables.get(asset)
+            _compare(f"{asset} in the end", () if held is None else held.newest.rows, self.results(asset, window, self.head))
+
+
+def _joined(operator: Any, left: list[Row], right: list[Row]) -> list[Row]:
+    found, met = list[Row](), set[Row]()
+    low, high = operator.interval.lower, operator.interval.upper
+    for one in left:
+        for other in right:
+            if one[3] is not None and one[3] == other[3] and low <= other[2] - one[2] <= high:
+                met |= {("l", *one), ("r", *other)}
+                time = max(one[2], other[2])
+                found.append((one[3], *one[:3], *other[:3], time, time + 1))
+    for one in left:
+        if ("l", *one) not in met:
+            time = one[2] + max(0, high)
+            found.append((one[3], *one[:3], None, None, None, time, time + 1))
+    for other in right:
+        if ("r", *other) not in met:
+            time = other[2] + max(0, -low)
+            found.append((other[3], None, None, None, *other[:3], time, time + 1))
+    return found
+
+
+def _compare(what: str, held: Iterable[Row], wanted: Iterable[Row]) -> None:
+    has, needs = Counter(held), Counter(wanted)
+    if has != needs:
+        extra, missing = +(has - needs), +(needs - has)
+        doubled = [row for row in extra if needs[row]]
+        kind = "rows doubled" if doubled else "rows wrong" if extra and missing else "rows too many" if extra else "rows lost"
+        raise Finding(f"{kind} in {what}", f"extra {sorted(extra, key=repr)[:3]}, missing {sorted(missing, key=repr)[:3]}")

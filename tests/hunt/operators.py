@@ -1,0 +1,82 @@
+"""Operators with the real declarations, computed over tuples in place of Spark's columns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from operators import IntervalJoin, WindowedAggregate
+from operators.contract import Closed
+from tests.hunt.frames import COUNTS, PAIRS, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimJoin(IntervalJoin):
+    """An interval join over tuples."""
+
+    def is_late(self, time: int, watermark: int | None) -> bool:
+        return watermark is not None and time < watermark
+
+    def wait(self, which: int) -> int:
+        return (self.interval.forward, self.interval.backward)[which]
+
+    def __call__(self, *frames: Any) -> Any:
+        left, right = frames
+        by_key: dict[Any, list[Any]] = {}
+        for row in right:
+            if row[3] is not None:
+                by_key.setdefault(row[3], []).append(row)
+        lower, upper = self.interval.lower, self.interval.upper
+        found, met = list[Any](), set[Any]()
+        for one in left:
+            pairs = [other for other in by_key.get(one[3], ()) if lower <= other[2] - one[2] <= upper]
+            met.update((other[0], other[1]) for other in pairs)
+            found += [_pair(one, other, max(one[2], other[2])) for other in pairs]
+            if not pairs and self.pads(0):
+                found.append(_pair(one, None, one[2] + self.wait(0)))
+        if self.pads(1):
+            found += [_pair(None, other, other[2] + self.wait(1)) for other in right if (other[0], other[1]) not in met]
+        return Rows(PAIRS, found)
+
+
+def _pair(one: Any, other: Any, time: int) -> tuple[Any, ...]:
+    sides = (*(one[:3] if one else (None,) * 3), *(other[:3] if other else (None,) * 3))
+    return ((one or other)[3], *sides, time, time + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCount(WindowedAggregate):
+    """A count of rows by key and tumbling window, over tuples; a row's watermark stands behind its own columns."""
+
+    @property
+    def size(self) -> int:
+        return self.window.longest
+
+    def last(self, time: int) -> int:
+        """The last millisecond of the window that holds a time."""
+        return time - time % self.size + self.size - 1
+
+    def is_late(self, time: int, watermark: int | None) -> bool:
+        return watermark is not None and self.last(time) + self.lateness <= watermark
+
+    def __call__(self, *frames: Any) -> Any:
+        [rows] = frames
+        at, key = rows.at("event_time"), rows.at("k")
+        counts: dict[tuple[Any, int], int] = {}
+        for row in rows:
+            where = row[key], self.last(row[at])
+            counts[where] = counts.get(where, 0) + 1
+        return Rows(COUNTS, [(k, last + 1 - self.size, last + 1, n, last, last) for (k, last), n in counts.items()])
+
+
+def closed_by(operator: Any) -> Closed:
+    """What an operator of closed ranges reads."""
+    reads = operator.reads
+    assert isinstance(reads, Closed)
+    return reads
+
+
+def difference(held: Iterable[Any], wanted: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """The rows that are too many, and those that are missing, copies counted."""
+    left = list(wanted)
+    extra = [row for row in held if not (row in left and (left.remove(row) or True))]
+    return extra, left

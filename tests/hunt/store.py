@@ -1,0 +1,176 @@
+"""A lake in memory: tables of versions with commit metadata, put-if-absent commits, input files, locks.
+
+Only content and order are kept. What may go wrong between a process and the store is `wire.py`'s.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One commit of a table, and what the table holds after it."""
+
+    number: int
+    rows: tuple[Row, ...]
+    metadata: Mapping[str, Any]
+    written: int
+    operation: str = "WRITE"
+    step: int | None = None
+
+
+@dataclass(slots=True)
+class Table:
+    """A table. `identity` is another one when the table is deleted and made anew."""
+
+    identity: str
+    versions: list[Version] = field(default_factory=list)
+    step: int = -1
+    """The greatest step among its commits, as Delta's transaction numbers keep it."""
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row of an input file. `uid` names it for good, also where a file repeats it."""
+
+    uid: int
+    k: str | None
+    t: int
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """An input file."""
+
+    source: str
+    name: str
+    modified: int
+    length: int
+    events: tuple[Event, ...]
+
+
+class Conflict(Exception):
+    """Another commit took the version."""
+
+
+@dataclass(slots=True)
+class Store:
+    """Everything that outlives a process."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    landing: dict[tuple[str, str], Landed] = field(default_factory=dict)
+    locks: dict[str, Any] = field(default_factory=dict)
+    home: str = "s3a://lake"
+    made: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """What was worked out of a version once, and serves all processes."""
+    lost: dict[str, list[Version]] = field(default_factory=dict)
+    """Commits that a power cut took, by table: what a backup would bring back."""
+
+    def commit(
+        self,
+        table: str,
+        change: Callable[[tuple[Row, ...]], tuple[Row, ...]],
+        metadata: Mapping[str, Any],
+        *,
+        written: int,
+        seen: int | None = None,
+        operation: str = "WRITE",
+        step: int | None = None,
+    ) -> int:
+        """Commit what a table holds next; the first commit makes it.
+
+        Args:
+            table: the table.
+            change: from the rows before to those after.
+            metadata: what the commit remembers.
+            written: how many rows it writes.
+            seen: the version that the commit must follow (-1: none); None for whichever is the newest.
+            operation: what Delta would call it.
+            step: the step that it is.
+
+        Raises:
+            Conflict: the newest version is not the one seen.
+        """
+        held = self.tables.get(table)
+        newest = -1 if held is None else held.newest.number
+        if seen is not None and seen != newest:
+            raise Conflict(table)
+        if held is None:
+            self.made += 1
+            held = self.tables[table] = Table(f"id-{self.made}")
+        before = held.versions[-1].rows if held.versions else ()
+        held.versions.append(Version(newest + 1, change(before), metadata, written, operation, step))
+        held.step = held.step if step is None else max(held.step, step)
+        return newest + 1
+
+    def next_id(self) -> int:
+        """A number that no other commit has."""
+        self.made += 1
+        return self.made
+
+    def step_of(self, table: str) -> int:
+        """The greatest step among a table's commits."""
+        return self.tables[table].step if table in self.tables else -1
+
+    def identity(self, table: str) -> str:
+        """What a table has that one made again has not."""
+        return self.tables[table].identity if table in self.tables else ""
+
+    def drop(self, table: str) -> None:
+        """Delete a table."""
+        self.tables.pop(table, None)
+        self.lost.pop(table, None)
+
+    def forget(self, table: str) -> None:
+        """Clean the log behind the newest version, as a checkpoint and a passed retention allow."""
+        held = self.tables.get(table)
+        if held is not None:
+            held.versions[:] = held.versions[-1:]
+
+    def lose(self, table: str, *, torn: bool) -> bool:
+        """Take the newest commit away, as a power cut would; a torn one leaves a commit that says nothing."""
+        held = self.tables.get(table)
+        if held is None or len(held.versions) < 2 or table in self.lost:
+            return False
+        taken = held.versions.pop()
+        self.lost[table] = [taken]
+        held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
+        if torn:
+            held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
+        return True
+
+    def is_damaged(self) -> bool:
+        """Whether a commit is missing."""
+        return bool(self.lost)
+
+    def restore(self) -> list[str]:
+        """Bring back what was taken; returns the tables that were written past the loss, where no backup fits any more."""
+        beyond: list[str] = []
+        for table, [taken] in self.lost.items():
+            held = self.tables[table]
+            kept = [v for v in held.versions if v.number < taken.number]
+            later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
+            if later:
+                beyond.append(table)
+            else:
+                held.versions[:] = [*kept, taken]
+        self.lost.clear()
+        return beyond
+
+    def land(self, file: Landed) -> None:
+        """Put a file into the landing folder."""
+        self.landing[file.source, file.name] = file
+
+    def touch(self, source: str, name: str, now: int) -> None:
+        """Change a file after it was found."""
+        file = self.landing[source, name]
+        self.landing[source, name] = replace(file, modified=max(now, file.modified + 1), length=file.length + 1)

@@ -1,0 +1,348 @@
+"""The simulated world: a store, a clock, processes with the engine in them, and what a history's actions do to these."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
+from operators.windows import Tumbling
+from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.ledger_error import LedgerError
+from platform_defs.engine.progress import ProgressError
+from platform_defs.resources.errors import LakeBusy, LakeError
+from tests.hunt.adapters import SimEngine
+from tests.hunt.lake import SimLake
+from tests.hunt.operators import SimCount, SimJoin
+from tests.hunt.process import Held, Process, StoreFault, Trouble
+from tests.hunt.store import Landed, Store
+from tests.support.clock import Clock
+from tests.support.kills import Killed
+from tests.support.shopkeeping import HOUR, MINUTE, ROW, START
+
+NOON = START + 12 * HOUR
+SOURCES = ("a", "b", "c")
+ASSETS = ("pairs", "counts", "tops", "wides")
+EXPECTED = (StoreFault, LakeBusy, LakeError, LedgerError, ProgressError, IngestError)
+"""What an operation may end with; anything else is a finding."""
+
+
+def _source(name: str, **changes: Any) -> SourceContract:
+    given = {"name": name, "schema": ROW, "event_time": "ts", "watermark": BoundedOutOfOrderness("1 minute"), "future_skew": "24 hours"}
+    return SourceContract(**(given | changes))
+
+
+CONTRACTS: Mapping[str, SourceContract] = {
+    "a": _source("a", unique_key=("v",), idle_timeout="1 hour", duplicate_horizon="2 hours"),
+    "b": _source("b", idle_timeout="1 hour"),
+    "c": _source("c"),
+}
+
+
+def _assets(window: int) -> dict[str, DerivedAsset]:
+    made = [
+        DerivedAsset(name="pairs", inputs=("a", "b"), operator=SimJoin(on="k", lower="-5 minutes", upper="10 minutes", how="full")),
+        DerivedAsset(name="counts", inputs=("a",), operator=_count(window, 5 * MINUTE)),
+        DerivedAsset(name="tops", inputs=("counts",), operator=_count(60 * MINUTE, 0)),
+        DerivedAsset(name="wides", inputs=("pairs",), operator=_count(30 * MINUTE, 0)),
+    ]
+    return {asset.name: asset for asset in made}
+
+
+def _count(window: int, lateness: int) -> SimCount:
+    return SimCount(by="k", window=Tumbling(size=window), aggregates={"n": "count(*)"}, allowed_lateness=lateness)
+
+
+RECIPES: Mapping[int, Mapping[str, DerivedAsset]] = {n: _assets(n * MINUTE) for n in (10, 15)}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays the same through a history.
+
+    Args:
+        sources: the configured sources.
+        assets: the configured assets.
+        owners: what keeps two processes apart: `locks` of the system, `leases` that run out while a process is held up, or nothing
+            (`none`: the lake has two spellings).
+        max_step: rows that one step may read, about.
+        max_files: files of a source that one micro-batch takes.
+    """
+
+    sources: tuple[str, ...] = ("a", "b")
+    assets: tuple[str, ...] = ("pairs",)
+    owners: str = "locks"
+    max_step: int = 1_000
+    max_files: int = 3
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that happens."""
+
+    what: str
+    who: int = 0
+    args: tuple[Any, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+    def __str__(self) -> str:
+        troubles = "".join(f" [{t.kind} at {t.on} {t.nth}]" for t in self.troubles)
+        return f"{self.what}({', '.join(map(str, self.args))}) by process {self.who}{troubles}"
+
+
+class Finding(Exception):
+    """Something that must never be."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+@dataclass
+class World:
+    """A world.
+
+    Args:
+        setup: what stays the same.
+        make: makes a process's engine; a mutation makes another one.
+    """
+
+    setup: Setup
+    make: Callable[..., SimEngine] = SimEngine
+    store: Store = field(default_factory=Store)
+    clock: Clock = field(default_factory=lambda: Clock(NOON))
+    away: set[str] = field(default_factory=set)
+    window: int = 10
+    processes: dict[int, Process] = field(default_factory=dict)
+    engines: dict[int, SimEngine] = field(default_factory=dict)
+    current: Process | None = None
+    outcome: str = ""
+    failed: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.process(0)
+        self.process(1)
+
+    def process(self, number: int) -> Process:
+        """A process; started where it does not run."""
+        if number not in self.processes:
+            self.processes[number] = Process(number, f"spelling {number}" if self.setup.owners == "none" else "")
+        return self.processes[number]
+
+    def engine(self, number: int) -> SimEngine:
+        """The engine of a process, made with the configuration that holds when it starts."""
+        if number not in self.engines:
+            process = self.process(number)
+            lake = SimLake(self.store.home, store=self.store, process=process, shares_leases=self.setup.owners == "leases")
+            sources = {name: CONTRACTS[name] for name in self.setup.sources if name not in self.away}
+            assets = {n: a for n, a in RECIPES[self.window].items() if n in self.setup.assets and self.is_fed(n)}
+            folders = {name: f"{self.store.home}/landing/{name}" for name in sources}
+            self.engines[number] = self.make(
+                lake, sources, assets, lambda: None, lambda: self.clock() + process.skew, self.setup.max_step, folders, self.setup.max_files
+            )
+        return self.engines[number]
+
+    def is_fed(self, name: str) -> bool:
+        """Whether none of the sources that an asset is made of is away."""
+        if name in CONTRACTS:
+            return name not in self.away
+        return all(self.is_fed(of) for of in RECIPES[self.window][name].inputs)
+
+    # what operations do
+
+    def run(self, number: int, work: Callable[[SimEngine], Any], troubles: Sequence[Trouble] = ()) -> Any:
+        """Let a process do something. It is in a thread of its own where it may be held up."""
+        self.finish(number)
+        process = self.process(number)
+        process.begin(tuple(troubles))
+        self.outcome = "held up"
+        if not any(t.kind == "pause" for t in troubles):
+            return self._guarded(process, work)
+        process.thread = Held(lambda: self._guarded(process, work))
+        self._baton(process, process.thread.start)
+        return None
+
+    def _baton(self, process: Process, go: Callable[[], None]) -> None:
+        before, self.current = self.current, process
+        go()
+        self.current = before
+        if process.thread is not None and process.thread.is_done:
+            process.thread = None
+        self.raise_failed()
+
+    def raise_failed(self) -> None:
+        """Raise what a thread met."""
+        if self.failed:
+            raise self.failed.pop()
+
+    def _guarded(self, process: Process, work: Callable[[SimEngine], Any]) -> Any:
+        self.current = process
+        try:
+            answer = work(self.engine(process.number))
+            self.outcome = "done"
+            return answer
+        except Killed:
+            self.outcome = "killed"
+            self.restart(process.number)
+        except EXPECTED as error:
+            self.outcome = f"{type(error).__name__}: {error}"
+            self.check_error(process, error)
+        except Finding as finding:
+            self.failed.append(finding)
+        except Exception as error:
+            self.failed.append(_crash(error))
+        if threadless(process):
+            self.raise_failed()
+        return None
+
+    def check_error(self, process: Process, error: Exception) -> None:
+        """Whether an operation may end in this."""
+        self.errors.append((process.number, process.struck, error))
+
+    errors: list[tuple[int, bool, Exception]] = field(default_factory=list)
+
+    def resume(self, number: int, *, dies: bool = False) -> None:
+        """Let a process that is held up go on, or die."""
+        process = self.process(number)
+        if process.thread is not None:
+            thread = process.thread
+            self._baton(process, lambda: thread.resume(dies=dies))
+
+    def finish(self, number: int) -> None:
+        """Let a process that is held up come to its end."""
+        while self.process(number).is_paused:
+            self.resume(number)
+
+    def restart(self, number: int) -> None:
+        """Start a process anew: nothing that it knew is kept."""
+        self.engines.pop(number, None)
+        process = self.process(number)
+        for key in [key for key, owner in self.store.locks.items() if owner is process]:
+            del self.store.locks[key]
+        process.taken.clear()
+        process.seen.clear()
+
+    def restart_all(self) -> None:
+        for number in list(self.processes):
+            if self.process(number).is_paused:
+                self.resume(number, dies=True)
+            self.restart(number)
+
+    # actions
+
+    def act(self, action: Action) -> None:
+        """Do an action."""
+        getattr(self, f"_{action.what}")(action)
+
+    def _land(self, action: Action) -> None:
+        source, name, events = action.args
+        self.store.land(Landed(source, name, self.clock(), 10 * len(events), events))
+
+    def _touch(self, action: Action) -> None:
+        source, name = action.args
+        if (source, name) in self.store.landing:
+            self.store.touch(source, name, self.clock())
+
+    def _tick(self, action: Action) -> None:
+        self.clock.pass_ms(action.args[0])
+
+    def _skew(self, action: Action) -> None:
+        self.process(action.who).skew = action.args[0]
+
+    def _ingest(self, action: Action) -> None:
+        self.run(action.who, lambda engine: engine.let_in(), action.troubles)
+
+    def _watermark(self, action: Action) -> None:
+        source, mark = action.args
+        self.finish(action.who)
+        if source in self.engine(action.who).sources:
+            self.run(action.who, lambda engine: engine.signals.watermark({source: mark}), action.troubles)
+
+    def _idle(self, action: Action) -> None:
+        self.run(action.who, lambda engine: engine.signals.idle(), action.troubles)
+
+    def _drain(self, action: Action) -> None:
+        self.run(action.who, lambda engine: engine.drain(), action.troubles)
+
+    def _advance(self, action: Action) -> None:
+        asset, until = action.args
+        self.run(action.who, lambda engine: asset in engine.assets and engine.advance(asset, until), action.troubles)
+
+    def _rebuild(self, action: Action) -> None:
+        asset, first, last = action.args
+        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.troubles)
+
+    def _remake(self, action: Action) -> None:
+        asset = action.args[0]
+        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.troubles)
+
+    def _account(self, action: Action) -> None:
+        asset = action.args[0]
+        self.run(action.who, lambda engine: asset in engine.assets and self.held_to_the_law(engine, asset), action.troubles)
+
+    def held_to_the_law(self, engine: SimEngine, asset: str) -> None:
+        broken = [account for account in engine.account(asset) if not account.holds]
+        if broken and not self.store.lost:
+            raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
+
+    def _maintain(self, action: Action) -> None:
+        self.run(action.who, lambda engine: engine.maintain(), action.troubles)
+
+    def _due(self, action: Action) -> None:
+        self.run(action.who, lambda engine: (engine.due.all_days(), [engine.described(name) for name in engine.assets]), action.troubles)
+
+    def _resume(self, action: Action) -> None:
+        self.resume(action.who)
+
+    def _kill(self, action: Action) -> None:
+        self.resume(action.who, dies=True)
+        self.restart(action.who)
+
+    def _restart(self, action: Action) -> None:
+        self.finish(action.who)
+        self.restart(action.who)
+
+    def _away(self, action: Action) -> None:
+        """A source leaves the configuration, or comes back; processes are started anew."""
+        self.restart_all()
+        self.away ^= {action.args[0]}
+
+    def _window(self, action: Action) -> None:
+        """An asset's parameters change; processes are started anew."""
+        self.restart_all()
+        self.window = action.args[0]
+
+    def _drop(self, action: Action) -> None:
+        """A table is deleted, as an error tells a user to do."""
+        self.store.drop(action.args[0])
+
+    def _move(self, action: Action) -> None:
+        """The lake's folder is renamed, landing and all."""
+        self.restart_all()
+        self.store.home = action.args[0]
+
+    def _lose(self, action: Action) -> None:
+        """A power cut: every process dies, and a table lacks its last commit."""
+        self.restart_all()
+        table, torn = action.args
+        self.store.lose(table, torn=torn)
+
+    def _restore(self, action: Action) -> None:
+        """The backup is put back: all processes stop meanwhile."""
+        self.restart_all()
+        for table in self.store.restore():
+            if table.startswith("events/"):
+                raise Finding("written past a loss", f"{table} lacked its last commit, and others were made in its place")
+
+
+def threadless(process: Process) -> bool:
+    return process.thread is None
+
+
+def _crash(error: Exception) -> Finding:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((f for f in reversed(frames) if "/hunt/" not in f.filename), frames[-1])
+    finding = Finding(f"crash {type(error).__name__} in {place.name}", f"{error} ({place.filename.rsplit('/', 1)[-1]}:{place.lineno})")
+    finding.__cause__ = error
+    return finding

@@ -1,0 +1,71 @@
+"""No false alarm: whatever a stream commits beside it, an account of a lake that is right says so."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Session, TopK, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import MINUTE, Event, join, replay, source
+from tests.support.toys import RunningTotal
+
+LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
+SOURCES = [source("l"), source("r")]
+ASSETS = [
+    join(),
+    DerivedAsset(name="counts", inputs=("l",), operator=WindowedAggregate(window=Tumbling(size="1 minute"), **LENIENT)),
+    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by=("n DESC", "k"))),
+    DerivedAsset(name="visits", inputs=("l",), operator=WindowedAggregate(window=Session(gap="30 seconds"), **LENIENT)),
+    DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
+]
+
+
+def _batches() -> Iterator[dict[str, list[Event]]]:
+    """Rows in order, a few within the allowed lateness, and one too late."""
+    batch = 0
+    while True:
+        at = batch * 2 * MINUTE
+        rows = [Event("a", batch, at), Event("b", batch, at - MINUTE), Event("a", -batch, at - 10 * MINUTE)]
+        yield {"l": rows, "r": rows[:2]}
+        batch += 1
+
+
+@pytest.mark.parametrize("accounts", [10, pytest.param(500, marks=pytest.mark.soak)])
+def test_accounts_beside_a_stream_that_ingests_advances_corrects_and_is_maintained(make_engine: MakeEngine, accounts: int) -> None:
+    writer, reader = (make_engine(SOURCES, ASSETS) for _ in range(2))
+    ended, failed = threading.Event(), list[BaseException]()
+    batches = _batches()
+
+    def step(number: int) -> None:
+        replay(writer, [next(batches)])
+        for name in writer.assets:
+            writer.advance(name)
+        if number % 5 == 4:
+            writer.maintain(small_files=2)
+
+    def stream() -> None:
+        number = 0
+        try:
+            while not ended.is_set():
+                step(number)
+                number += 1
+        except BaseException as error:
+            failed.append(error)
+
+    step(0)
+    thread = threading.Thread(target=stream)
+    thread.start()
+    try:
+        wrong = [alarm for n in range(accounts) for alarm in _alarms(reader, [*reader.assets][n % len(reader.assets)])]
+    finally:
+        ended.set()
+        thread.join()
+    assert not failed
+    assert wrong == []
+
+
+def _alarms(engine: Engine, name: str) -> list[object]:
+    return [*[account for account in engine.account(name) if not account.holds], *engine.uncounted(name).items()]

@@ -1,0 +1,47 @@
+"""Aggregates that depend on the order of rows, on chance or on the clock are refused; the others are not."""
+
+import pytest
+
+from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
+
+
+@pytest.mark.parametrize(
+    ("sql", "match"),
+    [
+        ("first(v)", r"in place of first use min_by\(v, struct\(event_time, seq, arrival\)\)"),
+        ("sum(v) + LAST (v)", "in place of last use"),
+        ("any_value(v)", "in place of any_value"),
+        ("first_value(v, true)", "in place of first_value"),
+        ("collect_list(v)", r"sort_array\(collect_list\(v\)\)"),
+        ("to_json(collect_set(v))", "sort what collect_set gives"),
+        ("array_join(array_agg(v), ',')", "sort what array_agg gives"),
+        ("listagg(v, ',')", "sort what listagg gives"),
+        ("sum(v * rand())", "chance or the clock, as rand does"),
+        ("max(current_timestamp)", "as current_timestamp does"),
+    ],
+)
+def test_refused(sql: str, match: str) -> None:
+    with pytest.raises(OperatorError, match=f"`aggregates` is .*legal: aggregates that do not depend on .*{match}"):
+        WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"x": sql})
+    with pytest.raises(OperatorError, match=match):
+        Aggregate(by="k", aggregates={"x": sql})
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "min_by(v, struct(event_time, seq, arrival))",
+        "sort_array(collect_list(struct(seq, arrival)))",
+        "size(collect_set(v))",
+        "array_sort(transform(collect_list(v), x -> x + 1))",
+        "listagg(v, ',') WITHIN GROUP (ORDER BY v)",
+        "max(first)",
+        "max(`first(v)`)",
+        "count_if(kind = 'first(v)')",
+        "sum(v) /* no first(v) */",
+        "sum(now)",
+        "count(*)",
+    ],
+)
+def test_legal(sql: str) -> None:
+    assert Aggregate(by="k", aggregates={"x": sql}).aggregates == {"x": sql}

@@ -1,0 +1,224 @@
+"""The demo empties its own lake alone, and only where all in it is the demo's. No Spark."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from platform_defs import demo
+from platform_defs.demo_lake import DemoLake, NotTheDemos
+from platform_defs.engine import Engine
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import HOME, Settings, settings
+from tests.engine.made import said
+
+OWN = "orders/part-00000.jsonl"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A demo's lake after a demo, without the tables that Spark would make."""
+
+    folder: DemoLake
+    engine: Engine
+
+    @property
+    def root(self) -> Path:
+        return self.folder.root
+
+
+def _engine(root: Path) -> Engine:
+    values = DemoLake(root).settings(Settings(lake=f"{root}-of-the-user"))
+    return make_engine(values, SparkResource())
+
+
+def _land(folder: DemoLake, name: str = OWN, text: str = "{}\n") -> Path:
+    path = folder.landing / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file() and "_locks" not in p.parts}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    folder, engine = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo")
+    folder.begin(engine)
+    folder.plan([OWN])
+    _land(folder)
+    folder.landed()
+    for table in ("ledger", "order_wide", "events", "changelog"):
+        (folder.root / table).mkdir()
+    for internal in ("_dagster", "_checkpoints", "_prepared"):
+        (folder.root / internal).mkdir()
+        (folder.root / internal / "x").touch()
+    return Made(folder, engine)
+
+
+@pytest.fixture(autouse=True)
+def _settings_again() -> Iterator[None]:
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+def test_a_lake_of_an_earlier_demo_is_emptied_but_for_its_locks_and_its_dagster(made: Made) -> None:
+    made.folder.begin(_engine(made.root))
+    assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
+    assert (made.root / "_dagster/x").exists()
+    made.folder.begin(_engine(made.root))
+
+
+def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made) -> None:
+    made.folder.plan(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
+    _land(made.folder, "orders/part-00001.jsonl")
+    _land(made.folder, "payments/.part-00001.jsonl.tmp")
+    made.folder.begin(_engine(made.root))
+    assert not made.folder.landing.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
+        ("landing/orders/.mine.tmp", "rows or a file of 'orders/.mine.tmp'"),
+        ("landing/mine/part-00000.jsonl", "rows or a file of 'mine/part-00000.jsonl'"),
+        ("precious/x", "'precious'"),
+        ("precious.txt", "'precious.txt'"),
+    ],
+)
+def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, told: str) -> None:
+    path = made.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("precious")
+    before = _contents(made.root)
+    with pytest.raises(NotTheDemos, match=f"which holds {told}, which no demo made; nothing was deleted"):
+        made.folder.begin(_engine(made.root))
+    assert _contents(made.root) == before
+
+
+def test_a_file_of_the_demo_that_another_replaced_keeps_everything(made: Made) -> None:
+    _land(made.folder, text="precious\n")
+    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00000\.jsonl'"):
+        made.folder.begin(_engine(made.root))
+
+
+def test_a_link_in_the_landing_folder_keeps_everything(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (made.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
+    with pytest.raises(NotTheDemos, match="orders/link"):
+        made.folder.begin(_engine(made.root))
+
+
+def test_rows_that_came_from_another_folder_keep_everything(made: Made) -> None:
+    """Somebody set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to his own files."""
+    (made.root / "ledger").rmdir()
+    own = made.folder.landing / OWN
+    state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
+    made.engine.ledger.commit([(said("orders", 1, offsets=(f"file:{own}|{state}",)),)])
+    made.folder.require_own(_engine(made.root))
+    made.engine.ledger.commit([(said("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
+    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/mine\.csv'"):
+        made.folder.begin(_engine(made.root))
+    assert made.folder.landing.exists()
+
+
+def test_a_folder_without_a_legible_mark_is_kept_and_not_written_to(tmp_path: Path) -> None:
+    for mark in (None, "The demo empties this folder each time it starts.\n", "{}", "[]", '{"landed": {"a": 1}}'):
+        root = tmp_path / str(hash(mark))
+        root.mkdir()
+        (root / "precious").touch()
+        if mark is not None:
+            (root / "_made_by_the_demo").write_text(mark)
+        before = _contents(root)
+        with pytest.raises(NotTheDemos, match="no legible _made_by_the_demo, which no demo made"):
+            DemoLake(root).begin(_engine(root))
+        assert _contents(root) == before
+        assert not (root / "_locks").exists()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("precious")
+    with pytest.raises(NotTheDemos, match="which holds a file"):
+        DemoLake(tmp_path / "demo").begin(_engine(tmp_path / "demo"))
+
+
+@pytest.mark.parametrize("writer", ["ledger", "maintenance", "order_wide", "stream"])
+def test_nothing_is_deleted_beneath_a_writer(made: Made, writer: str) -> None:
+    from platform_defs.engine.stream import place
+
+    name = place(made.engine.folders) if writer == "stream" else writer
+    before = _contents(made.root)
+    with Lake(str(made.root)).writer(name), pytest.raises(LakeError, match="has a writer already"):
+        made.folder.begin(_engine(made.root))
+    assert _contents(made.root) == before
+
+
+def test_the_settings_of_the_user_are_replaced_by_the_demos_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("LAKE", "LANDING", "DAGSTER_HOME"):
+        monkeypatch.setenv(f"TIDEMARK_{name}", str(tmp_path / name.lower()))
+    values = demo._settings(None, DemoLake(HOME / "demo"))
+    assert (values.lake, values.landing_root) == (f"{HOME}/demo", f"{HOME}/demo/landing")
+    assert values.dagster_home == f"{HOME}/demo/_dagster"
+    command = f"TIDEMARK_LAKE={HOME}/demo TIDEMARK_DAGSTER_HOME={HOME}/demo/_dagster TIDEMARK_LANDING={HOME}/demo/landing make ui"
+    assert demo._ui(values) == command
+
+
+@pytest.mark.parametrize(
+    ("lake", "landing", "demos"),
+    [
+        ("/data/lake", None, "/data/lake/demo"),
+        ("/data/lake/mine", None, "/data/lake"),
+        ("/data/lake", "/data/in", "/data/in/orders"),
+        ("/data/lake", "/data/demo/landing", "/data/demo"),
+    ],
+)
+def test_a_folder_that_overlaps_the_users_own_is_refused(lake: str, landing: str | None, demos: str) -> None:
+    with pytest.raises(NotTheDemos, match=f"`--lake` is '{demos}', which overlaps TIDEMARK_LA"):
+        DemoLake(Path(demos)).settings(Settings(lake=lake, landing=landing))
+
+
+def test_a_lake_that_the_settings_name_too_may_be_the_demos(tmp_path: Path) -> None:
+    assert DemoLake(tmp_path).settings(Settings(lake=str(tmp_path))).lake == str(tmp_path)
+
+
+def test_times_are_compared_in_milliseconds(made: Made) -> None:
+    path = made.folder.landing / OWN
+    os.utime(path, ns=(1, path.stat().st_mtime_ns // 1_000_000 * 1_000_000))
+    made.folder.require_own(made.engine)
+
+
+def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The demo's own work but for Dagster's runs, which need Spark."""
+    ran: list[tuple[str, int]] = []
+    users = tmp_path / "users"
+    (users / "landing/orders").mkdir(parents=True)
+    (users / "landing/orders/mine.csv").write_text("precious")
+    for name, folder in (("LAKE", users), ("DAGSTER_HOME", users / "dagster")):
+        monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
+    monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
+    monkeypatch.setattr(demo.report, "status", lambda *_: {})
+    monkeypatch.setattr("platform_defs.engine.due.Due.boards", lambda _: [])
+    before = _contents(users)
+
+    def files() -> Iterator[Path]:
+        return (tmp_path / "demo/landing").rglob("*.jsonl")
+
+    for _ in range(2):
+        told = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
+        assert told["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
+    assert [run for run in ran if run[0] == "ingest"] == [("ingest", 5), ("ingest", 10)] * 2
+    assert _contents(users) == before
+    assert not (users / "dagster").exists()
+    with (tmp_path / "demo/landing/orders/part-00001.jsonl").open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00001\.jsonl'"):
+        demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"))
+    assert len(list(files())) == 10

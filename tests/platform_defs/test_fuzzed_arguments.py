@@ -1,0 +1,171 @@
+"""Any text as any argument of any command gives a working value, or one line of error that names the argument. No Spark."""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from platform_defs import cli, demo
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import Settings, settings
+
+COMMANDS = {
+    "ingest --every": ["ingest", "--every", "{}"],
+    "advance assets": ["advance", "{}"],
+    "backfill --from": ["backfill", "--from", "{}", "--to", "2026-03-01"],
+    "backfill --to": ["backfill", "--from", "2026-03-01", "--to", "{}"],
+    "drain assets": ["drain", "{}"],
+    "status assets": ["status", "{}"],
+    "publish asset": ["publish", "{}", "/tmp/x"],
+    "publish folder": ["publish", "seller_leaderboard", "{}"],
+    "late source": ["late", "{}"],
+    "late source --asset": ["late", "orders", "--asset", "{}"],
+    "late --limit": ["late", "orders", "--limit", "{}"],
+    "demo --data": ["demo", "--data", "{}"],
+    "demo --orders": ["demo", "--orders", "{}"],
+    "demo --parts": ["demo", "--parts", "{}"],
+    "demo --seed": ["demo", "--seed", "{}"],
+    "demo --arrival": ["demo", "--arrival", "{}"],
+    "demo --lake": ["demo", "--lake", "{}"],
+    "no command": ["{}"],
+    "no option": ["status", "--{}"],
+}
+LIKELY = [
+    *(
+        "",
+        " ",
+        "0",
+        "1",
+        "-1",
+        "10001",
+        "9" * 400,
+        "1e3",
+        "nan",
+        "٣",
+        "/",
+        "~",
+        "~x",
+        ".",
+        "..",
+        "/x",
+        "x" * 300,
+        "file:/x",
+        "hdfs:/x",
+        "s3a://b",
+    ),
+    *("s3a://u:s3cret@b/x", "http://u:s3cret@h", "30 seconds", "0 s", "-1 s", "99999 weeks", "9" * 5_000 + " s", "1.5 s", "2026-03-01"),
+    *(
+        "0001-01-01",
+        "9999-12-31",
+        "9998-12-31",
+        "20260301",
+        "orders",
+        "payment_order_wide",
+        "seller_leaderboard",
+        "--help",
+        "-",
+        "--",
+        "-x",
+        "--json",
+    ),
+    *("\x1b[31m", "\u202e", "\x9b2J", "[bold]", "[/]", "\udc80", "a\nb", "by_time", "\\", "%s", "{}", "$HOME", "`id`"),
+]
+TEXTS = st.one_of(st.sampled_from(LIKELY), st.text(st.characters(exclude_characters="\0"), max_size=30))
+
+
+class Reached(BaseException):
+    """The arguments were good: the command asked for Spark, or began the demo."""
+
+
+def _reached(*_: object, **__: object) -> None:
+    raise Reached
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    lake = tmp_path_factory.mktemp("lake")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_LAKE", str(lake))
+        patch.setattr(demo, "run", _reached)
+        patch.setattr(SparkResource, "spark_session", property(_reached))
+        patch.setattr(cli, "_engine", lambda: make_engine(Settings(), SparkResource()))
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
+
+
+def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["tidemark", *arguments])
+        try:
+            cli.main()
+            code = 0
+        except Reached:
+            code = "reached"
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@hypothesis_settings(max_examples=60, deadline=None, database=None)
+@given(text=TEXTS)
+@example(text="9" * 5_000 + " s")
+def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: str) -> None:
+    try:
+        os.fsencode(text)  # no process gets another one
+    except UnicodeEncodeError:
+        return
+    code, out, err = _run([part.replace("{}", text) for part in COMMANDS[name]])
+    if code in (0, "reached"):
+        assert not err.strip()
+        assert code or "Usage" in out or "Nothing" in out or "nothing" in out or "stands" in out or "--json" in text, out
+        return
+    assert code in (1, 2)
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()
+    assert "s3cret" not in err
+    unreadable = ("No such option", "No such command", "Missing argument", "unexpected extra argument", "requires an argument")
+    assert any(word.strip("-") in err for word in name.split()) or any(words in err for words in unreadable)
+
+
+def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message may quote a row, a file's name, or who holds a lock."""
+
+    def fail() -> None:
+        raise ValueError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")
+
+    monkeypatch.setattr(cli, "_engine", fail)
+    code, out, err = _run(["status"])
+    assert (code, out) == (1, "")
+    assert err == "error: row \\x1b]0;title\\x07 [bold]x[/bold] \\u202e http://***@host/\n"
+
+
+def test_json_holds_no_control_character(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"a": "\x1b[31m\x7f\x9b\u202e"}
+    cli._show(True, row, lambda _: None)
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isascii()
+    assert out.replace("\n", "").isprintable()
+    assert json.loads(out) == row
+
+
+def test_a_published_folder_is_relative_to_the_current_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr("platform_defs.engine.Engine.publish", lambda _, asset, folder: asked.append(folder) or 3)
+    code, out, _ = _run(["publish", "seller_leaderboard", "[out]"])
+    assert (code, asked) == (0, [f"{tmp_path}/[out]"])
+    assert "[out]" in out

@@ -1,0 +1,75 @@
+"""Runs over days beside rows that no day holds: of 1970, of the year 1, of the far future. Dagster runs; the engine is a stand-in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.event_time import IN_DAYS, event_time_asset
+from assets.partitions import daily, within
+from platform_defs.engine.books import DayAccount
+from platform_defs.jobs import over
+from tests.support.shopkeeping import DAY, START, join
+
+YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
+DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-05")
+
+
+@dataclass
+class Engine:
+    """What assets use of an engine that has nothing to compute."""
+
+    times: tuple[int, int]
+    advanced: list[tuple[str, int | None]] = field(default_factory=list)
+
+    def steps(self, asset: str, until: int | None = None) -> list[Any]:
+        self.advanced.append((asset, until))
+        return []
+
+    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        return [DayAccount("l", day, accepted=1, matched=1) for day in (date.min, date(1970, 1, 1), date(2026, 3, 1), date.max)]
+
+    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
+        return {}
+
+    def event_times(self, asset: str) -> tuple[int, int]:
+        return self.times
+
+    def described(self, asset: str) -> dict[str, Any]:
+        return {"steps": 0, "closed_to": self.times[0] - DAY, "watermark": self.times[1] + DAY, "lag_ms": 0, "complete_to": None}
+
+
+@pytest.mark.parametrize(
+    ("times", "passed"),
+    [
+        ((START, START + DAY), True),
+        ((0, START), False),
+        ((YEAR_1, START), False),
+        ((START, YEAR_9999), False),
+    ],
+    ids=["in the days", "1970", "year 1", "year 9999"],
+)
+def test_rows_outside_of_the_days_are_reported_and_stop_nothing(times: tuple[int, int], passed: bool) -> None:
+    engine: Any = Engine(times)
+    tables = [event_time_asset(a, sources=["l", "r"], days=DAYS) for a in (join("pairs"), join("more", ("l", "pairs")))]
+    asked = within(DAYS, date.min, date(2026, 3, 2))
+    assert asked is not None
+    assert asked == (date(2026, 2, 27), date(2026, 3, 2))
+    done = dg.materialize(tables, tags=over(*asked), resources={"engine": engine}, raise_on_error=False)
+    assert done.success
+    assert [name for name, _ in engine.advanced] == ["pairs", "more"], "downstream runs"
+    found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}
+    assert {key[0]: c.passed for key, c in found.items()} == {"pairs": passed, "more": passed}
+    assert {c.severity for c in found.values()} == {dg.AssetCheckSeverity.WARN}
+
+
+def test_a_range_is_cut_to_the_days_that_are_partitions() -> None:
+    first, last = date(2026, 2, 27), date(2026, 3, 4)
+    assert within(DAYS, first, last) == (first, last)
+    assert within(DAYS, date.min, date.max) == (first, last)
+    assert within(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "what lies before the first day is closed with it"
+    assert within(DAYS, date.max, date.max) is None
+    assert within(daily("9000-01-01", 0), first, last) is None

@@ -1,0 +1,149 @@
+"""One spelling for each folder, and text that is safe to print."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.paths import PathError, canonical, canonical_local, is_within
+from platform_defs.resources.safe_text import one_line, printable, shortened, without_credentials, without_java_options
+from platform_defs.settings import Settings
+
+LAKE = "the lake"
+
+
+def _spellings(folder: Path) -> list[str]:
+    """Every way to write one folder: its path, URIs, links, `~`, relative, with slashes and dots too many."""
+    (folder / LAKE).mkdir()
+    (folder / "link").symlink_to(folder)
+    (folder / "lake-link").symlink_to(folder / LAKE, target_is_directory=True)
+    quoted = f"{folder}/the%20lake"
+    paths = [
+        f"{folder}/{LAKE}",
+        f"{folder}/{LAKE}/",
+        f"{folder}//{LAKE}",
+        f"{folder}/link/link/../{folder.name}/{LAKE}",
+        f"{folder}/lake-link",
+    ]
+    uris = [f"file:{quoted}", f"file://{quoted}/", f"FILE://localhost{quoted}", f"file://{folder}/link/the%20lake"]
+    return [*paths, *uris, f"~/{LAKE}", LAKE, f"./{LAKE}", f"../{folder.name}/{LAKE}/."]
+
+
+def test_every_spelling_of_a_folder_gives_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("platform_defs.setting_values.PROJECT", tmp_path)
+    expected = f"{tmp_path}/{LAKE}"
+    for spelling in _spellings(tmp_path):
+        assert canonical(spelling) == canonical(spelling, tmp_path) == expected, spelling
+        assert Lake(spelling).root == expected, spelling
+        assert Settings(lake=spelling).lake == expected, spelling
+        assert Settings(lake=spelling).landing_root == f"{expected}/landing", spelling
+
+
+def test_two_spellings_of_a_lake_share_its_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for spelling in _spellings(tmp_path):
+        with (
+            Lake(f"{tmp_path}/{LAKE}").writer("pairs"),
+            pytest.raises(LakeError, match="pairs has a writer already"),
+            Lake(spelling).writer("pairs"),
+        ):
+            pass
+
+
+def test_a_canonical_path_stays_as_it_is(tmp_path: Path) -> None:
+    for path in (str(tmp_path), "/", "s3a://b/a/b", "hdfs://h:8020/x", "abfss://c@account.dfs.core.windows.net/x", "hdfs:///x"):
+        assert canonical(path) == canonical(canonical(path)) == path
+    assert canonical("S3A://b//a///b/") == "s3a://b/a/b"
+
+
+@pytest.mark.parametrize(
+    ("value", "legal"),
+    [
+        ("", "a path, file:///path, or a URI with one of s3a://"),
+        (" ", "a path, file:///path"),
+        (" /data", "without spaces at either end"),
+        ("/data\n", "without spaces at either end"),
+        ("/da\x1bta", "printable characters"),
+        ("/" + "x" * 256, "at most 255 bytes"),
+        ("x/" * 3_000, "at most 4,096"),
+        ("hdfs:/x", "a URI with one of s3a://, s3://"),
+        ("s3a:x", "a URI with one of s3a://"),
+        ("ftp://h/x", "a URI with one of s3a://"),
+        ("s3a:///x", "s3a://bucket/folder"),
+        ("s3a://b/../x", "without `..`"),
+        ("s3a://b/x?a=b", "without `..`, `?`"),
+        ("hdfs://", "hdfs://bucket/folder"),
+        ("file:x", "file:///path, absolute"),
+        ("file://host/x", "file:///path; another machine's files"),
+        ("file:///x?y", "%3F and %23"),
+        ("file:///x%00y", "file:///path, absolute"),
+        ("s3a://key:s3cret@bucket/x", "without user name or password"),
+        ("s3a://s3cret@bucket/x", "without user name or password"),
+        ("abfss://c:s3cret@account/x", "without user name or password"),
+    ],
+)
+def test_what_is_no_folder_is_refused_with_what_is_legal(value: str, legal: str) -> None:
+    with pytest.raises(PathError, match=re.escape(legal)) as refused:
+        canonical(value)
+    assert "s3cret" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(PathError, match="a path that this machine can resolve"):
+        canonical(str(tmp_path / "a"))
+
+
+def test_a_store_is_no_folder_of_this_machine() -> None:
+    assert canonical_local("file:///x") == "/x"
+    with pytest.raises(PathError, match="legal: a folder on this machine"):
+        canonical_local("s3a://b/x")
+
+
+def test_within_means_the_folder_or_below_it() -> None:
+    assert is_within("/a/b", "/a/b")
+    assert is_within("/a/b/c", "/a/b")
+    assert is_within("/a", "/")
+    assert not is_within("/a/bc", "/a/b")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://user:s3cret@h:1/x and https://t@h/", "http://***@h:1/x and https://***@h/"),
+        ("http://user:s3/cr@et@h/x", "http://***@h/x"),
+        ("abfss://container@account.dfs.core.windows.net/x", "abfss://container@account.dfs.core.windows.net/x"),
+        ("no URL, a@b", "no URL, a@b"),
+        ("'http://u:p@h'", "'http://***@h'"),
+    ],
+)
+def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown
+
+
+def test_options_that_a_jvm_prints_are_removed() -> None:
+    told = "a\nPicked up JAVA_TOOL_OPTIONS: -Dx=s3cret\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=s3cret\nb"
+    assert without_java_options(told) == "a\nb"
+
+
+@pytest.mark.parametrize(
+    "character", [*map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x200E, 0x202E, 0x2066, 0x2028, 0xFEFF, 0xDC80])]
+)
+def test_a_control_character_is_printed_as_its_escape(character: str) -> None:
+    shown = printable(f"a{character}b\n\t")
+    assert shown == f"a{character.encode('unicode_escape').decode()}b\n\t"
+    assert one_line(f"a{character}b\n").isprintable()
+    assert os.fsencode(shown)
+
+
+def test_printable_text_is_left_as_it_is() -> None:
+    assert printable("Grüße, 東京 🚀 €5") == "Grüße, 東京 🚀 €5"
+    assert shortened("x" * 201) == "x" * 200 + "… (201 characters)"
+    assert shortened("x" * 200) == "x" * 200

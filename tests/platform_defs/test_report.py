@@ -1,0 +1,65 @@
+"""What the command line prints of rows: as text, whole, within the terminal's width. No Spark."""
+
+from typing import Any
+
+import pytest
+
+from platform_defs import report
+
+EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
+SHOWN = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
+
+
+def _late(rows: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
+    return {"source": "payments", "asset": "wide", "total": len(rows) if total is None else total, "rows": rows}
+
+
+@pytest.fixture(params=[80, 200], ids=["narrow", "wide"])
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(report.out, "_width", request.param)
+    return request.param
+
+
+def test_late_rows_fit_the_terminal_and_are_text(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "payment_id": EVIL,
+        EVIL: 1.5,
+        "amount": None,
+        "items": [{"a": 1}],
+        "paid": True,
+        "big": 2**40,
+        "event_time": "2026-03-01T00:00:00Z",
+    }
+    report.print_late(_late([row, row], 7))
+    out = capsys.readouterr().out
+    assert out.startswith("Rows of payments too late for wide: 7, of which 2")
+    assert out.count(SHOWN) == (4 if width == 80 else 3)
+    assert out.count('[{"a": 1}]') == 2
+    assert max(map(len, out.splitlines())) <= width
+    assert out.replace("\n", "").isprintable()
+    assert "…" not in out
+
+
+def test_a_long_value_is_cut_and_its_length_said(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    report.print_late(_late([{"a": "x" * 1_000}]))
+    out = capsys.readouterr().out
+    assert out.startswith("Rows of payments too late for wide: 1\n")
+    assert out.count("x") == 200
+    assert "(1,000 characters)" in out
+
+
+def test_no_late_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report.print_late(_late([]))
+    assert capsys.readouterr().out == "No row of payments came too late for wide.\n"
+
+
+def test_names_and_reasons_are_text_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's name in what maintenance left for the next time; a lake's name; a side of a broken law."""
+    report.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
+    report.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0}}})
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert f"Lake /data/{SHOWN}" in out
+    assert f"{SHOWN}\\: nothing is closed yet" in out
+    assert out.replace("\n", "").isprintable()

@@ -1,0 +1,231 @@
+"""A failed run is asked for again, ever later and never given up; one that succeeded is not. Nothing here starts Spark."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from platform_defs.definitions import build
+from platform_defs.engine import Engine
+from platform_defs.engine.engine import wall_clock
+from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.signals import Signals
+from platform_defs.jobs import due, partition_days
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
+from platform_defs.schedules import nightly
+from platform_defs.sensors import lake_identity, ledger_moved, new_input
+from platform_defs.settings import Settings
+from tests.support.clock import Clock
+from tests.support.shopkeeping import DAY, HOUR, START
+
+FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+@dataclass
+class Daemon:
+    """Dagster's daemon, as far as run keys go: a second run for a key is never made."""
+
+    instance: dg.DagsterInstance
+    engine: Engine
+    clock: Clock
+    repository: dg.RepositoryDefinition
+    cursor: str | None = None
+
+    def tick(self, sensor: dg.SensorDefinition) -> str:
+        """Let a sensor look; returns `asked`, or why not."""
+        with dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
+        ) as context:
+            told = sensor.evaluate_tick(context)
+        self.cursor = told.cursor or self.cursor
+        for request in told.run_requests or ():
+            known = self.instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": request.run_key or ""}))
+            if known:
+                return "skipped by the daemon"
+            tags = {**request.tags, "dagster/run_key": request.run_key or ""}
+            self.run = self.instance.create_run_for_job(self.repository.get_job(str(sensor.job_name)), tags=tags)
+            return "asked"
+        return told.skip_message or ""
+
+    def ends(self, status: dg.DagsterRunStatus) -> None:
+        """Let the newest run end, now."""
+        event = dg.DagsterEventType.PIPELINE_SUCCESS if status == dg.DagsterRunStatus.SUCCESS else dg.DagsterEventType.PIPELINE_FAILURE
+        self.instance.report_dagster_event(dg.DagsterEvent(event.value, self.run.job_name), run_id=self.run.run_id)
+        assert self.instance.get_run_by_id(self.run.run_id).status == status  # pyright: ignore[reportOptionalMemberAccess]
+        [record] = self.instance.get_run_records(dg.RunsFilter(run_ids=[self.run.run_id]))
+        self.clock.now = int((record.end_time or 0) * 1000) + 1
+
+
+@pytest.fixture(scope="module")
+def repository() -> dg.RepositoryDefinition:
+    return build(Settings()).get_repository_def()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, repository: dg.RepositoryDefinition) -> Iterator[Daemon]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        clock = Clock(wall_clock())  # the instance stamps the records of runs
+        yield Daemon(instance, replace(make_engine(Settings(lake=str(tmp_path / "lake")), SparkResource()), clock=clock), clock, repository)
+
+
+def _land(engine: Engine, file: str) -> None:
+    path = Path(engine.folders["orders"]) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"order_id": "a"}) + "\n")
+
+
+def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("orders", "payments")) -> None:
+    now = engine.ledger.now()
+    said: dict[str, Any] = {
+        "watermark": mark,
+        "max_event_time": mark,
+        "first_event_time": first,
+        "last_event_time": mark,
+        "rows_read": 1,
+        "accepted": 1,
+    }
+    engine.ledger.commit([tuple(SourceEntry(seq=engine.ledger.head + 1, kind="rows", ingested_at=now, source=s, **said) for s in sources)])
+
+
+def test_a_failed_ingest_is_asked_for_again_ever_later_and_never_given_up(daemon: Daemon) -> None:
+    _land(daemon.engine, "1.jsonl")
+    assert daemon.tick(new_input) == "asked"
+    assert "has not ended yet" in daemon.tick(new_input)
+    for tries, wait_s in enumerate([30, 60, 120, 240, 480, *[900] * 14], 1):
+        daemon.ends(dg.DagsterRunStatus.FAILURE)
+        _land(daemon.engine, f"1{tries}.jsonl")
+        daemon.clock.pass_ms((wait_s - 1) * 1000)
+        assert f"failed, the last of {min(tries, 16)} in a row" in daemon.tick(new_input), "another file makes no storm"
+        daemon.clock.pass_ms(1000)
+        assert daemon.tick(new_input) == "asked"
+
+
+def test_a_run_whose_process_was_killed_keeps_nobody_waiting_for_ever(daemon: Daemon) -> None:
+    _land(daemon.engine, "1.jsonl")
+    assert daemon.tick(new_input) == "asked"
+    daemon.clock.pass_ms(HOUR // 2)
+    assert "has not ended yet" in daemon.tick(new_input)
+    daemon.clock.pass_ms(HOUR)
+    assert daemon.tick(new_input) == "asked"
+
+
+def test_an_ingest_that_succeeded_and_let_nothing_in_is_no_storm_and_another_file_is_asked_for_at_once(daemon: Daemon) -> None:
+    _land(daemon.engine, "1.jsonl")
+    assert daemon.tick(new_input) == "asked"
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert "succeeded, and left this to do" in daemon.tick(new_input)
+    _land(daemon.engine, "2.jsonl")
+    assert daemon.tick(new_input) == "asked"
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    daemon.clock.pass_ms(900_000)
+    assert daemon.tick(new_input) == "asked"
+
+
+def test_a_lake_begun_anew_is_asked_for_at_once(daemon: Daemon) -> None:
+    engine = daemon.engine
+    _commit(engine, START, START + 2 * DAY)
+    before = lake_identity(engine)
+    assert daemon.tick(ledger_moved) == "asked"
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
+    shutil.rmtree(engine.lake.root)
+    daemon.engine = replace(engine)
+    _commit(daemon.engine, START, START + 2 * DAY)
+    assert lake_identity(daemon.engine) != before
+    assert daemon.tick(ledger_moved) == "asked"
+
+
+def test_the_cursor_of_an_advance_moves_when_it_succeeded(daemon: Daemon) -> None:
+    _commit(daemon.engine, START, START + 2 * DAY)
+    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.cursor is None
+    daemon.ends(dg.DagsterRunStatus.FAILURE)
+    assert "failed, the last of 1 in a row" in daemon.tick(ledger_moved)
+    daemon.clock.pass_ms(30_000)
+    assert daemon.tick(ledger_moved) == "asked"
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
+    assert daemon.cursor == f"{lake_identity(daemon.engine)}:1"
+    daemon.clock.pass_ms(DAY)
+    assert daemon.tick(ledger_moved) == "the ledger still stands at entry 1"
+    _commit(daemon.engine, START, START + 3 * DAY)
+    assert daemon.tick(ledger_moved) == "asked", "a run for an earlier entry keeps no later one waiting"
+
+
+def test_sources_that_became_idle_are_asked_for_without_a_file(daemon: Daemon) -> None:
+    engine = daemon.engine
+    _commit(engine, START, START + DAY)
+    assert daemon.tick(new_input) == "nothing new has landed"
+    daemon.clock.pass_ms(HOUR + 1)
+    assert daemon.tick(new_input) == "asked"
+    no_session: Any = None
+    Signals(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does it
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    daemon.clock.pass_ms(DAY)
+    assert daemon.tick(new_input) == "nothing new has landed"
+    assert daemon.tick(ledger_moved) == "asked"
+
+
+@dataclass(frozen=True)
+class Range:
+    id: str
+    first: int
+    mark: int
+    asked: tuple[str, str] | None
+
+
+TODAY = "2026-03-02"
+YEAR_1 = -62_135_596_800_000
+RANGES = [
+    Range("a row of 1970", 0, START + DAY, (TODAY, TODAY)),
+    Range("a row of the year 1", YEAR_1, START + DAY, (TODAY, TODAY)),
+    Range("nothing but rows before the first day", YEAR_1, YEAR_1 - 60_001, ("2016-01-01", "2016-01-01")),
+    Range("a watermark in the year 9999", START, 253_402_300_799_999, ("2026-03-01", "the last")),
+    Range("a watermark after the year 9999", START, 253_402_300_799_999 + DAY, ("2026-03-01", "the last")),
+    Range("nothing but rows of the far future", 253_402_300_700_000, 253_402_300_799_999, None),
+]
+
+
+@pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
+def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: Range) -> None:
+    _commit(daemon.engine, case.first, case.mark)
+    days = partition_days(daemon.repository)
+    assert days is not None
+    request = due(daemon.engine, days=days)
+    if case.asked is None:
+        assert request is None
+        assert daemon.tick(ledger_moved) == "no table has anything to do"
+        return
+    assert request is not None
+    last = days.get_last_partition_key() if case.asked[1] == "the last" else case.asked[1]
+    assert (request.tags[FIRST], request.tags[LAST]) == (case.asked[0], last)
+    assert days.has_partition_key(request.tags[FIRST])
+    assert daemon.tick(ledger_moved) == "asked"
+    with dg.build_schedule_context(
+        instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
+    ) as context:
+        [tonight] = [*(nightly.evaluate_tick(context).run_requests or ())]
+    assert tonight.tags[FIRST] == case.asked[0]
+    assert daemon.engine.described("payment_order_wide")["watermark"] == case.mark
+
+
+def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> None:
+    """Each day of a run costs Dagster some events for each asset: ten years of empty days are minutes."""
+    for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
+        _commit(daemon.engine, first, mark)
+    request = due(daemon.engine, days=partition_days(daemon.repository))
+    assert request is not None
+    assert (request.tags[FIRST], request.tags[LAST]) == ("2026-03-01", "2026-03-03")
+
+
+def test_jobs_try_again_what_passes(daemon: Daemon) -> None:
+    for name in ("ingest", "advance", "maintenance"):
+        policy = daemon.repository.get_job(name)._op_retry_policy
+        assert policy is not None, name
+        assert (policy.max_retries, policy.backoff) == (2, dg.Backoff.EXPONENTIAL), name

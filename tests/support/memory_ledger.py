@@ -1,0 +1,69 @@
+"""A ledger's rows in memory, so that the ledger's logic runs without a file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from platform_defs.engine.columns import pc
+from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ledger_rows import Entry, as_ints, table_of
+from platform_defs.engine.ledger_store import Version
+from platform_defs.resources.errors import LakeError
+from tests.support.clock import Clock
+
+
+@dataclass
+class Memory:
+    """What the stores of one ledger share: its commits."""
+
+    commits: list[pa.Table] = field(default_factory=list)
+    mutex: Lock = field(default_factory=Lock)
+
+
+@dataclass
+class MemoryLedgerStore:
+    """A store as one process sees it; several on one memory stand for several processes."""
+
+    memory: Memory = field(default_factory=Memory)
+    seen: int = 0
+
+    @property
+    def name(self) -> str:
+        return "memory/ledger"
+
+    def look(self) -> Version | None:
+        self.seen = len(self.memory.commits)
+        rows = sum(commit.num_rows for commit in self.memory.commits[: self.seen])
+        return Version("memory", self.seen, rows) if self.seen else None
+
+    def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
+        for commit in self.memory.commits[: self.seen]:
+            held = pc.greater(commit["seq"], after)
+            held = held if upto is None else pc.and_(held, pc.less_equal(commit["seq"], upto))
+            found = as_ints(commit).filter(held).select(list(columns))
+            if found.num_rows:
+                yield found
+
+    def append(self, rows: pa.Table) -> None:
+        with self.memory.mutex:
+            if self.seen != len(self.memory.commits):
+                raise LakeError.lost("ledger", "unknown")
+            self.memory.commits.append(rows)
+
+    def files_of(self, seq: int) -> list[str]:
+        return [f"commit {n}" for n, commit in enumerate(self.memory.commits) if pc.any(pc.equal(commit["seq"], seq)).as_py()]
+
+    def compact(self) -> None:
+        pass
+
+
+def memory_ledger(entries: Iterable[Entry] = (), clock: Clock | None = None) -> Ledger:
+    """A ledger in memory that holds batches; they are not checked before it is asked."""
+    no_lake: Any = None
+    store, found = MemoryLedgerStore(), list(entries)
+    if found:
+        store.append(table_of(found))
+    return Ledger(no_lake, clock or Clock(), store)
