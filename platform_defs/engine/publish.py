@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, keyed_upserts
 from platform_defs.engine.following import STEP, steps_of, upserted
-from platform_defs.engine.progress import ProgressError, progress
+from platform_defs.engine.progress import ProgressError, progress, table_identity
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
 from platform_defs.resources.files import hadoop_file
@@ -89,10 +89,10 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
     """Pass if the folder holds steps of this asset's changelog or of none; one without an id is of a version that wrote none."""
-    changelog = reading.lake.delta(asset.changelog)
-    if changelog is None:  # nothing has been made yet, and the folder's own mark decides
+    found = table_identity(reading.lake, asset)
+    if found is None:  # nothing has been made yet, and the folder's own mark decides
         return
-    found, expected = str(changelog.metadata().id), _read(reading.spark, folder, _TABLE_ID)
+    expected = _read(reading.spark, folder, _TABLE_ID)
     if expected and expected != found:
         raise PublishError.other_table(asset.name, folder, expected, found)
     if not expected:

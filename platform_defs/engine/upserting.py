@@ -81,12 +81,15 @@ class Upserting:
         lake, key = self.reading.lake, upserted(self.asset).key
         now, folded = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
         applied = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
-        if folded is None or folded.value.get("generation", 0) != now.generation or (now.generation and not folded.value["seq"]):
+        if folded is not None and (folded.value["step"], folded.value.get("generation", 0)) == (now.step, now.generation):
+            return
+        emptied = folded is not None and now.generation > 0 and not folded.value["seq"]  # it may have other columns from now on
+        if folded is None or emptied or folded.value.get("generation", 0) != now.generation:
             rows = self._due(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
             lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
             point("advance.after_create")
-        elif folded.value["step"] != now.step:
+        else:
             due, same = self._due(folded.value["step"], now.step), same_rows("t", "c", key)
             if lake.is_large(self.asset.name):
                 within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})

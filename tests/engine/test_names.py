@@ -169,7 +169,7 @@ def test_a_damaged_file_is_an_error_whatever_the_sessions_defaults(make_engine: 
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.let_in()
     lenient = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-    [file] = Path(engine.lake.path("events/l")).glob("*.parquet")
+    [file] = Path(engine.lake.path("events/l")).rglob("part-*.parquet")
     whole = file.read_bytes()
     for key in lenient:
         spark.conf.set(key, "true")

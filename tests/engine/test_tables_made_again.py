@@ -62,7 +62,7 @@ def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine)
     """Its steps count from 1 again, so its next correction has a number that the reader has followed already."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
-    replay(engine, [{"l": [Event("b", 1, 5 * MINUTE - 1)]}])
+    replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     engine.advance("counts")
     why = r"top was made of an earlier counts, which has been made again since.*`tidemark rebuild top --downstream`: it makes top again"
     with pytest.raises(ProgressError, match=why):
@@ -115,12 +115,12 @@ def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
 
 def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
-    made = [join(how="left"), DerivedAsset(name="hours", inputs=("pairs",), operator=replace(COUNT, by="left_k", allowed_lateness=0))]
+    made = [join(how="left"), DerivedAsset(name="hours", inputs=("pairs",), operator=replace(COUNT, by="k", allowed_lateness=0))]
     engine = make_engine(sources, made)
     replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])
     for name in engine.assets:
         engine.advance(name)
-    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE left_k = 'a'")
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE k = 'a'")
     list(engine.remake(["hours"]))
     assert rows_of(engine.table("hours"), "n") == []
     assert broken(engine, "hours") == set()
@@ -134,7 +134,7 @@ def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: Make
 
 
 def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> None:
-    replay(engine, [{"l": [Event("b", 1, 5 * MINUTE - 1)]}])
+    replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     assert [step.rows for step in engine.advance("counts")]
     assert broken(engine, "top") == set()
     engine.advance("top")
@@ -160,7 +160,7 @@ def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_
     ):
         changed.advance("pairs")
     list(changed.remake(["pairs"]))
-    assert rows_of(changed.table("pairs").where(F.col("note").isNotNull()), "left_k", "note") == [("c", "new")]
+    assert rows_of(changed.table("pairs").where(F.col("note").isNotNull()), "k", "note") == [("c", "new")]
     assert broken(changed) == set()
 
 

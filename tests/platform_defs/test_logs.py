@@ -44,7 +44,7 @@ working.advance("pairs")
 assert all(a.holds for a in working.account("pairs"))
 assert not working.table("quarantine/l").isEmpty()
 working.maintain(small_files=1)
-next(Path(working.lake.path("events/l")).glob("*.parquet")).unlink()
+next(Path(working.lake.path("events/l")).rglob("part-*.parquet")).unlink()
 refused(lambda: working.account("pairs"), LakeError)
 print("done")
 """

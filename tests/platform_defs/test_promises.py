@@ -1,0 +1,21 @@
+"""The pages that promise something name tests that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PAGES = [(PROJECT / "docs" / name).read_text("utf-8") for name in ("security.md", "reliability.md")]
+NAMED = [found for page in PAGES for found in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)]
+
+
+@pytest.mark.parametrize(("file", "test"), sorted(set(NAMED)))
+def test_a_named_test_exists(file: str, test: str) -> None:
+    assert f"def {test}" in (PROJECT / file).read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=["security", "reliability"])
+def test_every_claim_names_one(page: str) -> None:
+    claims = [line for line in page.splitlines() if "`tests/" in line and line.startswith("|")]
+    assert len(claims) > 15
