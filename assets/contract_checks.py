@@ -1,5 +1,6 @@
 """What a contract may hold: each check raises the one error, which names the parameter, the value, what is legal and the way out."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StructField, StructType
@@ -14,6 +15,8 @@ ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
 """The longest duration of a contract: the years 1 to 9999."""
 _LINE_ENDS = ("\n", "\r", "\0")
+_SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
+"""What Spark takes as a separator of fields: characters, some of them written with a backslash."""
 
 
 class ContractError(OperatorError):
@@ -99,14 +102,14 @@ def check_options(options: Mapping[str, object]) -> None:
     """Raise `ContractError` where an option contradicts how the engine reads lines: it reads headers, and keeps what cannot be parsed."""
     for option, value in options.items():
         name = option.lower()
-        if name in ("columnnameofcorruptrecord", "delimiter") or (name == "mode" and str(value).upper() != "PERMISSIVE"):
-            legal = "other options: the engine keeps what cannot be parsed in quarantine; the delimiter is the option 'sep'"
+        if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
+            raise ContractError.bad_value("options", {option: value}, "other options: the engine keeps what cannot be parsed in quarantine")
+        if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
+            legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
             raise ContractError.bad_value("options", {option: value}, legal)
-        if name in ("sep", "quote", "escape") and not _is_letter(value, may_lack=name != "sep"):
-            raise ContractError.bad_value("options", {option: value}, "one character for 'sep', 'quote' and 'escape', which ends no line")
+        if name in ("quote", "escape") and not _is_letter_or_none(value):
+            raise ContractError.bad_value("options", {option: value}, "one character that ends no line, or none, for 'quote' and 'escape'")
 
 
-def _is_letter(value: object, *, may_lack: bool) -> bool:
-    if not isinstance(value, str) or value in _LINE_ENDS:
-        return False
-    return (len(value) == 1 and ord(value) < 0x10000) or (may_lack and not value)
+def _is_letter_or_none(value: object) -> bool:
+    return isinstance(value, str) and value not in _LINE_ENDS and (not value or (len(value) == 1 and ord(value) < 0x10000))

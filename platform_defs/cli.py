@@ -15,10 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
-from platform_defs import report
+from platform_defs import quarantine_cli, report
 from platform_defs.arguments import interval, one_folder
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
 from platform_defs.engine.advancing import AdvanceAll, Failed
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.failures import AdvanceError, Failures
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.errors import spark_condition
@@ -34,6 +36,7 @@ from platform_defs.settings import settings
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
 )
+app.add_typer(quarantine_cli.app, name="quarantine")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
@@ -47,6 +50,7 @@ EXPECTED = (
     AdvanceError,
     ProgressError,
     LedgerError,
+    QuarantineError,
     LakeError,
     JavaNotFound,
     JarError,
@@ -126,8 +130,13 @@ def ingest(
             if every:
                 advancing()
 
-        entries = engine.let_in(looks, entered, advancing.retry)
+        try:
+            entries, failed = engine.let_in(looks, entered, advancing.retry), None
+        except UnreadError as error:  # what was ingested is shown all the same
+            entries, failed = error.entries, error
     _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
+    if failed is not None:
+        raise failed
 
 
 def _report_failed(asset: str, failed: Failed) -> None:

@@ -25,6 +25,7 @@ from platform_defs.engine.due import Due
 from platform_defs.engine.feeds import check_feed
 from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_view import LedgerView
 from platform_defs.engine.lost import naming_lost_files
@@ -32,6 +33,7 @@ from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.pipeline_checks import checked_assets
 from platform_defs.engine.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.publish import publish
+from platform_defs.engine.quarantine import Quarantine
 from platform_defs.engine.reading import LATE, Reading
 from platform_defs.engine.rebuild import Rebuilt, empty, rebuild
 from platform_defs.engine.replay import Replay
@@ -107,6 +109,11 @@ class Engine:
         """Lets a recorded sequence of entries in."""
         return Replay(self.spark, self.lake, self.ledger, self.sources)
 
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """What was kept out, and the ways back in."""
+        return Quarantine(self.spark, self.lake, self.ledger, self.sources, self.folders)
+
     @property
     def stream(self) -> Stream:
         """Ingests what lands in the sources' folders."""
@@ -122,10 +129,15 @@ class Engine:
 
         Raises:
             LedgerError: the ledger lacks an entry that an asset has handled.
+            UnreadError: files could not be read now, and `every` is None; all others were let in.
         """
         self._require_what_was_handled()
         with self._naming_lost_files():
-            made = self.stream.run(every, on_entry, on_quiet)
+            try:
+                made = self.stream.run(every, on_entry, on_quiet)
+            except UnreadError:  # what cannot be read keeps no other source's silence from being recorded
+                self.signals.idle()
+                raise
             idle = self.signals.idle()
         return [*made, idle] if idle else made
 

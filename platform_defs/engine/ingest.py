@@ -5,11 +5,9 @@ before the last write leaves orphans, rows of a `seq` that no entry tells of: th
 comes again, and removed first when another does. Readers never see them, for they read `seq <= head`.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -23,9 +21,11 @@ from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, millis, timestamp
 from platform_defs.engine import spread
+from platform_defs.engine.attempts import attempt_of
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
+from platform_defs.engine.ingest_error import IngestError, UnreadError
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans, require_logs
@@ -35,49 +35,12 @@ from platform_defs.faults import point
 from platform_defs.resources.chosen import Ends
 from platform_defs.resources.errors import LakeError
 from platform_defs.resources.files import File
-from platform_defs.resources.new_columns import Brought
 from platform_defs.resources.pinned import PinnedLake
-from platform_defs.resources.sifting import set_aside
+from platform_defs.resources.read_errors import read_error, would_fail_again
+from platform_defs.resources.sifting import Patience, Unread, set_aside
 from platform_defs.resources.sources import PATH, RAW, is_columnar, read
 
 _DUPLICATE = "_duplicate"
-
-
-class IngestError(RuntimeError):
-    """A micro-batch was not let in; nothing of it is in the ledger."""
-
-    @classmethod
-    def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
-        """Rows broke rules whose action is to fail."""
-        told = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
-        return cls(
-            f"source {source!r} broke rules whose action is 'fail': {told}; nothing of the micro-batch was committed. "
-            "Mend the input, or give the rule the action 'quarantine' or 'warn'"
-        )
-
-    @classmethod
-    def refused(cls, source: str, column: Brought) -> "IngestError":
-        """A file brings a column that the contract refuses."""
-        return cls(
-            f"source {source!r} refuses new columns and {column.path} brings {column.name!r}; nothing of the micro-batch was committed. "
-            "Add the column to the contract's schema, give `new_columns` another value (ignore, quarantine, add), or take the file away"
-        )
-
-    @classmethod
-    def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":
-        """A source's folder is no place to read from."""
-        return cls(
-            f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or make. "
-            "Nothing was let in: put it right, or choose another root of the input files (TIDEMARK_LANDING), and run again"
-        )
-
-    @classmethod
-    def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
-        """The log holds another number of rows than were counted."""
-        return cls(
-            f"source {source!r}: {counted} rows were to be written and the table holds {held}; "
-            "the input changed while it was read. Run the ingest again"
-        )
 
 
 @dataclass(frozen=True)
@@ -99,8 +62,22 @@ class _Counts:
 
 
 @dataclass(frozen=True)
+class _Done:
+    """What became of one source's files: its part of the entry, if any could be read, and those that could not be read now."""
+
+    entry: SourceEntry | None
+    unread: Sequence[Unread]
+
+
+@dataclass(frozen=True)
 class Ingest(LedgerWriter):
-    """Lets micro-batches in."""
+    """Lets micro-batches in.
+
+    Args:
+        patience: how often, and after what time, a read that failed through no fault of the file is tried again.
+    """
+
+    patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
 
     def files(self, found: Sequence[File]) -> Entry | None:
         """Let files in as one entry; those the ledger tells of already are passed over.
@@ -110,11 +87,15 @@ class Ingest(LedgerWriter):
 
         Raises:
             IngestError: a rule whose action is to fail was broken.
+            UnreadError: files could not be read now; all others were ingested.
         """
         with self.lake.writer("ledger"):
             seq = self.ledger.head + 1  # before what is new is looked up: a batch that comes between refuses this one
             fresh = self._fresh(found)
-            return self._enter(fresh, seq) if fresh else None
+            entry, unread = self._enter(fresh, seq) if fresh else (None, [])
+        if unread:
+            raise UnreadError(unread, [entry] if entry else [])
+        return entry
 
     def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
         fresh: dict[str, list[File]] = {}
@@ -125,20 +106,24 @@ class Ingest(LedgerWriter):
             fresh |= {source: files} if files else {}
         return fresh
 
-    def _enter(self, fresh: Mapping[str, Sequence[File]], seq: int) -> Entry:
+    def _enter(self, fresh: Mapping[str, Sequence[File]], seq: int) -> tuple[Entry | None, list[Unread]]:
         now = self.ledger.now()
         last = self.ledger.last()
-        attempts = {name: _attempt(seq, self.contracts[name], files, now) for name, files in fresh.items()}
+        attempts = {name: attempt_of(seq, self.contracts[name], files, now) for name, files in fresh.items()}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq, attempts)
-        said = self._side_by_side(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), list(fresh))
+        done = self._side_by_side(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), list(fresh))
+        unread = [u for d in done for u in d.unread]
+        read = tuple(d.entry for d in done if d.entry is not None)
+        if not read:
+            return None, unread
         point("ingest.before_ledger")
-        entry = tuple(said) + self._silent(seq, now, last, set(fresh))
+        entry = read + self._silent(seq, now, last, set(fresh))
         self.ledger.commit([entry])
         point("ingest.after_ledger")
-        return entry
+        return entry, unread
 
-    def _side_by_side(self, work: Callable[[str], SourceEntry], names: Sequence[str]) -> list[SourceEntry]:
+    def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         """Do the work of every source: one source's planning and commits take place beside another's rows."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
@@ -151,18 +136,23 @@ class Ingest(LedgerWriter):
             if name not in told
         )
 
-    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        """What the entry says of a source. Files that turn out to be unreadable are set aside, and the others let in."""
-        try:
-            for column in refused(self.spark, contract, files):
-                raise IngestError.refused(contract.name, column)
-            return self._source(seq, now, widened(self.spark, self.lake, contract, files), files, last)
-        except (PySparkException, Py4JJavaError):
-            sifted = set_aside(self.spark, contract, files)
-            if [f.fault for f in sifted] == [f.fault for f in files]:
-                raise
-        clear_orphans(self.spark, self.lake, self.ledger, {contract.name: contract}, seq)
-        return self._told(seq, now, contract, sifted, last)
+    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+        """Ingest a source's files. Those with damaged content are set aside, those that cannot be read now are passed over."""
+        patience, unread = self.patience(), list[Unread]()
+        while files:
+            try:
+                for column in refused(self.spark, contract, files):
+                    raise IngestError.refused(contract.name, column)
+                return _Done(self._source(seq, now, widened(self.spark, self.lake, contract, files), files, last), unread)
+            except (PySparkException, Py4JJavaError) as error:
+                before = patience.used
+                sifted = set_aside(self.spark, contract, files, patience)
+                found = sifted.unread or [f.fault for f in sifted.files] != [f.fault for f in files]
+                if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
+                    raise
+            files, unread = sifted.files, unread + sifted.unread
+            clear_orphans(self.spark, self.lake, self.ledger, {contract.name: contract}, seq)
+        return _Done(None, unread)
 
     def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
         judged = self._judged(contract, files, now)
@@ -171,7 +161,7 @@ class Ingest(LedgerWriter):
         try:
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
-            accepted = self._write(judged, repeated, contract, counts, _attempt(seq, contract, files, now), now)
+            accepted = self._write(judged, repeated, contract, counts, attempt_of(seq, contract, files, now), now)
             blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
             return replace(
                 moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
@@ -293,7 +283,8 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     for name, contract in contracts.items():
         said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
         heard = ledger.heard(name)
-        silent, recorded = now - (began if heard is None else heard), said.idle and said.kind == "silent"
+        silent = now - (began if heard is None else heard)
+        recorded = said.idle and not ledger.source(name).is_idle_by_old_rule
         if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = said
     return found
@@ -302,6 +293,11 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
 def _ranged_key(contract: SourceContract) -> list[str]:
     """The key's first column, where files can be chosen by its range: of a type that Python tells back exactly."""
     return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether what failed, though every file can be read, may succeed when it is tried again."""
+    return read_error(error).kind == "transient" and not would_fail_again(error)
 
 
 def _is_good() -> Column:
@@ -313,10 +309,3 @@ def _watermark(contract: SourceContract, counts: _Counts, last: SourceEntry | No
     bounded = None if counts.last is None or not isinstance(how, BoundedOutOfOrderness) else counts.last - how.bound_ms - 1
     found = bounded if isinstance(how, BoundedOutOfOrderness) else counts.mark
     return max((w for w in (found, last and last.watermark) if w is not None), default=None)
-
-
-def _attempt(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:
-    """What a commit remembers of the attempt that made it: all that its rows depend on."""
-    parts = [contract.name, contract.struct.json(), contract.event_time, repr(contract.rules), [f.offset for f in files]]
-    told = json.dumps([*parts, now] if contract.by_ingest_time else parts)
-    return {"seq": seq, "input": hashlib.sha256(told.encode()).hexdigest()[:16]}

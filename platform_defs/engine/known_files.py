@@ -1,14 +1,15 @@
 """The files of a source that the ledger records, in columns: asked about some files, without an object for each that ever landed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from platform_defs.engine.columns import Column, pc
-from platform_defs.resources.files import File, Known, decoded
+from platform_defs.resources.files import File, Known, decoded, mark_of, one_path, uri_below
 
-_TEXT, _INT, _BOOL = pa.string(), pa.int64(), pa.bool_()
+_TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
+_READ = pa.scalar(0, _MARK)
 
 
 class KnownFiles:
@@ -20,19 +21,23 @@ class KnownFiles:
     """
 
     def __init__(self) -> None:
-        self._paths, self._modified, self._length, self._read = Column(_TEXT), Column(_INT), Column(_INT), Column(_BOOL)
+        self._paths, self._modified, self._length, self._marks = Column(_TEXT), Column(_INT), Column(_INT), Column(_MARK)
         self._keys: dict[str | None, tuple[Column, Column]] = {}
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def add(self, offsets: pa.Array) -> None:
-        """Add what the ledger records: `path|modified|length` a file; `|unread` follows where no row of it was read."""
+        """Add what the ledger records: `path|modified|length` a file that was read.
+
+        `|unread` follows where no row of it was, and `|unread|n` where that was so at the nth retry. `|retry|n` asks for one: it
+        voids every `unread` with a lower number.
+        """
         parts = pc.split_pattern(offsets, "|")
         self._paths = self._paths.extended(_decoded(pc.list_element(parts, 0)))
         self._modified = self._modified.extended(pc.list_element(parts, 1).cast(_INT))
         self._length = self._length.extended(pc.list_element(parts, 2).cast(_INT))
-        self._read = self._read.extended(pc.less(pc.list_value_length(parts), 4))
+        self._marks = self._marks.extended(_marks(parts))
 
     def among(self, files: Collection[File]) -> Known:
         """What is known of some files of the source."""
@@ -40,14 +45,14 @@ class KnownFiles:
         keys = self._of(folder)
         asked = pa.array([key for file in files for key in file.keys], _TEXT)
         found = pc.or_(*[pc.is_in(key.between(0), value_set=asked) for key in keys]) if len(self) and len(asked) else None
-        states: dict[str, dict[tuple[int, int], bool]] = {}
+        marks: dict[str, dict[tuple[int, int], list[int]]] = {}
         if found is None:
-            return Known(states)
-        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._read)]
-        for one, other, modified, length, read in zip(*columns, strict=True):
-            for key in (one, other):
-                states.setdefault(key, {})[modified, length] = read
-        return Known(states)
+            return Known(marks)
+        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._marks)]
+        for one, other, modified, length, mark in zip(*columns, strict=True):
+            for key in {one, other}:
+                marks.setdefault(key, {}).setdefault((modified, length), []).append(mark)
+        return Known(marks)
 
     def _of(self, folder: str | None) -> tuple[Column, Column]:
         """The names by which files go below a folder."""
@@ -72,6 +77,33 @@ def _below(paths: pa.ChunkedArray, root: str) -> tuple[pa.ChunkedArray, pa.Chunk
     tails = [pc.replace_substring_regex(paths, f"^(?s:{any_}/{escaped}/)", "./") for any_ in (".*?", ".*")]
     first, last = (pc.if_else(relative, paths, pc.if_else(here, inside, pc.if_else(elsewhere, tail, paths))) for tail in tails)
     return first, last
+
+
+def uris_below(paths: Sequence[str], folder: str) -> list[str]:
+    """The URIs that files have now, given the paths by which the ledger or a quarantine has them, and their source's folder.
+
+    One of which the place below the folder is not known keeps its path.
+    """
+    if not paths:
+        return []
+    root, names = decoded(one_path(folder)).rstrip("/"), _decoded(pa.array(paths, _TEXT))
+    ends = zip(paths, *[end.to_pylist() for end in _below(pa.chunked_array([names]), root)], strict=True)
+    return [path if first != last or not first.startswith("./") else _uri(path, first[2:], folder) for path, first, last in ends]
+
+
+def _uri(path: str, name: str, folder: str) -> str:
+    if path.startswith("./"):  # encoded already: a name that is no UTF-8 would not survive a decoding
+        return uri_below(folder, "") + path[2:]
+    return path if decoded(path) == f"{decoded(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
+
+
+def _marks(parts: pa.Array) -> pa.Array:
+    """What follows the files' states, as numbers; few have anything there."""
+    plain = pa.repeat(_READ, len(parts))
+    marked = pc.greater_equal(pc.list_value_length(parts), 4)
+    if not pc.any(marked).as_py():
+        return plain
+    return pc.replace_with_mask(plain, marked, pa.array([mark_of(found[3:]) for found in parts.filter(marked).to_pylist()], _MARK))
 
 
 def _decoded(paths: pa.Array) -> pa.Array:

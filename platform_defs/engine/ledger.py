@@ -157,6 +157,14 @@ class Ledger:
             found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
         return found
 
+    def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
+        """Everything recorded of a source's files, each with its batch number, by batch."""
+        found: list[tuple[int, str]] = []
+        for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
+            of = part.filter(pc.equal(part["source"], source))
+            found += [(seq, o) for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True) for o in some or ()]
+        return sorted(found, key=lambda pair: pair[0])
+
     def known(self, source: str, files: Collection[File]) -> Known:
         """What the ledger records of some files of a source."""
         return self._known_files(source).among(files)

@@ -37,7 +37,8 @@ _KEPT = {
     "last_event_time": _INT,
     "accepted": _INT,
 }
-_SILENT = pa.scalar("silent")
+_SILENT, _RETRY = pa.scalar("silent"), pa.scalar("retry")
+_AS_BEFORE = pa.scalar(None, _BOOL)
 _GIVEN = pa.array(["watermark", "drain"])
 
 
@@ -46,8 +47,8 @@ class SourceHistory:
     """The batches that record something of one source, in their order.
 
     Args:
-        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`),
-            `first_event_time`, `last_event_time`, `accepted`.
+        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None where it is
+            as it was before), `first_event_time`, `last_event_time`, `accepted`.
         spread: for each batch whose rows' times have recorded quantiles: its number, and the quantiles.
         read_in: the newest batch that read rows, or in which a watermark was given; None where none did.
         rejected_in: the newest batch that brought rows to the quarantine; None where none did.
@@ -64,6 +65,12 @@ class SourceHistory:
         """The indexes `first <= index < end` of the batches `after < seq <= upto`."""
         seq = self.columns["seq"]
         return seq.count_upto(after), len(seq) if upto is None else seq.count_upto(upto)
+
+    @property
+    def is_idle_by_old_rule(self) -> bool:
+        """Whether an earlier version recorded the source as idle, and nothing was recorded of it since but files to read again."""
+        old = self.columns["idle_by_old_rule"]
+        return next((old[n] for n in range(len(old) - 1, -1, -1) if old[n] is not None), False)
 
     def table(self, names: Sequence[str], after: int, upto: int | None = None) -> pa.Table:
         """Columns of the batches `after < seq <= upto`."""
@@ -203,6 +210,7 @@ def _batches(part: pa.Table) -> pa.Table:
 
 def _of_source(rows: pa.Table) -> _New:
     old = pc.and_(rows["idle"].cast(_BOOL), pc.not_equal(rows["kind"], _SILENT))
+    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _AS_BEFORE, old)  # it records nothing of a source's silence
     columns = {name: (old if name == "idle_by_old_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     heard = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_GIVEN))

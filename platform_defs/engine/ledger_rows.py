@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-Kind = Literal["rows", "watermark", "silent", "drain", "idle"]
+Kind = Literal["rows", "watermark", "silent", "drain", "idle", "retry"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -42,7 +42,8 @@ class SourceEntry:
 
     Args:
         seq: the batch number: its position in the total order, from 1.
-        kind: what made the batch. A source that became idle has `silent`; earlier versions wrote `idle` or `rows` for it.
+        kind: what made the batch. A source that became idle has `silent`; earlier versions wrote `idle` or `rows` for it. One of which
+            files are to be read again has `retry`: whatever it was before, idle or not, it stays.
         ingested_at: the ledger's clock; strictly rising from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.
@@ -56,7 +57,8 @@ class SourceEntry:
         markers: rows that only carried a watermark.
         warned: accepted rows that broke a rule whose action is to warn.
         idle: whether the source no longer holds the watermark back.
-        offsets: what was read: one `path|modified|length` a file, the path relative to the source's folder (`./`).
+        offsets: what was read: one `path|modified|length` a file, the path relative to the source's folder (`./`); `|unread` or
+            `|unread|n` follows where no row of it was, `|retry|n` where it is to be read again.
         clock: the wall clock where it was behind `ingested_at`: it had stepped back; None where the two are the same.
         spread: quantiles of the event times of the batch's rows, see `steps.SHARES`; empty where there are none.
     """

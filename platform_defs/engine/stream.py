@@ -21,7 +21,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.timing import length_ms
 from platform_defs.engine.ingest import Ingest, IngestError
+from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
+from platform_defs.engine.pending import FIRST_WAIT_S, Pending
 from platform_defs.engine.turns import MOST_KEPT, PATIENCE_S, Turns
 from platform_defs.resources.files import File, found_by, hadoop_file, is_local, listing, one_path, survey, without_links
 from platform_defs.resources.lake import Lake
@@ -50,6 +52,7 @@ class Stream:
         folders: each source's folder.
         max_files: files of a source that one micro-batch takes.
         idle: records the sources that became idle; asked at each trigger of a stream that stays.
+        first_wait_s: how long a stream that stays waits before it tries a file again that could not be read, at first, in seconds.
     """
 
     spark: SparkSession
@@ -58,6 +61,7 @@ class Stream:
     folders: Mapping[str, str]
     max_files: int
     idle: Callable[[], Entry | None] = lambda: None
+    first_wait_s: float = FIRST_WAIT_S
 
     def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what is there (`every` None: `availableNow`), or what comes, for ever, at a processing-time interval.
@@ -72,16 +76,21 @@ class Stream:
 
         Raises:
             IngestError: a rule whose action is to fail was broken, a column came that the contract refuses, or a folder cannot be used.
+            UnreadError: files could not be read now, and `every` is None; raised after all others were ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opened():
             self._make_folders()
             with self.lake.writer(place(self.folders)):
-                turns = Turns(self.ingest.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
+                pending = Pending(self.ingest.files, self.first_wait_s, warns=every is not None, head=self.ingest.ledger.head)
+                turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
                 turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may stay for years
-                self._query(every, turns)
-                if every is None:
-                    self._enter(self._overlooked(everything=True), turns)
+                self._query(None, turns, pending)
+                self._enter(self._missed(pending, everything=True), turns)
+                if every is not None:
+                    self._query(every, turns, pending)
+                elif pending.unread:
+                    raise UnreadError(pending.unread, list(turns.made))
         return list(turns.made)
 
     def _enter(self, files: Sequence[File], turns: Turns) -> None:
@@ -98,7 +107,7 @@ class Stream:
             found += [f for f in mine if not known.holds(f)]
         return found
 
-    def _query(self, every: str | None, turns: Turns) -> None:
+    def _query(self, every: str | None, turns: Turns, pending: Pending) -> None:
         """Run the query until it ends; what a micro-batch raises ends it, and is raised.
 
         A process that is killed may leave a checkpoint that Spark refuses ever after. So where the query ends before its first
@@ -106,9 +115,9 @@ class Stream:
         """
         checkpoint = self.lake.path(f"_checkpoints/{_told(self.folders)}")
         files, path = hadoop_file(self.spark, checkpoint)
-        max_files = self._catch_up(turns) if not files.exists(path) else self.max_files
-        enter = partial(self._micro_batch, turns)
-        query = _Query(self._listing(max_files), self.folders, every, checkpoint, enter, turns.quiet)
+        max_files = self._catch_up(turns, pending) if not files.exists(path) else self.max_files
+        enter, quiet = partial(self._micro_batch, turns, pending), partial(self._quiet, turns, pending)
+        query = _Query(self._listing(max_files), self.folders, every, checkpoint, enter, quiet)
         try:
             query.run()
         except (PySparkException, Py4JJavaError) as error:
@@ -117,22 +126,41 @@ class Stream:
             self.lake.still_mine()
             if not files.delete(path, True):
                 raise
-            query.listing = self._listing(self._catch_up(turns))
+            query.listing = self._listing(self._catch_up(turns, pending))
             query.run()
         if query.failed is not None:
             raise query.failed
 
-    def _micro_batch(self, turns: Turns, files: list[File]) -> None:
-        self._enter(files + self._overlooked(everything=False), turns)
+    def _micro_batch(self, turns: Turns, pending: Pending, files: list[File]) -> None:
+        self._enter(files + self._missed(pending, everything=False), turns)
 
-    def _catch_up(self, turns: Turns) -> int:
+    def _quiet(self, turns: Turns, pending: Pending) -> None:
+        """Ingest what no listing shows, where its time has come; else what time alone brings."""
+        if not self._look(turns, pending):
+            turns.quiet()
+
+    def _look(self, turns: Turns, pending: Pending) -> bool:
+        """Ingest files whose next try has come, and those that were asked for; whether there were such."""
+        head = self.ingest.ledger.head
+        entries, pending.head = self.ingest.ledger.entries()[pending.head : head], head
+        if not pending.is_ready() and not any(s.kind == "retry" for entry in entries for s in entry):
+            return False
+        turns.files([])
+        self._enter(self._missed(pending, everything=False), turns)
+        return True
+
+    def _missed(self, pending: Pending, everything: bool) -> list[File]:
+        """What `_overlooked` finds, without the files that wait for their next try."""
+        return [f for f in self._overlooked(everything) if f not in pending]
+
+    def _catch_up(self, turns: Turns, pending: Pending) -> int:
         """Prepare for a checkpoint of which nothing is there, for which Spark lists every file anew; returns how many it shall at once.
 
         Where the ledger knows many, the new ones are ingested first, and Spark passes over the known ones in few batches.
         """
         if sum(self.ingest.ledger.known_count(source) for source in self.folders) < MANY_KNOWN:
             return self.max_files
-        self._enter(self._overlooked(everything=True), turns)
+        self._enter(self._missed(pending, everything=True), turns)
         return max(self.max_files, KNOWN_AT_ONCE)
 
     def _overlooked(self, everything: bool) -> list[File]:

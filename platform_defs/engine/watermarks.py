@@ -58,7 +58,8 @@ def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
 
     A derived table holds its readers while it is idle: what it has not finalized would otherwise come behind what they have closed.
     Earlier versions let its readers go on. So that every row keeps the decision it got then, the old rule still holds from a batch by
-    which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that names one of them.
+    which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that names one of them, but
+    for a batch that asks for files to be read again: it changes nothing.
     """
     found = pa.array([bool(sources)] * (head + 1), _IDLE)
     for history in sources:

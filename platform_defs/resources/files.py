@@ -3,9 +3,9 @@
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote, unquote
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
-UNREAD = "unread"
+UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _ANY_AGE = "36500d"  # by default Spark never lists a file that is 7 days older than the newest it saw
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
@@ -32,6 +32,7 @@ class File:
         source: the source it belongs to.
         fault: why no row of it is read; None where its rows are.
         folder: the source's folder; None where it is not known. The ledger keeps where a file is below it, so that a lake can be moved.
+        retries: how often an operator asked to read it again as it is.
     """
 
     modified: int
@@ -40,6 +41,7 @@ class File:
     source: str
     fault: str | None = field(default=None, compare=False)
     folder: str | None = field(default=None, compare=False)
+    retries: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.path.replace("file:///", "file:/", 1))
@@ -53,8 +55,18 @@ class File:
     @property
     def offset(self) -> str:
         """What the ledger keeps of it."""
+        retried = [str(self.retries)] if self.retries else []
+        return "|".join([*self._state, *([UNREAD, *retried] if self.fault else [])])
+
+    @property
+    def retry(self) -> str:
+        """What the ledger keeps of an operator's wish to read it again as it is, once more than it was so far."""
+        return "|".join([*self._state, RETRY, str(self.retries + 1)])
+
+    @property
+    def _state(self) -> list[str]:
         path = _encoded(self.keys[0]) if len(self.keys) > 1 else self.path
-        return "|".join([path, str(self.modified), str(self.length), *([UNREAD] if self.fault else [])])
+        return [path, str(self.modified), str(self.length)]
 
     @property
     def pattern(self) -> str:
@@ -69,21 +81,62 @@ class File:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What the ledger records of a file in one state: with one modification time and one length.
+
+    Args:
+        is_read: whether rows of it were read.
+        refused: the newest try in which no row of it was; None where there was none.
+        retries: how often it was asked to be read again as it is.
+    """
+
+    is_read: bool = False
+    refused: int | None = None
+    retries: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is nothing to read: it was read, or refused after it was last asked for."""
+        return self.is_read or (self.refused is not None and self.refused >= self.retries)
+
+    def with_mark(self, mark: int) -> "Recorded":
+        """What is recorded with one more mark, whatever the order: see `mark_of`."""
+        if mark == 0:
+            return replace(self, is_read=True)
+        if mark > 0:
+            return replace(self, refused=max(mark - 1, -1 if self.refused is None else self.refused))
+        return replace(self, retries=max(-mark, self.retries))
+
+
+def mark_of(parts: Sequence[str]) -> int:
+    """What follows a file's state in an offset, as a number: 0 where it was read, n + 1 for `unread|n`, and -n for `retry|n`."""
+    if not parts:
+        return 0
+    number = int(parts[1]) if len(parts) > 1 else 0
+    return -number if parts[0] == RETRY else number + 1
+
+
+@dataclass(frozen=True)
 class Known:
     """What the ledger records of some files of a source.
 
     Args:
-        states: by a file's key, each state it was found in (modification time in epoch ms, and length), and whether its rows were read.
+        marks: by a file's key, the marks of each state it was recorded in (modification time in epoch ms, and length).
     """
 
-    states: Mapping[str, Mapping[tuple[int, int], bool]]
+    marks: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
 
-    def _of(self, file: File) -> dict[tuple[int, int], bool]:
-        return {state: read for key in file.keys for state, read in self.states.get(key, {}).items()}
+    def _of(self, file: File) -> dict[tuple[int, int], Recorded]:
+        found: dict[tuple[int, int], Recorded] = {}
+        for key in file.keys:
+            for state, marks in self.marks.get(key, {}).items():
+                found[state] = reduce(Recorded.with_mark, marks, found.get(state, Recorded()))
+        return found
 
     def holds(self, file: File) -> bool:
-        """Whether the ledger records the file as it is now."""
-        return (file.modified, file.length) in self._of(file)
+        """Whether the ledger records the file as it is now, so that there is nothing to read."""
+        found = self._of(file).get((file.modified, file.length))
+        return found is not None and found.is_known
 
     def holds_path(self, file: File) -> bool:
         """Whether the ledger records the file as it is now, or as it was."""
@@ -91,7 +144,9 @@ class Known:
 
     def judged(self, file: File) -> File:
         """The file, with a fault where none of its rows may be read: it holds none, or they were read before it changed."""
-        if any(self._of(file).values()):
+        found = self._of(file)
+        file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
+        if any(state.is_read for state in found.values()):
             return replace(file, fault="the file changed after it was read; what is new in it can be let in under another name")
         return replace(file, fault="the file is empty") if file.length == 0 else file
 
@@ -104,6 +159,12 @@ def without_wildcards(path: str) -> str:
 def decoded(path: str) -> str:
     """A URI's path as text: decoded, and without `file:` where it is of this machine."""
     return unquote(path).removeprefix("file:").replace("///", "/", 1)
+
+
+def uri_below(folder: str, name: str) -> str:
+    """The URI of a file, given its source's folder and its decoded path below it."""
+    root = one_path(folder)
+    return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{root.rstrip('/')}/{_encoded(name)}"
 
 
 def is_local(path: str) -> bool:

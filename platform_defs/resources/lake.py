@@ -9,7 +9,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -351,10 +351,32 @@ class Lake:
         Raises:
             LakeError: another writer's commit has come between.
         """
+        self._change(spark, table, metadata, lambda once: seen.delete(predicate, commit_properties=once))
+
+    def update(
+        self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
+    ) -> None:
+        """Give columns of rows new values, as one commit with the metadata, on the version that was seen or not at all.
+
+        Args:
+            spark: the session.
+            table: the table.
+            predicate: which rows, in the SQL of DataFusion.
+            values: the new values, by column, in the SQL of DataFusion.
+            metadata: what the commit records.
+            seen: the table as it was when the rows were chosen.
+
+        Raises:
+            LakeError: another writer's commit has come between.
+        """
+        new = dict(values)
+        self._change(spark, table, metadata, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
+
+    def _change(self, spark: SparkSession, table: str, metadata: dict[str, Any], change: Callable[[CommitProperties], object]) -> None:
+        """Make one commit by deltalake, which is not tried again on another version."""
         self.still_mine()
-        recorded = {"userMetadata": json.dumps(metadata)}
         try:
-            seen.delete(predicate, commit_properties=CommitProperties(custom_metadata=recorded, max_commit_retries=0))
+            change(CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0))
         except CommitFailedError as error:
             raise LakeError.overtaken(table, "rows") from error
         self._tend(spark, table)

@@ -8,10 +8,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
 from assets.contracts import SourceContract
+from platform_defs.resources.csv_style import header_names
 from platform_defs.resources.files import File
+from platform_defs.resources.opening import opened
 from platform_defs.resources.rows import PATH
-from platform_defs.resources.strict import STRICT
-from platform_defs.resources.text import header, header_names, lines
+from platform_defs.resources.text import header, lines
 
 _MOST = 1_000
 
@@ -60,7 +61,11 @@ def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]
 
 
 def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [Brought(c.name, c.dataType, f.path) for f in files for c in spark.read.options(**STRICT).parquet(f.pattern).schema.fields]
+    return [
+        Brought(c.name, c.dataType, f.path)
+        for f in files
+        for c in opened(spark, [f], lambda reader, paths: reader.parquet(*paths)).schema.fields
+    ]
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {

@@ -6,15 +6,20 @@ from functools import reduce
 from itertools import groupby
 from typing import Any, cast
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StructField
 
 from assets.contracts import SourceContract
 from platform_defs.resources.files import COMPRESSIONS, File
+from platform_defs.resources.opening import hadoop_path, opened
 from platform_defs.resources.rows import MALFORMED, PATH, RAW, arrival, brings, whole_files
-from platform_defs.resources.strict import STRICT
 from platform_defs.resources.text import csv_rows, json_rows
+
+READER_VERSION = 2
+"""One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
 
 
 def is_columnar(files: Sequence[File]) -> bool:
@@ -60,10 +65,8 @@ def _parquet_schema(spark: SparkSession, file: File) -> str:
     Raises:
         Py4JJavaError: there is no footer to read.
     """
-    jvm = cast(Any, spark._jvm)
-    hadoop = cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
-    path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file.path))
-    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, hadoop))
+    parquet = cast(Any, spark._jvm).org.apache.parquet.hadoop
+    reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(*hadoop_path(spark, file)))
     try:
         return str(reader.getFileMetaData().getSchema())
     finally:
@@ -72,13 +75,23 @@ def _parquet_schema(spark: SparkSession, file: File) -> str:
 
 def _parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of files of one schema. A column of the declared type stays as it is; any other is text, to be cast and judged."""
-    rows = spark.read.options(**STRICT).parquet(*[f.pattern for f in files])
-    row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(RAW)
-    names = {c.lower(): c for c in rows.columns}
-    columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in contract.struct.fields]
-    place = arrival(files, ordered, F.col("_metadata.row_index"))
-    malformed = F.lit(brings(contract, rows.columns)).cast("string").alias(MALFORMED)
-    return rows.select(*columns, row, F.col("_metadata.file_path").alias(PATH), malformed, place)
+
+    def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
+        rows = reader.parquet(*paths)
+        names = {c.lower(): c for c in rows.columns}
+        columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in contract.struct.fields]
+        place = arrival(files, ordered, F.col("_metadata.row_index"))
+        malformed = F.lit(brings(contract, rows.columns)).cast("string").alias(MALFORMED)
+        return rows.select(*columns, _as_json(contract, rows.columns), F.col("_metadata.file_path").alias(PATH), malformed, place)
+
+    return opened(spark, files, read_rows)
+
+
+def _as_json(contract: SourceContract, columns: Sequence[str]) -> Column:
+    """A row as a JSON object that the JSON reader takes for the same row: with the contract's names, and all digits of its times."""
+    declared = {name.lower(): name for name in contract.struct.fieldNames()}
+    named = [F.col(f"`{c}`").alias(declared.get(c.lower(), c)) for c in columns]
+    return F.to_json(F.struct(*named), _JSON).alias(RAW)
 
 
 def _as_declared(name: str | None, declared: StructField, rows: DataFrame) -> Column:

@@ -4,28 +4,28 @@ They are read as lines, so that what cannot be parsed can be kept as it came. CS
 each file's own header; a line that repeats it is no row. A field may not hold a line break.
 """
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from typing import Any, cast
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import AtomicType, StringType, StructField
 
 from assets.contracts import SourceContract
 from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
+from platform_defs.resources.csv_style import CsvStyle, header_names
 from platform_defs.resources.files import File
+from platform_defs.resources.opening import hadoop_path, opened
 from platform_defs.resources.rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
-from platform_defs.resources.strict import STRICT
 
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
+# Not for a contract to choose: with another mode a bad row would vanish, or stop the rest.
+_LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
 _MOST_FIELDS = 20_000  # Spark's parser takes 20,480, and stops at more
@@ -37,12 +37,17 @@ _LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """JSON files, an object a line."""
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
-    strict = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
-    options = {**strict, **contract.options}
+    options = _options(contract, {"allowNonNumericNumbers": "false"})
     parsed = F.when(_is_alone(options), F.from_json("value", schema, options))
     places = {c: c for c in contract.struct.fieldNames()}
     why = "not a JSON object"
     return _parsed(lines(spark, files, ordered), contract, places, parsed, why, _lone_surrogate(), *_strange_names(contract))
+
+
+def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
+    """A contract's options, whose names Spark reads in any case, over the defaults, below what is not for a contract to choose."""
+    chosen = {name.lower(): value for name, value in contract.options.items()}
+    return {name.lower(): value for name, value in defaults.items()} | chosen | {n.lower(): v for n, v in _LENIENT.items()}
 
 
 def _is_alone(options: Mapping[str, str]) -> Column:
@@ -76,7 +81,8 @@ def _names_in(names: Column, why: str) -> Column:
 def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """CSV files by the header each has: the files of one header are read together."""
     headers = {f: header(spark, f) for f in files}
-    blank = _BLANK.replace(contract.options.get("sep", ","), "")
+    sep = CsvStyle.of(contract.options).sep
+    blank = "".join(c for c in _BLANK if c not in sep)
     frames: list[DataFrame] = []
     for found, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
         frames.append(_csv_rows(lines(spark, list(group), ordered, blank), contract, found))
@@ -92,12 +98,14 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
     if (why := brings(contract, found)) is not None:
         return rejected(below, contract, why)
     lower = [c.lower() for c in found]
-    places = {c: f"c{lower.index(c.lower())}" for c in contract.struct.fieldNames() if c.lower() in lower}
+    plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
+    places = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
     ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"', **contract.options}
-    fields = F.length("value") - F.length(F.replace("value", F.lit(options.get("sep", ",")), F.lit("")))
+    style = CsvStyle.of(contract.options)
+    options = _options(contract, {"escape": style.escape})
+    fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    return _parsed(below, contract, places, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(options))
+    return _parsed(below, contract, places, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(style))
 
 
 def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
@@ -105,15 +113,18 @@ def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         return f"the file's header lacks {', '.join(missing)}"
+    nested = [f.name for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
+    if any(not contract.is_added(f) for f in contract.struct.fields if f.name in nested):
+        return f"no field of a CSV file can hold {', '.join(nested)}"
     return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
 
 
-def _open_quote(options: Mapping[str, str]) -> Column:
+def _open_quote(style: CsvStyle) -> Column:
     """Half a field that holds a line break: Spark would let the half in."""
-    quote, escape, text = options.get("quote", '"'), options["escape"], F.col("value")
-    for escaped in (escape * 2, escape + quote) if escape != quote else ():
+    text = F.col("value")
+    for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))
-    left = F.length(text) - F.length(F.replace(text, F.lit(quote), F.lit("")))
+    left = F.length(text) - F.length(F.replace(text, F.lit(style.quote), F.lit("")))
     return F.when(left % 2 == 1, F.lit("a quoted field does not end on its line; a field may not hold a line break"))
 
 
@@ -121,11 +132,8 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-    found = (
-        spark.read.options(**STRICT)
-        .text([f.pattern for f in files])
-        .select("value", path.alias(PATH), arrival(files, ordered, start + line))
-    )
+    columns = "value", path.alias(PATH), arrival(files, ordered, start + line)
+    found = opened(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
 
@@ -153,9 +161,8 @@ def _field(place: str | None, field: StructField) -> Column:
 
 def header(spark: SparkSession, file: File) -> str:
     """A file's first line that is not blank, without a byte order mark; no more of a long one than can be a header."""
-    java, context = cast(Any, spark._jvm), cast(Any, spark._jsc)
-    path, conf = java.org.apache.hadoop.fs.Path(unquote(file.path)), context.hadoopConfiguration()
-    codec = java.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
+    path, conf = hadoop_path(spark, file)
+    codec = cast(Any, spark._jvm).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
     stream = path.getFileSystem(conf).open(path)
     try:
         start: bytes = (codec.createInputStream(stream) if codec else stream).readNBytes(_LONGEST_HEADER)
@@ -163,11 +170,3 @@ def header(spark: SparkSession, file: File) -> str:
         stream.close()
     found = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
     return next((line for line in found if line.strip()), "")
-
-
-def header_names(contract: SourceContract, header: str) -> list[str]:
-    """The names in a header; none where it cannot be one."""
-    try:
-        return next(csv.reader(io.StringIO(header), delimiter=contract.options.get("sep", ",")), [])
-    except csv.Error:
-        return []

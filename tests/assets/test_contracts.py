@@ -84,8 +84,11 @@ BAD = [
     Bad("a duration of 5,000 digits", {"future_skew": "9" * 5_000 + " ms"}, "`future_skew` is"),
     Bad("new columns", {"new_columns": "drop"}, "`new_columns` is 'drop'; legal: ignore, quarantine, refuse, add"),
     Bad("rules of one name", {"rules": (RowRule("x", "k > 1"), RowRule("X", "k > 2"))}, "`rules` is 'X'"),
-    Bad("a delimiter of two", {"options": {"sep": "||"}}, "`options` is .*one character"),
-    Bad("a delimiter that ends lines", {"options": {"sep": "\n"}}, "`options` is .*ends no line"),
+    Bad("no delimiter", {"options": {"sep": ""}}, "`options` is .*one or more characters"),
+    Bad("a delimiter that ends lines", {"options": {"sep": "\n"}}, "`options` is .*end no line"),
+    Bad("a delimiter that holds the end of a line", {"options": {"delimiter": "|\r"}}, "`options` is .*end no line"),
+    Bad("a delimiter with a lone backslash", {"options": {"SEP": "|\\"}}, "`options` is .*one or more characters"),
+    Bad("a quote of two", {"options": {"quote": "''"}}, "`options` is .*one character that ends no line, or none"),
     Bad("another mode", {"options": {"mode": "FAILFAST"}}, "`options` is .*quarantine"),
     Bad("no source name", {"name": ""}, "`name` is ''; legal: a letter"),
     Bad("a path as a name", {"name": "../x"}, "`name` is '../x'"),
@@ -173,4 +176,4 @@ def test_any_columns_are_refused_by_name_or_legal(names: list[str]) -> None:
 @given(st.dictionaries(st.sampled_from(["sep", "quote", "escape", "mode", "nullValue", "delimiter"]), text, max_size=2))
 def test_any_option_is_refused_by_name_or_legal(options: dict[str, str]) -> None:
     found = made_or_refused(options=options)
-    assert found.startswith("`options` is {") if isinstance(found, str) else len(options.get("sep", ",")) == 1
+    assert found.startswith("`options` is {") if isinstance(found, str) else options.get("sep", ",") and options.get("delimiter", ",")

@@ -3,15 +3,12 @@
 import gzip
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -19,7 +16,6 @@ from assets.contracts import ContractError
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.evolution import MOST_ADDED
 from platform_defs.engine.ledger import SourceEntry
-from platform_defs.resources import sifting
 from platform_defs.resources.files import File
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
@@ -239,25 +235,3 @@ def test_a_million_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngin
     found = engine.table("pairs").groupBy(F.col("right_v").isNotNull()).count().collect()
     assert dict(map(tuple, found)) == {True: matched, False: million - matched}
     assert all(account.holds for account in engine.account("pairs"))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("job aborted\nCaused by: java.io.FileNotFoundException: /in/a.jsonl (No such file or directory)", sifting.GONE),
-        ("[PATH_NOT_FOUND] Path does not exist: file:/in/a.jsonl", sifting.GONE),
-        (
-            "job aborted\n: org.apache.spark.SparkException: no\nCaused by: java.io.FileNotFoundException: /in/a.jsonl (Permission denied)",
-            "the file cannot be read: permission denied",
-        ),
-        ("no\nCaused by: java.io.EOFException: Unexpected end of input stream", "the file cannot be read: EOFException: Unexpected end of"),
-    ],
-    ids=["gone", "gone before it was listed", "closed to us", "torn"],
-)
-def test_a_file_is_gone_only_where_it_is_not_there(text: str, told: str) -> None:
-    def fail(_: Sequence[File]) -> DataFrame:
-        raise PySparkException(text)
-
-    [sifted] = sifting._sifted(fail, [File(1, "file:/in/a.jsonl", 7, "l")])
-    assert (sifted.fault or "").startswith(told)
-    assert sifted.length == (sifting.GONE_LENGTH if told == sifting.GONE else 7)

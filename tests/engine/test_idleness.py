@@ -11,6 +11,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest import idle_sources
 from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.signals import Signals
+from platform_defs.engine.watermarks import passed_on
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
@@ -171,3 +172,29 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
     assert engine.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
     assert totals(engine, "pay")["p", "pending"] == totals(engine, "pay")["p", "late"] == 0
     assert clock() > NOON
+
+
+@pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
+def test_a_request_to_read_files_again_changes_nothing_of_a_sources_silence(bare: Engine, clock: Clock, kind: Kind) -> None:
+    """An earlier version recorded idle sources by `idle` or `rows`; its rule held what followed, and holds it beyond a retry."""
+    _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
+    clock.pass_ms(2 * HOUR)
+    _rows(bare, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)
+    before, recorded = _passed_on(bare), {*idle_sources(bare.ledger, bare.sources, bare.ledger.now())}
+    for source_ in ("l", "l", "r"):
+        asked = moved(
+            bare.ledger.last()[source_], seq=bare.ledger.head + 1, kind="retry", ingested_at=bare.ledger.now(), offsets=("a|1|2|retry|1",)
+        )
+        bare.ledger.commit([(asked,)])
+    assert _passed_on(bare) == [*before, *[before[-1]] * 3]
+    assert before[-1] is (kind != "silent")
+    assert {*idle_sources(bare.ledger, bare.sources, bare.ledger.now())} == recorded
+    assert recorded == (set() if kind == "silent" else {"l", "r"})
+    assert bare.ledger.last()["l"].idle
+    _signals(bare).idle()
+    assert idle_sources(bare.ledger, bare.sources, bare.ledger.now()) == {}
+
+
+def _passed_on(engine: Engine) -> list[bool]:
+    ledger = engine.ledger
+    return passed_on([ledger.source("l"), ledger.source("r")], ledger.head).to_pylist()

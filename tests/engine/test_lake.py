@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
+from platform_defs.engine.release import chosen_sql
 from platform_defs.resources import lake as lakes
 from platform_defs.resources.lake import Commit, Lake, LakeError
 
@@ -166,3 +167,22 @@ def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: 
     assert lake.place("t", 0) != before
     commit.unlink()
     assert lake.place("t", 0) is None
+
+
+def test_an_update_lands_on_the_version_that_was_seen_or_not_at_all(lake: Lake) -> None:
+    """Commits of it are stepped over by who asks for the newest attempt; a quote ends no text."""
+    reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
+    rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
+    lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})
+    session: Any = None
+    for n, reason in enumerate(reasons):
+        seen, overtaken = lake.delta("t"), lake.delta("t")
+        assert seen is not None
+        assert overtaken is not None
+        predicate = chosen_sql(1, [reason], [reason])
+        lake.update(session, "t", predicate, {"released": "'it''s'"}, {"release": n}, seen)
+        with pytest.raises(LakeError, match=r"t has a newer rows than .* another writer has committed meanwhile"):
+            lake.update(session, "t", predicate, {"released": "'x'"}, {"release": n}, overtaken)
+        held = DeltaTable(lake.path("t")).to_pyarrow_table().to_pydict()
+        assert {r for r, of in zip(held["reason"], held["released"], strict=True) if of == "it's"} == {*reasons[: n + 1]}
+    assert lake.newest("t", "attempt") == Commit(0, {"seq": 1}, lake.newest("t", "attempt").rows)  # pyright: ignore[reportOptionalMemberAccess]

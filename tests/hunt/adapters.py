@@ -21,12 +21,13 @@ from platform_defs.engine.books import DayAccount, scope_of
 from platform_defs.engine.corrections import told_with
 from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
-from platform_defs.engine.ingest import Ingest, IngestError, _Counts
+from platform_defs.engine.ingest import Ingest, IngestError, _Counts, _Done
 from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_store import Version as LedgerVersion
 from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.maintenance import Maintenance, _Kept
+from platform_defs.engine.pending import Pending
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.spread import is_uneven
@@ -137,11 +138,11 @@ class SimIngest(Ingest):
 
     lake: SimLake
 
-    def _side_by_side(self, work: Callable[[str], SourceEntry], names: Sequence[str]) -> list[SourceEntry]:
+    def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         return [work(name) for name in names]
 
-    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        return self._source(seq, now, contract, files, last)
+    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+        return _Done(self._source(seq, now, contract, files, last), [])
 
     def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
         return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
@@ -214,7 +215,7 @@ class SimStream(Stream):
     def _make_folders(self) -> None:
         return None
 
-    def _query(self, every: str | None, turns: Turns) -> None:
+    def _query(self, every: str | None, turns: Turns, pending: Pending) -> None:
         found = [file for source, folder in self.folders.items() for file in listed(self.lake, folder, source)]
         self._enter(found, turns)
 

@@ -1,0 +1,33 @@
+"""What a commit remembers of the attempt that made it, so that the same attempt is recognised after a kill, and no other is."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from assets.contracts import SourceContract
+from platform_defs.resources.files import File
+from platform_defs.resources.sources import READER_VERSION
+
+
+def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:
+    """What a commit remembers of the attempt that made it: all that its rows depend on.
+
+    Args:
+        seq: the entry's number.
+        contract: the source's contract; every field of it counts.
+        files: the files, each with its fault.
+        now: the wall clock in epoch ms, which is the event time of sources in processing time.
+    """
+    parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
+    told = json.dumps([*parts, now] if contract.by_ingest_time else parts)
+    return {"seq": seq, "input": hashlib.sha256(told.encode()).hexdigest()[:16]}
+
+
+def _described(contract: SourceContract) -> dict[str, str]:
+    described = {f.name: repr(getattr(contract, f.name)) for f in fields(contract)}
+    schema: StructType = contract.struct
+    return described | {"schema": schema.json(), "options": repr(sorted(contract.options.items()))}

@@ -1,0 +1,111 @@
+"""The commands of the quarantine: `tidemark quarantine list | retry | release`."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+import typer
+from rich import box
+from rich.table import Table
+
+from platform_defs import report
+from platform_defs.engine import Engine
+from platform_defs.engine.quarantine import FileSetAside
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="See what was kept out, and put it in again after a repair.")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="These files alone, by path or by the end of it.")]
+
+
+@app.command(name="list")
+def list_(source: Annotated[str | None, typer.Argument(help="A source; all if none is named.")] = None, as_json: Json = False) -> None:
+    """Show the files of which no row was read, and the rejected rows by reason."""
+    engine = _engine()
+    names = [source] if source is not None else [*engine.sources]
+    _show(as_json, {"sources": {name: _of_source(engine, name) for name in names}}, _print_list)
+
+
+@app.command()
+def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
+    """Read files again as they are, after the machine or the file was repaired: `tidemark ingest` finds them as if they were new."""
+    asked = _engine().quarantine.retry(source, files or [])
+    _show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
+
+
+@app.command()
+def release(
+    source: Source,
+    reason: Annotated[list[str] | None, typer.Option(help="Rows alone whose reason begins so; may be given again.")] = None,
+    file: Annotated[list[str] | None, typer.Option(help="Rows alone that came in this file; may be given again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Put rejected rows in again as new files, each once, after the contract was mended; `tidemark ingest` reads them."""
+    engine = _engine()
+    written = engine.quarantine.release(source, reason or [], file or [])
+    told = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
+    _show(as_json, told, _print_release)
+
+
+def _engine() -> Engine:
+    return make_engine(settings(), SparkResource())
+
+
+def _show(as_json: bool, value: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
+    print(json.dumps(value, indent=2)) if as_json else table(value)
+
+
+def _of_source(engine: Engine, name: str) -> dict[str, Any]:
+    rows = engine.quarantine.rows(name)
+    return {
+        "files": [_file(f) for f in engine.quarantine.files(name)],
+        "rows": [{"reason": r.reason, "rows": r.rows, "released": r.released} for r in rows],
+    }
+
+
+def _file(found: FileSetAside) -> dict[str, Any]:
+    return {"file": unquote(found.file.path), "seq": found.seq, "reason": found.reason, "asked": found.asked}
+
+
+def _print_list(told: dict[str, Any]) -> None:
+    found = {name: of for name, of in told["sources"].items() if of["files"] or of["rows"]}
+    if not found:
+        report.out.print("Nothing is in quarantine.")
+    for name, of in found.items():
+        if of["files"]:
+            rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in of["files"]]
+            _table(f"{name}: files of which no row was read", ["file", "reason", "batch"], rows)
+        if of["rows"]:
+            _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in of["rows"]])
+
+
+def _print_retry(told: dict[str, Any]) -> None:
+    if not told["files"]:
+        report.out.print("There is no file to read again.")
+        return
+    _table(f"{told['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in told["files"]])
+
+
+def _print_release(told: dict[str, Any]) -> None:
+    if not told["files"]:
+        report.out.print("There are no such rows to release.")
+        return
+    _table(f"{told['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in told["files"]])
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    shown = report.plain(title)
+    table = Table(title=shown, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for n, column in enumerate(columns):
+        table.add_column(column, overflow="fold", justify="right" if rows and isinstance(rows[0][n], int) else "left")
+    for row in rows:
+        table.add_row(*[f"{v:,}" if isinstance(v, int) else report.plain(v) for v in row])
+    report.out.print(table)
+    report.out.print()
+
+
+__all__ = ["app"]

@@ -1,0 +1,75 @@
+"""How a source's CSV files are written: separator, quote and escape, as Spark's options name them, and headers parsed by them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assets.contracts import SourceContract
+
+_ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+@dataclass(frozen=True)
+class CsvStyle:
+    """The marks of a CSV file.
+
+    Args:
+        sep: what separates fields, one character or several.
+        quote: what encloses a field; empty for nothing.
+        escape: what makes a quote inside a field a character of it.
+    """
+
+    sep: str = ","
+    quote: str = '"'
+    escape: str = '"'
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "CsvStyle":
+        r"""The style that Spark reads by with these options.
+
+        >>> CsvStyle.of({"delimiter": "\\t", "quote": "'"})
+        CsvStyle(sep='\t', quote="'", escape='"')
+        """
+        named = {name.lower(): value for name, value in options.items()}
+        sep = named.get("sep", named.get("delimiter", cls.sep))
+        return cls(_unescaped(sep) or cls.sep, _unescaped(named.get("quote", cls.quote)), _unescaped(named.get("escape", cls.escape)))
+
+    def fields(self, line: str) -> list[str]:
+        """The fields of a line.
+
+        >>> CsvStyle(sep="||").fields('k||"a""||b"||')
+        ['k', 'a"||b', '']
+        """
+        found, start = list[str](), 0
+        while True:
+            field, end = self._quoted(line, start) if self.quote and line.startswith(self.quote, start) else ("", start)
+            stop = line.find(self.sep, end)
+            if stop < 0:
+                return [*found, field + line[end:]]
+            found.append(field + line[end:stop])
+            start = stop + len(self.sep)
+
+    def _quoted(self, line: str, start: int) -> tuple[str, int]:
+        """A quoted field's text, and where what follows its last quote begins."""
+        text, at = list[str](), start + 1
+        while at < len(line):
+            if line[at] == self.escape and line[at + 1 : at + 2] in {self.quote, self.escape} - {""}:
+                text.append(line[at + 1])
+                at += 2
+            elif line[at] == self.quote:
+                return "".join(text), at + 1
+            else:
+                text.append(line[at])
+                at += 1
+        return "".join(text), at
+
+
+def header_names(contract: SourceContract, header: str) -> list[str]:
+    """The names in a header line."""
+    return CsvStyle.of(contract.options).fields(header) if header else []
+
+
+def _unescaped(text: str) -> str:
+    r"""An option's text as Spark takes it: `\t` and the like are one character."""
+    plain = text.replace(r"\u0000", "\0")
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), plain) if len(plain) > 1 else plain

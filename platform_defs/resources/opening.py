@@ -1,0 +1,50 @@
+"""How input files are opened: the reader, and the paths as it takes them.
+
+Hadoop cannot build the name of a local file's checksum, nor expand wildcards, where a name holds a colon, as those of ISO
+times do. Such files are read without either: as they are, by their literal paths.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, cast
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from platform_defs.resources.files import File, without_wildcards
+from platform_defs.resources.strict import STRICT
+
+_WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+_WITHOUT_WILDCARDS = {"__globPaths__": "false"}
+
+
+def has_colon(file: File) -> bool:
+    """Whether a file's path holds a colon beyond its scheme."""
+    return ":" in unquote(file.path).partition(":")[2]
+
+
+def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
+    """Read files with one reader, those with a colon in their paths with others, and unite the rows.
+
+    Args:
+        spark: the session.
+        files: the files, at least one.
+        read: makes a frame of a reader and the paths as it takes them.
+    """
+    plain, literal = [f for f in files if not has_colon(f)], [unquote(f.path) for f in files if has_colon(f)]
+    wild = [path for path in literal if without_wildcards(path) != path]
+    tame = [path for path in literal if path not in wild]
+    frames = [read(spark.read.options(**STRICT), [f.pattern for f in plain])] if plain else []
+    frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), tame)] if tame else []
+    # One by one: with several paths that look like patterns, Spark reads all of them once for each when it may expand none.
+    options = STRICT | _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
+    frames += [read(spark.read.options(**options), [path]) for path in wild]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def hadoop_path(spark: SparkSession, file: File) -> tuple[Any, Any]:
+    """A file's path as Hadoop's readers take it, and the configuration to open it with."""
+    jvm, conf = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
+    for name, value in _WITHOUT_CHECKSUMS.items() if has_colon(file) else ():
+        conf.set(name, value)
+    return jvm.org.apache.hadoop.fs.Path(unquote(file.path)), conf

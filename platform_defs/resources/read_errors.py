@@ -1,0 +1,150 @@
+"""What an error of Spark's readers says about a file: its content is damaged, it does not exist, or it cannot be read now.
+
+Only damaged content sets a file aside. The list of its signs is closed: whatever is not on it is taken as a fault of the
+machine, the store or the network, which passes, so that the file is read again later.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from platform_defs.resources.safe_text import printable, shortened
+
+Kind = Literal["content", "missing", "transient"]
+
+MISSING = "the file was gone before it was read"
+_LONGEST = 200
+_EXCEPTION = re.compile(r"^(?:Caused by)?:? ?((?:[a-z_][\w$]*\.)+[A-Z][\w$]*)(?:: (.*))?$")
+_FRAME = re.compile(r"^\s+at (?:[\w.@$-]+/)?((?:[\w$]+\.)+[\w$<>]+)\(")
+_JDK = re.compile(r"(?:java|javax|jdk|sun|scala)\.")
+_PROXIES = ("com.sun.proxy.", "org.apache.spark.network.util.JavaUtils.checkArgument")
+
+_MACHINE = re.compile(
+    r"OutOfMemoryError|StackOverflowError|UnsatisfiedLinkError|NoClassDefFoundError|ClassNotFoundException|InterruptedException"
+    r"|native \w+ library not available|No space left on device|Disk quota exceeded|Too many open files|Read-only file system"
+)
+"""What a decoder meets through no fault of the file: no memory, no library, no disk."""
+_DECODERS = (
+    "org.apache.parquet.",
+    "shaded.parquet.",
+    "org.apache.hadoop.io.compress.",
+    "org.xerial.snappy.",
+    "net.jpountz.",
+    "io.airlift.compress.",
+    "com.github.luben.zstd.",
+    "com.univocity.parsers.",
+    "com.fasterxml.jackson.",
+    "org.apache.spark.sql.execution.datasources.parquet.",
+    "org.apache.spark.sql.execution.vectorized.",
+)
+"""An exception that one of these throws by itself is about the bytes it decodes; what a file system throws comes from other code."""
+_STACKLESS = re.compile(r"java\.lang\.(?:NullPointer|ArrayIndexOutOfBounds|ClassCast|ArrayStore|Arithmetic)Exception$")
+"""What the JVM throws without a stack where compiled code has thrown it often: no system call is behind it."""
+_BEYOND_THE_END = re.compile(r"EOFException: (?:Read past End of File|Cannot seek after EOF|Reached the end of stream|Attempted to seek)")
+"""A footer that points behind the file's end: the file system notices."""
+_CONDITIONS = re.compile(
+    r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH)"
+    r"|CANNOT_MERGE_SCHEMAS|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS)(?:\.|$)"
+)
+"""What Spark itself says of a file's schema or footer."""
+_NO_PARQUET = re.compile(r"is not a Parquet file")
+_NOT_FOUND = re.compile(r"FileNotFoundException|NoSuchFileException|PATH_NOT_FOUND|FILE_NOT_EXIST")
+_OTHER_REASON = re.compile(r"FileNotFoundException: .*\((?!No such file or directory)[^()]*\)\s*$", re.MULTILINE)
+"""Java raises `FileNotFoundException` for a file that exists too: `(Permission denied)`, `(Too many open files)`, `(Stale file handle)`."""
+_QUERY = re.compile(r"org\.apache\.spark\.(?:sql\.[\w.$]+|Spark\w+Exception)|java\.lang\.ArithmeticException|java\.time\.\w+")
+"""What Spark raises for a query that it cannot run, or for a value that an expression cannot take."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+
+
+@dataclass(frozen=True)
+class ReadError:
+    """What an error says about the file that was read.
+
+    Args:
+        kind: `content` where its bytes are at fault, `missing` where it does not exist, `transient` for everything else.
+        reason: why, in one line.
+    """
+
+    kind: Kind
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """One exception of a chain: its class, its message, and the first frame of its stack that is not of the JDK."""
+
+    kind: str
+    message: str
+    frame: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind.rsplit('.', 1)[-1]}: {self.message}"
+
+
+def read_error(error: Exception) -> ReadError:
+    """Tell what an error of a read says about the one file that was read."""
+    return classified(str(error))
+
+
+def classified(text: str) -> ReadError:
+    """Tell what an error's text, with the stack traces of the JVM, says about the one file that was read.
+
+    >>> classified(": java.net.SocketTimeoutException: Read timed out")
+    ReadError(kind='transient', reason='SocketTimeoutException: Read timed out')
+    """
+    if _NOT_FOUND.search(text) and not _OTHER_REASON.search(text):
+        return ReadError("missing", MISSING)
+    causes = _causes(text)
+    if causes and _NO_PARQUET.search(causes[-1].message):
+        return ReadError("content", "the file cannot be read as Parquet")
+    reason = _one_line(causes[-1].text if causes else text)
+    if _is_content(text, causes):
+        return ReadError("content", f"the file cannot be read: {reason}")
+    return ReadError("transient", reason)
+
+
+def would_fail_again(error: Exception) -> bool:
+    """Whether to try again at once is in vain: a rule that divides by zero, an unknown option, a full disk."""
+    text = str(error)
+    causes = _causes(text)
+    if _FULL.search(text) or not causes:
+        return True
+    root = causes[-1]
+    if root.kind == "org.apache.spark.SparkException":
+        return root.message.startswith("[") and not root.message.startswith("[FAILED_READ_FILE")
+    return bool(_QUERY.fullmatch(root.kind))
+
+
+def _is_content(text: str, causes: list[_Cause]) -> bool:
+    condition = re.match(r"\W*\[([A-Z_.\d]+)\]", text)
+    if not causes:
+        return condition is not None and bool(_CONDITIONS.match(condition[1]))
+    root = causes[-1]
+    if _MACHINE.search(root.text):
+        return False
+    if _BEYOND_THE_END.match(root.text):
+        return True
+    if root.kind.startswith("org.apache.spark.") and (named := re.match(r"\W*\[([A-Z_.\d]+)\]", root.message)):
+        return bool(_CONDITIONS.match(named[1]))
+    return root.frame.startswith(_DECODERS) if root.frame else bool(_STACKLESS.match(root.kind))
+
+
+def _causes(text: str) -> list[_Cause]:
+    """The chain of exceptions in an error's text, the innermost last."""
+    found: list[_Cause] = []
+    for line in text.splitlines():
+        if head := _EXCEPTION.match(line):
+            found.append(_Cause(head[1], head[2] or "", ""))
+        elif found and not found[-1].frame and (frame := _FRAME.match(line)) and not _is_of_the_jdk(frame[1]):
+            found[-1] = _Cause(found[-1].kind, found[-1].message, frame[1])
+    return found
+
+
+def _is_of_the_jdk(frame: str) -> bool:
+    return bool(_JDK.match(frame)) or frame.startswith(_PROXIES)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join((text.strip().splitlines() or ["unknown"])[0].split())
+    return shortened(printable(line), _LONGEST)

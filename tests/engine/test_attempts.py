@@ -1,0 +1,57 @@
+"""An attempt is the same one only where nothing differs that its rows depend on."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule, SourceContract
+from platform_defs.engine import attempts
+from platform_defs.resources.files import File
+from tests.support.shopkeeping import ROW, source
+
+FILES = [File(1, "file:/in/a.csv", 7, "l"), File(2, "file:/in/b.csv", 7, "l")]
+CHANGES: dict[str, Any] = {
+    "name": "m",
+    "schema": StructType([*ROW.fields]).add("w", "string"),
+    "event_time": "coalesce(ts, ts)",
+    "watermark": Punctuated("ts", marker="k = 'mark'"),
+    "unique_key": ("k",),
+    "duplicate_horizon": "1 day",
+    "idle_timeout": "1 hour",
+    "future_skew": "1 hour",
+    "rules": (RowRule("r", "v > 0"),),
+    "options": {"nullValue": "NA"},
+    "new_columns": "quarantine",
+}
+
+
+def _input(contract: SourceContract, files: list[File] = FILES, now: int = 5) -> str:
+    return attempts.attempt_of(3, contract, files, now)["input"]
+
+
+@pytest.mark.parametrize("changed", [f.name for f in fields(SourceContract)])
+def test_every_field_of_the_contract_counts(changed: str) -> None:
+    assert changed in CHANGES, "a field that the contract gained: say here how it changes"
+    assert _input(replace(source("l"), **{changed: CHANGES[changed]})) != _input(source("l"))
+
+
+def test_a_marker_or_a_bound_that_changes_counts() -> None:
+    bounds = [BoundedOutOfOrderness("1 minute"), BoundedOutOfOrderness("2 minutes"), Punctuated("ts"), Punctuated("ts", "v = 1")]
+    assert len({_input(source("l", watermark=w)) for w in bounds}) == len(bounds)
+
+
+def test_files_their_faults_and_the_readers_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    torn = [FILES[0], replace(FILES[1], fault="torn")]
+    assert len({_input(source("l"), files) for files in (FILES, FILES[:1], torn, [torn[0], replace(torn[1], fault="gone")])}) == 4
+    before = _input(source("l"))
+    monkeypatch.setattr(attempts, "READER_VERSION", attempts.READER_VERSION + 1)
+    assert _input(source("l")) != before
+
+
+def test_the_same_attempt_is_recognised_later_but_in_processing_time() -> None:
+    assert attempts.attempt_of(3, source("l"), FILES, 5) == attempts.attempt_of(3, source("l"), FILES, 6)
+    by_ingest = source("l", event_time="ingested_at")
+    assert _input(by_ingest, now=5) != _input(by_ingest, now=6)
+    assert _input(source("l", options={"a": "1", "b": "2"})) == _input(source("l", options={"b": "2", "a": "1"}))

@@ -1,0 +1,80 @@
+"""Files that could not be read are tried again after a wait that doubles, beside whatever else there is."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ledger import Entry
+from platform_defs.engine.pending import Pending
+from platform_defs.resources.files import File
+from platform_defs.resources.sifting import Unread
+from tests.engine.made import said
+
+GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))
+
+
+class _Ingest:
+    """Takes files, but for those out of reach."""
+
+    def __init__(self) -> None:
+        self.tried, self.out_of_reach = list[list[File]](), {BAD, WORSE}
+
+    def __call__(self, files: Sequence[File]) -> Entry | None:
+        self.tried.append(list(files))
+        entry = (said("l", len(self.tried)),) if any(f not in self.out_of_reach for f in files) else None
+        unread = [Unread(f, "timeout") for f in files if f in self.out_of_reach]
+        if unread:
+            raise UnreadError(unread, [entry] if entry else [])
+        return entry
+
+
+def test_the_wait_doubles_up_to_its_longest_and_ends_when_the_file_is_read() -> None:
+    ingest, now = _Ingest(), [0.0]
+    pending = Pending(ingest, 30.0, 100.0, clock=lambda: now[0])
+    assert pending.files([GOOD, BAD]) is not None
+    assert [u.file for u in pending.unread] == [BAD]
+    assert (BAD in pending, GOOD in pending, WORSE in pending) == (True, False, False)
+    for wait in (30.0, 60.0, 100.0, 100.0):
+        now[0] += wait - 0.1
+        assert not pending.is_ready()
+        pending.files([])
+        assert ingest.tried[-1] == []
+        now[0] += 0.2
+        assert pending.is_ready()
+        assert pending.files([]) is None
+        assert ingest.tried[-1] == [BAD]
+    ingest.out_of_reach.clear()
+    now[0] += 101
+    assert pending.files([GOOD]) is not None
+    assert ingest.tried[-1] == [GOOD, BAD]
+    assert (pending.unread, pending.is_ready()) == ([], False)
+
+
+def test_a_file_that_was_listed_anew_is_not_tried_as_it_was() -> None:
+    ingest, now = _Ingest(), [0.0]
+    pending = Pending(ingest, clock=lambda: now[0])
+    pending.files([BAD, WORSE])
+    now[0] += 31
+    newer = File(2, BAD.path, 9, "l")
+    assert BAD in pending
+    assert newer not in pending
+    pending.files([newer])
+    assert ingest.tried[-1] == [newer, WORSE]
+    assert [u.file for u in pending.unread] == [WORSE]
+
+
+def test_a_stream_that_stays_warns_and_others_do_not(caplog: pytest.LogCaptureFixture) -> None:
+    Pending(_Ingest()).files([BAD])
+    assert caplog.records == []
+    Pending(_Ingest(), warns=True).files([BAD])
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert caplog.records[0].message.startswith("source 'l': 1 file could not be read: file:/in/bad.jsonl (timeout). The machine")
+
+
+def test_any_other_error_is_raised() -> None:
+    def fail(_: Sequence[File]) -> Entry | None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        Pending(fail).files([GOOD])

@@ -1,0 +1,203 @@
+"""What was kept out comes in again, once, after a repair: files by a retry, rows by a release. Every batch still adds up."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.contracts import RowRule
+from platform_defs.engine import Engine
+from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.quarantine_error import QuarantineError
+from platform_defs.engine.release import Release, is_named
+from platform_defs.resources.lake import Lake
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON
+from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
+
+TIME = iso(START)
+
+
+def _write(engine: Engine, name: str, file: str, content: bytes, modified: int = NOON) -> Path:
+    path = Path(engine.folders[name]) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, ns=(0, modified * 1_000_000))
+    return path
+
+
+def _packed(*keys: str) -> bytes:
+    return gzip.compress("".join(f"{Event(k, 1, 0).line}\n" for k in keys).encode(), mtime=0)
+
+
+def _keys(engine: Engine, name: str = "l") -> list[Any]:
+    return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
+
+
+def _adds_up(engine: Engine) -> bool:
+    """Whether the ledger's totals are what the logs and the quarantines hold, entry by entry."""
+    for name, contract in engine.sources.items():
+        told = [s for e in engine.ledger.entries() for s in e if s.source == name]
+        if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in told):
+            return False
+        for table, counted in ((contract.log, "accepted"), (contract.quarantine, "quarantined")):
+            rows = Counter(r.seq for r in engine.table(table).select("seq").collect()) if engine.lake.delta(table) else Counter()
+            if rows != Counter({s.seq: getattr(s, counted) for s in told if getattr(s, counted)}):
+                return False
+    return True
+
+
+def _accepted(entries: Sequence[Sequence[SourceEntry]]) -> list[tuple[str, int, int]]:
+    return [(s.source, s.accepted, s.quarantined) for e in entries for s in e]
+
+
+def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [])
+    torn = _packed("a", "b")[:-4] + b"\0\0\0\0"
+    for file in ("1.jsonl.gz", "deep/2.jsonl.gz", "3.jsonl.gz"):
+        _write(engine, "l", file, torn)
+    _write(engine, "l", "empty.jsonl", b"")
+    _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n".encode())
+    assert _accepted(engine.let_in()) == [("l", 1, 4)]
+    _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n{Event('h', 1, 0).line}\n".encode(), NOON + 1)
+    engine.let_in()
+    found = {Path(f.file.path).name: f.reason for f in engine.quarantine.files("l")}
+    assert list(found) == ["1.jsonl.gz", "3.jsonl.gz", "2.jsonl.gz", "empty.jsonl", "grown.jsonl"]
+    assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: ")
+    assert found["grown.jsonl"].startswith("malformed: the file changed after it was read")
+    assert engine.quarantine.rows("l") == engine.quarantine.files("r") == engine.quarantine.rows("r") == []
+
+    with pytest.raises(QuarantineError, match=r"`source` is 'x'; legal: l, r"):
+        engine.quarantine.retry("x")
+    with pytest.raises(
+        QuarantineError, match=r"`file` is '9\.jsonl', and no such file of source 'l' is in quarantine; legal: file:.*1\.json"
+    ):
+        engine.quarantine.retry("l", ["9.jsonl"])
+    with pytest.raises(
+        QuarantineError, match=r"grown\.jsonl' of source 'l', which would be refused again: the file changed after it was read"
+    ):
+        engine.quarantine.retry("l", ["grown.jsonl"])
+    assert engine.ledger.head == 2
+
+    _write(engine, "l", "1.jsonl.gz", _packed("a", "b"))
+    assert len(engine.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
+    assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
+    assert [f.asked for f in engine.quarantine.files("l")] == [True, False, True, False, False]
+    assert engine.quarantine.retry("l", ["1.jsonl.gz"]) == []
+    assert _accepted(engine.let_in()) == [("l", 2, 1)]
+    assert engine.let_in() == []
+
+    _write(engine, "l", "deep/2.jsonl.gz", _packed("c", "d"))
+    assert [Path(f.file.path).name for f in engine.quarantine.retry("l")] == ["3.jsonl.gz", "2.jsonl.gz"]
+    anew = make_engine([source("l"), source("r")], [])
+    assert _accepted(anew.let_in()) == [("l", 2, 1)]
+    assert anew.let_in() == []
+    assert _keys(anew) == ["a", "b", "c", "d", "g"]
+    assert [Path(f.file.path).name for f in anew.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
+    _write(anew, "l", "1.jsonl.gz", _packed("a", "b", "c"), NOON + 9)
+    assert _accepted(anew.let_in()) == [("l", 0, 1)]
+    assert _keys(anew) == ["a", "b", "c", "d", "g"]
+    assert _adds_up(anew)
+
+
+STRICT = (RowRule("v is small", "v < 90"), RowRule("v is no half", "v != 50"))
+ODD = "b\n\u2028|"
+
+
+def _sources(mended: bool) -> list[Any]:
+    rules = {"rules": () if mended else STRICT}
+    return [source("l", **rules), source("c", options={"sep": "||"} | ({"nullValue": "x"} if mended else {})), source("p", **rules)]
+
+
+def _land_rows(engine: Engine) -> None:
+    rows = [("a", 1), (ODD, 50), ("c", 99)]
+    land(engine, "l", "1.jsonl", [json.dumps({"k": k, "v": v, "ts": TIME}, ensure_ascii=False) for k, v in rows])
+    _write(engine, "l", "2.json", f'{{"k":"ü","v":50,"ts":"{TIME}"}}\nno JSON\n'.encode() + b"\xff\xfe\n")
+    _write(engine, "l", "torn.jsonl.gz", b"torn")
+    land(engine, "c", "1.csv", ["k||v||ts", f"a||1||{TIME}", f'"b||b"||x||{TIME}', "few||1"])
+    land(engine, "c", "2.csv", ["ts||v||k", f"{TIME}||x||c"])
+    times = pa.array([START * 1000 + 1, START * 1000 + 999_999], pa.timestamp("us", tz="UTC"))
+    _write(engine, "p", "1.parquet", b"")
+    pq.write_table(pa.table({"K": ["a", "b"], "V": pa.array([1, 99], pa.int32()), "TS": times}), Path(engine.folders["p"]) / "1.parquet")
+
+
+def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(_sources(mended=False), [])
+    _land_rows(engine)
+    assert engine.quarantine.release("l") == []
+    assert sorted(_accepted(engine.let_in())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
+    counts = [(r.reason, r.rows, r.released) for r in engine.quarantine.rows("l")]
+    assert counts == [
+        ("rule: v is no half", 2, 0),
+        ("malformed: not UTF-8", 1, 0),
+        ("malformed: not a JSON object", 1, 0),
+        ("rule: v is small", 1, 0),
+    ]
+
+    mended = make_engine(_sources(mended=True), [])
+    released = mended.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
+    assert [(r.name.startswith("released-20260301T120000"), r.name.endswith("-1.jsonl"), r.rows) for r in released] == [(True, True, 3)]
+    assert mended.quarantine.release("l", reasons=["rule: v is no half"]) == []
+    assert [r.rows for r in mended.quarantine.release("c")] == [2, 1]
+    assert [r.rows for r in mended.quarantine.release("p")] == [1]
+    assert sorted(_accepted(mended.let_in())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
+    assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
+    assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
+    raw_times = mended.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
+    assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
+    assert [(r.reason, r.rows, r.released) for r in mended.quarantine.rows("l")] == [
+        ("malformed: not UTF-8", 2, 1),
+        ("rule: v is no half", 2, 2),
+        ("malformed: not a JSON object", 1, 0),
+        ("rule: v is small", 1, 0),
+    ]
+    assert mended.let_in() == []
+
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("cut")
+
+    for where, left in ((Lake, "update"), (Release, "_show")):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, left, cut)
+            with pytest.raises(KeyboardInterrupt, match="cut"):
+                mended.quarantine.release("l", reasons=["rule: v is small"])
+        assert mended.let_in() == []
+    [finished] = make_engine(_sources(mended=True), []).quarantine.release("l", reasons=["rule: v is small"])
+    assert finished.rows == 1
+    assert _accepted(mended.let_in()) == [("l", 1, 0)]
+    assert _keys(mended) == ["a", ODD, "c", "ü"]
+    assert mended.quarantine.release("l", reasons=["rule: v is small"]) == []
+    assert [p.name for p in Path(mended.folders["l"]).glob(".*releasing*")] == []
+
+    land(mended, "c", "3.csv", ["k||v||ts", "few", "fewer"])
+    mended.let_in()
+    (Path(mended.folders["c"]) / "3.csv").unlink()
+    told = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
+    with pytest.raises(QuarantineError, match=told):
+        mended.quarantine.release("c", named=["3.csv"])
+    again = [path.name for path in Path(mended.folders["c"]).glob("released-*.csv")]
+    assert [r.rows for r in mended.quarantine.release("c", named=again)] == [1]
+    assert _accepted(mended.let_in()) == [("c", 0, 1)]
+    assert _adds_up(mended)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("b c.csv", True),
+        ("a/b c.csv", True),
+        ("/in/a/b c.csv", True),
+        ("file:/in/a/b%20c.csv", True),
+        ("c.csv", False),
+        ("b%20c.csv", False),
+    ],
+)
+def test_a_file_goes_by_its_path_or_the_end_of_it(name: str, fits: bool) -> None:
+    assert is_named("file:/in/a/b%20c.csv", name) is fits

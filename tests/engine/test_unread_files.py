@@ -1,0 +1,179 @@
+"""Files that cannot be read now cost no row: they are tried again, the others come in, and every run names them."""
+
+import contextlib
+import gzip
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_defs.engine import Engine, IngestError
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ledger import Entry
+from platform_defs.resources.sifting import Patience
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON
+from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
+
+TORN = gzip.compress(b"".join(f"{n * 7919} \n".encode() for n in range(99)))[:-9]
+
+
+def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
+    """Land a file that the file system refuses to hand out: its checksum is another. Returns what stands in the way."""
+    path = land(engine, name, file, [Event(file, 1, 0).line])
+    checksum = path.parent / f".{file}.crc"
+    checksum.write_bytes(b"crc\0" + (512).to_bytes(4) + b"\1\2\3\4")
+    return checksum
+
+
+def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
+    engine.__dict__["ingest"] = replace(engine.ingest, patience=lambda: Patience((1.0, 5.0), sleep))
+    return engine
+
+
+def _keys(engine: Engine, name: str = "l") -> list[Any]:
+    return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
+
+
+def test_what_passes_while_it_is_waited_for_is_no_error(make_engine: MakeEngine) -> None:
+    slept = list[float]()
+    engine = make_engine([source("l")], [])
+    checksum = _out_of_reach(engine, "l", "b.jsonl")
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        checksum.unlink()
+
+    land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
+    [[said]] = _patient(engine, sleep).let_in()
+    assert (said.accepted, said.quarantined, slept) == (2, 0, [1.0])
+
+
+def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(make_engine: MakeEngine) -> None:
+    slept = list[float]()
+    engine = _patient(make_engine([source("l"), source("r")], []), slept.append)
+    checksum = _out_of_reach(engine, "l", "b.jsonl")
+    _out_of_reach(engine, "r", "only.jsonl")
+    land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
+    (Path(engine.folders["l"]) / "torn.jsonl.gz").write_bytes(TORN)
+    told = (
+        r"^source 'l': 1 file could not be read: file:.*/l/b\.jsonl \(ChecksumException: .*\); source 'r': 1 file could not be read: "
+        r"file:.*/r/only\.jsonl .*so nothing is recorded of them: the next ingest tries again, .* or take the file out of the folder$"
+    )
+    with pytest.raises(UnreadError, match=told) as raised:
+        engine.let_in()
+    [entry] = raised.value.entries
+    assert [(s.source, s.accepted, s.quarantined, len(s.offsets)) for s in entry] == [("l", 1, 1, 2)]
+    assert sorted(slept) == [1.0, 1.0, 5.0, 5.0]
+
+    with pytest.raises(IngestError, match=r"1 file could not be read: .*ChecksumException"):
+        _patient(make_engine([source("l"), source("r")], []), slept.append).let_in()
+    assert engine.ledger.head == 1
+
+    checksum.unlink()
+    land(engine, "r", "good.jsonl", [Event("c", 1, 0).line])
+    with pytest.raises(UnreadError, match=r"^source 'r': 1 file could not be read: file:.*/r/only\.jsonl") as raised:
+        engine.let_in()
+    assert [s.accepted for e in raised.value.entries for s in e] == [1, 1]
+    (Path(engine.folders["r"]) / ".only.jsonl.crc").unlink()
+    assert [s.accepted for e in engine.let_in() for s in e] == [1]
+    assert (_keys(engine), _keys(engine, "r")) == (["a", "b.jsonl"], ["c", "only.jsonl"])
+    assert engine.let_in() == []
+
+
+class _Enough(Exception):
+    """The stream has shown what it was to show."""
+
+
+@contextlib.contextmanager
+def _ended(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """A stream that goes on for longer is stopped, so that a test fails and does not hang."""
+    watchdog = threading.Timer(seconds, lambda: [query.stop() for query in spark.streams.active])
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+
+
+def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
+    make_engine: MakeEngine, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = _patient(make_engine([source("l")], []), lambda _: None)
+    checksum = _out_of_reach(engine, "l", "b.jsonl")
+    land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
+    whole = gzip.compress(f"{Event('healed', 1, 0).line}\n".encode())
+    torn = Path(engine.folders["l"]) / "torn.jsonl.gz"
+    _write(torn, whole[:-4] + b"\0\0\0\0")
+    entries = list[Entry]()
+
+    def entered(entry: Entry) -> None:
+        entries.append(entry)
+        if len(entries) == 1:
+            checksum.unlink()
+        elif len(entries) == 2:
+            _write(torn, whole)
+            assert len(engine.quarantine.retry("l")) == 1
+        else:
+            raise _Enough("three entries")
+
+    stream = replace(engine.stream, first_wait_s=0.1)
+    with _ended(spark, 60), pytest.raises(_Enough, match="three entries"):
+        stream.run("1 second", entered)
+    assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
+    assert _keys(engine) == ["a", "b.jsonl", "healed"]
+    assert [r.message.split(" (")[0] for r in caplog.records if r.name.endswith("pending")] == [
+        f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
+    ]
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    os.utime(path, ns=(0, NOON * 1_000_000))
+
+
+def test_names_with_colons_are_read_like_any_other(make_engine: MakeEngine) -> None:
+    names = ["2026-03-01T12:00:00.jsonl", "a:b [x]*{y}?.jsonl", "12:00/plain.jsonl", "12:00/[in] 13:00.jsonl", "plain.jsonl"]
+    lines = [json.dumps({"k": n, "v": 1, "ts": iso(START), "w": 1}) for n in names]
+    engine = make_engine([source("j", new_columns="add"), source("c"), source("p"), source("z")], [])
+    for name, line in zip(names, lines, strict=True):
+        path = Path(engine.folders["j"]) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line + "\n")
+    for folder in ("c", "p", "z"):
+        Path(engine.folders[folder]).mkdir(parents=True)
+    for name in ("12:00.csv", "plain.csv"):
+        (Path(engine.folders["c"]) / name).write_text(f"k,v,ts\n{name},1,{iso(START)}\n")
+    for name in ("12:00 [x].parquet", "plain.parquet"):
+        pq.write_table(pa.table({"k": [name], "v": [1], "ts": [iso(START)]}), Path(engine.folders["p"]) / name)
+    for name, content in {"12:00.jsonl.gz": gzip.compress(f"{lines[0]}\n".encode()), "13:00.jsonl.gz": TORN, "14:00.jsonl": b""}.items():
+        (Path(engine.folders["z"]) / name).write_bytes(content)
+    [entry] = engine.let_in()
+    assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"j": (5, 0), "c": (2, 0), "p": (2, 0), "z": (1, 2)}
+    assert _keys(engine, "j") == sorted(names)
+    assert {r.w for r in engine.table("events/j").collect()} == {"1"}
+    assert sorted(Path(r.path).name for r in engine.table("quarantine/z").collect()) == ["13:00.jsonl.gz", "14:00.jsonl"]
+    assert engine.let_in() == []
+
+
+def test_a_separator_of_several_characters_or_by_its_other_name(make_engine: MakeEngine) -> None:
+    options = {"sep": "||", "quote": "'", "escape": "'", "Mode": "permissive"}
+    engine = make_engine([source("c", options=options), source("t", options={"delimiter": "\\t"})], [])
+    land(engine, "c", "1.csv", ["v||'k'||ts", f"1||'a||b'||{iso(START)}", "1||few", f"x||c||{iso(START)}", f"1||'it''s'||{iso(START)}"])
+    land(engine, "t", "1.csv", ["k\tv\tts", f"a\t1\t{iso(START)}", "few\t1"])
+    land(engine, "t", "1.jsonl", ["no JSON", Event("b", 1, 0).line])
+    [entry] = engine.let_in()
+    assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"c": (2, 2), "t": (2, 2)}
+    assert ({*_keys(engine, "c")}, _keys(engine, "t")) == ({"a||b", "it's"}, ["a", "b"])
+    assert rows_of(engine.table("quarantine/c"), "reason") == [
+        ("malformed: not 3 fields, as its file's header has",),
+        ("type: v is no int",),
+    ]

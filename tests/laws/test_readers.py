@@ -1,0 +1,248 @@
+"""No input is an error, and no line vanishes: random bytes, random rows and random options, many files in each ingest.
+
+A naive reader counts the lines of each file; the event log and the quarantine must hold as many rows of it between them.
+"""
+
+import gzip
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from assets.contracts import RowRule, SourceContract
+from operators.contract import ARRIVAL
+from platform_defs.engine import Engine
+from platform_defs.resources.csv_style import CsvStyle
+from platform_defs.resources.files import landed
+from platform_defs.resources.sifting import Patience
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import ROW, START, iso, source
+
+TIME = iso(START)
+BLANKS = b" \t\f\x0b"
+RANK_BITS = 42
+ANY = range(0, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file, and how many rows it may count as."""
+
+    name: str
+    content: bytes
+    rows: Sequence[int]
+
+
+def _lines(content: bytes, blanks: bytes = BLANKS) -> list[bytes]:
+    """The lines that are not blank, ended by a line feed, a carriage return or both; a byte order mark is none of the first."""
+    return [line for line in re.split(rb"\r\n|\r|\n", content.removeprefix(b"\xef\xbb\xbf")) if line.strip(blanks)]
+
+
+def _of_csv(content: bytes, options: dict[str, str]) -> int:
+    """The rows of a CSV file: its lines, but for those that repeat a header that names the contract's columns."""
+    sep = CsvStyle.of(options).sep
+    found = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
+    text = re.split(r"[\r\n]+", content.decode("utf-8", "replace").removeprefix("\ufeff"))
+    header = next((line for line in text if line.strip()), "")
+    names = [n.lower() for n in CsvStyle.of(options).fields(header)]
+    is_fit = set(ROW.fieldNames()) <= set(names) and len(set(names)) == len(names)
+    return len(found) - (sum(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found) if is_fit else 0)
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(TIME)
+_JSON = st.dictionaries(
+    st.sampled_from(["k", "v", "ts", "K", "w", "", "a b"]) | st.text(max_size=4),
+    _SCALARS | st.lists(_SCALARS, max_size=2) | st.dictionaries(st.text(max_size=3), _SCALARS, max_size=2),
+    max_size=5,
+).map(lambda row: json.dumps(row, ensure_ascii=len(row) % 2 == 0).encode("utf-8", "surrogatepass"))
+_GOOD = st.builds(lambda k, v: json.dumps({"k": k, "v": v, "ts": TIME}).encode(), st.text(max_size=5), st.integers(0, 99))
+_NOISE = st.binary(max_size=40) | st.text(max_size=20).map(lambda t: t.encode("utf-8", "surrogatepass"))
+_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n"])
+_OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "sep": st.sampled_from([",", ";", "||", "::", "\\t", "\t", " "]),
+        "quote": st.sampled_from(['"', "'", ""]),
+        "escape": st.sampled_from(['"', "\\"]),
+        "nullValue": st.sampled_from(["", "NA"]),
+        "emptyValue": st.just("-"),
+        "comment": st.just("#"),
+        "mode": st.just("PERMISSIVE"),
+        "multiLine": st.just("true"),
+        "header": st.just("true"),
+        "ignoreLeadingWhiteSpace": st.just("true"),
+        "ignoreTrailingWhiteSpace": st.just("true"),
+        "allowSingleQuotes": st.just("false"),
+        "allowUnquotedFieldNames": st.just("true"),
+        "primitivesAsString": st.just("true"),
+        "unescapedQuoteHandling": st.sampled_from(["BACK_TO_DELIMITER", "SKIP_VALUE", "RAISE_ERROR"]),
+    },
+)
+
+
+def _spoiled(content: bytes, random: Random) -> bytes:
+    """Torn, flipped or stretched somewhere."""
+    how, at = random.randrange(4), random.randrange(len(content) + 1)
+    if how == 0:
+        return content[:at]
+    if how == 1:
+        return content[:at] + random.randbytes(9) + content[at:]
+    flipped = bytearray(content)
+    for _ in range(1 if how == 2 else 12):
+        flipped[random.randrange(len(flipped))] = random.randrange(256)
+    return bytes(flipped)
+
+
+def _text_files(rows: st.SearchStrategy[list[bytes]], suffix: str, counted: Any) -> st.SearchStrategy[tuple[str, bytes, Sequence[int]]]:
+    def content(lines: list[bytes], ends: list[bytes], mark: bool) -> bytes:
+        body = b"".join(line + ends[n % len(ends)] for n, line in enumerate(lines))
+        return (b"\xef\xbb\xbf" if mark else b"") + (body[:-1] if len(body) % 5 == 0 else body)
+
+    plain = st.builds(content, rows, st.lists(_ENDS, min_size=1, max_size=3), st.booleans())
+
+    def packed(body: bytes, random: Random, how: int) -> tuple[str, bytes, Sequence[int]]:
+        if how < 4:
+            return suffix, body, [counted(body) if body else 1]
+        if how == 4:
+            return f"{suffix}.gz", gzip.compress(body), [counted(body)]
+        return f"{suffix}.gz", _spoiled(gzip.compress(body), random), [counted(body), 1]
+
+    return st.builds(packed, plain, st.randoms(use_true_random=False), st.integers(0, 6))
+
+
+def _parquet(columns: dict[str, list[Any]], random: Random, how: int) -> tuple[str, bytes, Sequence[int]]:
+    out, rows = BytesIO(), min([len(v) for v in columns.values()], default=0)
+    readable = 1 if {"k", "K"} <= columns.keys() else rows  # Spark reads no file that names a column twice
+    compression = random.choice(["none", "snappy", "gzip", "zstd", "lz4"])
+    pq.write_table(pa.table({n: v[:rows] for n, v in columns.items()}), out, compression=compression)
+    return (
+        ".parquet",
+        _spoiled(out.getvalue(), random) if how else out.getvalue(),
+        ANY if how else [readable],
+    )
+
+
+_COLUMN = st.one_of(
+    *[
+        st.lists(st.none() | kind, min_size=1, max_size=6)
+        for kind in (st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), st.booleans(), st.floats())
+    ],
+    st.lists(st.just(TIME) | st.text(max_size=3), max_size=6),
+    st.lists(st.lists(st.integers(0, 9), max_size=2), max_size=6),
+    st.lists(st.fixed_dictionaries({"a": st.integers(0, 9)}), max_size=6),
+    st.lists(st.datetimes(), max_size=6),
+    st.lists(st.binary(max_size=4), max_size=6),
+    st.lists(st.decimals(-999, 999, places=2), min_size=1, max_size=6),
+)
+_PARQUET = st.builds(
+    _parquet,
+    st.dictionaries(st.sampled_from(["k", "v", "ts", "K", "w", "a b", "x.y"]), _COLUMN, min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+    st.integers(0, 1),
+)
+_NAMES = st.sampled_from(["a", "12:00", "12:00 [x]*", "[x]", "ü 漢", "#?%41", "p*q{y}", "k=1"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source of one contract, and what lands in its folder."""
+
+    contract: SourceContract
+    files: list[Input]
+
+
+@st.composite
+def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
+    options = draw(_OPTIONS)
+    contract = source(
+        name,
+        options=options,
+        new_columns=draw(st.sampled_from(["ignore", "quarantine", "add"])),
+        future_skew=draw(st.sampled_from([None, "24 hours"])),
+        rules=(RowRule("small", "v < 50", draw(st.sampled_from(["quarantine", "warn"]))),),
+    )
+    sep = CsvStyle.of(options).sep.encode()
+    header = st.sampled_from([[b"k", b"v", b"ts"], [b"ts", b"w", b"K", b"v"], [b"k", b"v"], [b"k", b"k", b"v", b"ts"]]).map(sep.join)
+    field = st.sampled_from([b"1", b"x", TIME.encode(), b"", b'"a', b"'b'", b"#", b"NA"]) | st.binary(max_size=6)
+    row = st.lists(field, max_size=5).map(sep.join) | st.just(sep.join([b"k", b"1", TIME.encode()])) | _NOISE | header
+    with_header = st.tuples(header, st.lists(row, min_size=2, max_size=9)).map(lambda found: [found[0], *found[1]])
+    kinds = [
+        _text_files(st.lists(_JSON | _GOOD | _NOISE, min_size=2, max_size=9), ".jsonl", lambda body: len(_lines(body))),
+        _text_files(with_header, ".csv", lambda body: _of_csv(body, options)),
+        _PARQUET,
+        _text_files(st.lists(row, max_size=5), ".csv", lambda body: _of_csv(body, options)),
+        st.tuples(st.sampled_from([".parquet", ".dat", ".csv.bz2"]), st.binary(max_size=30), st.just([1])),
+    ]
+    made = [draw(kinds[n % len(kinds)]) for n in range(files)]
+    return Case(contract, [Input(f"{draw(_NAMES)}-{n}{suffix}", content, rows) for n, (suffix, content, rows) in enumerate(made)])
+
+
+def _found(engine: Engine, contract: SourceContract) -> Counter[int]:
+    """How many rows the log and the quarantine hold of each file, by its rank in the entry."""
+    found = Counter[int]()
+    for table in (contract.log, contract.quarantine):
+        if engine.lake.delta(table) is not None:
+            rank = F.shiftright(F.col(ARRIVAL), RANK_BITS).alias("rank")
+            found.update({r["rank"]: r["count"] for r in engine.table(table).groupBy(rank).count().collect()})
+    return found
+
+
+def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
+    shutil.rmtree(root / "lake", ignore_errors=True)
+    shutil.rmtree(root / "landing", ignore_errors=True)
+    engine = make_engine([case.contract for case in cases], [])
+    slept = list[float]()
+    engine.__dict__["ingest"] = engine.ingest.__class__(
+        engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
+    )
+    for case in cases:
+        folder = Path(engine.folders[case.contract.name])
+        folder.mkdir(parents=True)
+        for file in case.files:
+            (folder / file.name).write_bytes(file.content)
+    every = [f for case in cases for f in landed(engine.folders[case.contract.name], case.contract.name)]
+    entry = engine.ingest.files(every)
+    assert entry is not None
+    for case in cases:
+        [told] = [s for s in entry if s.source == case.contract.name]
+        assert told.rows_read == told.accepted + told.duplicate + told.quarantined + told.markers
+        assert len(told.offsets) == len(case.files)
+        found, files = _found(engine, case.contract), sorted(f for f in every if f.source == case.contract.name)
+        assert found.total() == told.rows_read
+        for rank, file in enumerate(files):
+            landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
+            assert found[rank] in landed_as.rows, (landed_as, found[rank], case.contract.options)
+    assert engine.ingest.files(every) is None
+
+
+_SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+@given(st.tuples(*[_cases(f"s{n}", 15) for n in range(3)]))
+@settings(max_examples=3, derandomize=True, phases=[Phase.generate], **_SLOW)
+def test_every_line_of_every_file_is_let_in_or_kept_with_its_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+    _hold(make_module_engine, _root(make_module_engine), cases)
+
+
+@pytest.mark.soak
+@given(st.tuples(_cases("s0", 10)))
+@settings(max_examples=100, **_SLOW)
+def test_every_line_of_many_more_files(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+    _hold(make_module_engine, _root(make_module_engine), cases)
+
+
+def _root(make_engine: MakeEngine) -> Path:
+    return Path(make_engine([source("s0")], []).lake.root).parent

@@ -1,0 +1,47 @@
+"""Headers of CSV files: separators of any length, quotes and escapes as Spark's options name them."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from platform_defs.resources.csv_style import CsvStyle, header_names
+from tests.support.shopkeeping import source
+
+
+@pytest.mark.parametrize(
+    ("options", "header", "names"),
+    [
+        ({}, "k,v,ts", ["k", "v", "ts"]),
+        ({}, '"k","a, ""b""",ts', ["k", 'a, "b"', "ts"]),
+        ({}, 'k,"open', ["k", "open"]),
+        ({}, "k,,", ["k", "", ""]),
+        ({}, "", []),
+        ({"sep": ";"}, "k;v", ["k", "v"]),
+        ({"sep": "||"}, 'k||"a||b"||v', ["k", "a||b", "v"]),
+        ({"SEP": "::"}, "k::v:w", ["k", "v:w"]),
+        ({"delimiter": "|"}, "k|v", ["k", "v"]),
+        ({"sep": "\\t"}, "k\tv", ["k", "v"]),
+        ({"sep": "\\\\|"}, "k\\|v", ["k", "v"]),
+        ({"quote": "'"}, "'a,b',\"v\"", ["a,b", '"v"']),
+        ({"quote": ""}, '"a,b"', ['"a', 'b"']),
+        ({"escape": "\\"}, r'"a\"b",v', ['a"b', "v"]),
+    ],
+)
+def test_header_names(options: dict[str, str], header: str, names: list[str]) -> None:
+    assert header_names(source("c", options=options), header) == names
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n\0", codec="utf-8"), max_size=6), min_size=1, max_size=6))
+def test_what_the_csv_module_writes_is_read_as_it_was(fields: list[str]) -> None:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="", quoting=csv.QUOTE_ALL).writerow(fields)
+    assert CsvStyle().fields(out.getvalue()) == fields
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=3), st.text(max_size=1), st.text(max_size=1))
+def test_no_header_raises(line: str, sep: str, quote: str, escape: str) -> None:
+    found = CsvStyle(sep, quote, escape).fields(line)
+    assert len(found) <= line.count(sep) + 1

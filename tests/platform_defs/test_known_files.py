@@ -1,0 +1,74 @@
+"""What the ledger's offsets say of a file: read, set aside, asked to be read again, in whatever order they are kept."""
+
+from itertools import permutations
+
+import pyarrow as pa
+import pytest
+
+from platform_defs.engine.known_files import KnownFiles, uris_below
+from platform_defs.resources.files import File, Known
+
+FILE = File(5, "file:/in/a%20b.jsonl", 7, "l")
+DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")
+READ, UNREAD = FILE.offset, DAMAGED.offset
+
+
+def _known(*offsets: str, file: File = FILE) -> Known:
+    found = KnownFiles()
+    for offset in offsets:
+        found.add(pa.array([offset], pa.string()))
+    return found.among([file])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "holds"),
+    [
+        ((READ,), True),
+        ((UNREAD,), True),
+        ((UNREAD, f"{READ}|retry|1"), False),
+        ((UNREAD, f"{READ}|retry|1", f"{UNREAD}|1"), True),
+        ((UNREAD, f"{READ}|retry|1", f"{UNREAD}|1", f"{READ}|retry|2"), False),
+        ((UNREAD, f"{READ}|retry|1", READ), True),
+        ((UNREAD, f"{READ}|retry|1", f"{UNREAD}|1", f"{READ}|retry|2", READ), True),
+        (("file:/in/a b.jsonl|5|7|unread", f"{READ}|retry|1"), False),
+        (("file:/in/a%20b.jsonl|5|-1|unread",), False),
+    ],
+)
+def test_a_retry_voids_the_refusals_before_it_and_no_later_one(offsets: tuple[str, ...], holds: bool) -> None:
+    for shuffled in permutations(offsets):
+        assert _known(*shuffled).holds(FILE) is holds
+        assert _known(*shuffled).holds_path(FILE)
+
+
+def test_every_try_is_told_apart() -> None:
+    offsets = [UNREAD]
+    for number in (1, 2, 3):
+        offsets.append(_known(*offsets).judged(FILE).retry)
+        tried = _known(*offsets).judged(FILE)
+        assert (tried.fault, tried.retries, tried.offset) == (None, number, READ)
+        assert _known(*offsets, READ).judged(FILE).fault is not None
+        refused = File(5, tried.path, 7, "l", fault="torn", retries=tried.retries)
+        assert refused.offset == f"{UNREAD}|{number}"
+        offsets.append(refused.offset)
+        assert _known(*offsets).holds(FILE)
+
+
+@pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
+def test_a_retry_below_the_folder_voids_a_refusal_that_names_the_whole_path(now: str) -> None:
+    """Format 1 recorded whole paths; a retry is recorded below the folder, wherever that is by then."""
+    refused = "file:/data/landing/l/2026/a%20b.jsonl|5|7|unread"
+    [uri] = uris_below([refused.split("|")[0]], now)
+    assert uri == f"file:{now}/2026/a%20b.jsonl"
+    file = File(5, uri, 7, "l", folder=now)
+    retry = _known(refused, file=file).judged(file).retry
+    assert retry == "./2026/a%20b.jsonl|5|7|retry|1"
+    assert not _known(retry, refused, file=file).holds(file)
+    assert _known(refused, retry, file=file).judged(file).retries == 1
+    assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).holds(file)
+
+
+def test_where_files_are_now() -> None:
+    paths = ["./a%20b", "./%FF", "file:///in/l/x%3A", "file:///elsewhere/l/x%3A", "file:/a/l/b/l/c", "s3a://b/c"]
+    assert uris_below(paths, "/in/l") == ["file:/in/l/a%20b", "file:/in/l/%FF", "file:///in/l/x%3A", "file:/in/l/x:", *paths[4:]]
+    assert uris_below(["./a%20b", "s3a://old/l/c"], "s3a://new/l") == ["s3a://new/l/a%20b", "s3a://new/l/c"]
+    assert uris_below([], "/in/l") == []

@@ -1,0 +1,117 @@
+"""The commands of the quarantine, and an ingest that passed over files: tables in 80 columns, JSON, and errors in words."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from platform_defs import cli, quarantine_cli
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.quarantine import FileSetAside, RejectedRows
+from platform_defs.engine.quarantine_error import QuarantineError
+from platform_defs.engine.release import Released
+from platform_defs.resources.files import File
+from platform_defs.resources.sifting import Unread
+from tests.platform_defs.test_cli import tidemark
+
+LONG = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
+TORN = FileSetAside(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
+ASKED = FileSetAside(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
+
+
+class _Quarantine:
+    """What an engine's quarantine answers, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = list[tuple[Any, ...]]()
+
+    def files(self, source: str) -> list[FileSetAside]:
+        return [TORN, ASKED] if source == "orders" else []
+
+    def rows(self, source: str) -> list[RejectedRows]:
+        if source not in ("orders", "payments"):
+            raise QuarantineError.no_source(source, ["orders", "payments"])
+        return (
+            [RejectedRows(source, LONG, 1_234_567, 12), RejectedRows(source, "type: \u202e\x1b[2J[red]", 1, 0)]
+            if source == "orders"
+            else []
+        )
+
+    def retry(self, *asked: Any) -> list[FileSetAside]:
+        self.asked.append(asked)
+        return [TORN] if asked[0] == "orders" else []
+
+    def release(self, *asked: Any) -> list[Released]:
+        self.asked.append(asked)
+        return [Released("released-20260301T120000000000Z-1.jsonl", 12)] if asked[0] == "orders" else []
+
+
+@pytest.fixture
+def quarantine(monkeypatch: pytest.MonkeyPatch) -> _Quarantine:
+    made = _Quarantine()
+    engine = SimpleNamespace(quarantine=made, sources={"orders": None, "payments": None}, folders={"orders": "/in", "payments": "/in"})
+    monkeypatch.setattr(quarantine_cli, "_engine", lambda: engine)
+    return made
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "orders"], ["retry", "orders"], ["release", "orders"]])
+def test_tables_fit_80_columns_and_no_control_character_reaches_the_terminal(quarantine: _Quarantine, command: list[str]) -> None:
+    said = tidemark("quarantine", *command)
+    assert (said.code, said.err) == (0, "")
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    assert said.out.replace("\n", "").isprintable()
+    if command[0] == "list":
+        assert all(text in said.out for text in ("1,234,567", r"\x1b", r"\u202e", "[red]", "again)", "rejected rows"))
+
+
+def test_json_holds_it_all(quarantine: _Quarantine) -> None:
+    assert tidemark("quarantine", "list", "--json").json["sources"] == {
+        "orders": {
+            "files": [
+                {"file": f"file:/in/{'deep/' * 20}a b\x1b[31m.jsonl.gz", "seq": 3, "reason": "malformed: torn", "asked": False},
+                {"file": "file:/in/c.jsonl.gz", "seq": 4, "reason": "malformed: \x1b]0;title\x07", "asked": True},
+            ],
+            "rows": [
+                {"reason": LONG, "rows": 1_234_567, "released": 12},
+                {"reason": "type: \u202e\x1b[2J[red]", "rows": 1, "released": 0},
+            ],
+        },
+        "payments": {"files": [], "rows": []},
+    }
+    told = tidemark("quarantine", "release", "orders", "--reason", "type", "--reason", "rule", "--file", "a.csv", "--json").json
+    assert told == {"source": "orders", "folder": "/in", "files": [{"file": "released-20260301T120000000000Z-1.jsonl", "rows": 12}]}
+    assert len(tidemark("quarantine", "retry", "orders", "a.gz", "b.gz", "--json").json["files"]) == 1
+    assert quarantine.asked == [("orders", ["type", "rule"], ["a.csv"]), ("orders", ["a.gz", "b.gz"])]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (["list", "payments"], 0, "Nothing is in quarantine."),
+        (["retry", "payments"], 0, "There is no file to read again."),
+        (["release", "payments"], 0, "There are no such rows to release."),
+        (["list", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
+        (["retry"], 2, "source"),
+        (["destroy"], 2, "destroy"),
+    ],
+)
+def test_nothing_to_do_and_wrong_arguments_end_in_words(quarantine: _Quarantine, args: list[str], code: int, told: str) -> None:
+    said = tidemark("quarantine", *args)
+    assert said.code == code
+    assert told in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    unread = [Unread(File(1, f"file:/in/{n}.jsonl", 7, "orders"), "SocketTimeoutException: Read timed out") for n in range(7)]
+
+    def let_in(*_: object) -> None:
+        raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
+
+    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(let_in=let_in, lawful_steps=None, assets={}))
+    said = tidemark("ingest")
+    assert said.code == 1
+    assert "Ledger entries" in said.out
+    assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in said.err
+    assert "and 2 more. The machine, the store or the network is at fault, not the content" in said.err
