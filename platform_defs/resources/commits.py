@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
@@ -175,15 +176,16 @@ def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, An
         found["nullCount"][column] = sum(c.null_count for c in chunks)
         bounds = [c for c in chunks if c.has_min_max]
         if bounds and all(c.has_min_max or not c.num_values for c in chunks):
-            low, high = min(_comparable(c, c.min_raw, c.min) for c in bounds), max(_comparable(c, c.max_raw, c.max) for c in bounds)
-            found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
-            found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
+            with suppress(OverflowError, ValueError):  # a date that Python does not know
+                low, high = (of(_end(c, name) for c in bounds) for of, name in ((min, "min"), (max, "max")))
+                found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
+                found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
     return {"numRecords": footer.num_rows, **found}
 
 
-def _comparable(chunk: Any, raw: Any, value: Any) -> Any:
+def _end(chunk: Any, name: str) -> Any:
     """A bound to compare with others: a timestamp by its number, for Python knows fewer years."""
-    return raw if _is_instant(chunk) else value
+    return getattr(chunk, f"{name}_raw" if _is_instant(chunk) else name)
 
 
 def _is_instant(chunk: Any) -> bool:

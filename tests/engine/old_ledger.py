@@ -12,6 +12,6 @@ from tests.engine.made import said
 
 def write_format_1(lake: Lake, offsets: Sequence[str], now: int, source: str = "l") -> None:
     """Write a ledger of one batch that read files."""
-    rows = [asdict(said(source, 1, ingested_at=now, rows_read=1, accepted=1, offsets=tuple(offsets)))]
+    rows = [asdict(said(source, 1, ingested_at=now, rows_read=1, duplicate=1, offsets=tuple(offsets)))]
     table = as_table(rows).drop_columns(["clock", "spread"])
     write_deltalake(lake.path("ledger"), table, mode="append", description="Tidemark lake, format 1")

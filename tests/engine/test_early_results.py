@@ -85,7 +85,7 @@ def test_a_correction_leaves_open_windows_as_they_are(make_engine: MakeEngine) -
 def test_windows_are_shown_before_the_first_is_closed_and_not_before_there_is_input(make_engine: MakeEngine) -> None:
     silent = source("l", watermark=Punctuated("CAST(NULL AS TIMESTAMP)"))
     pairs = join(inputs=("l", "r"))
-    of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("", early=EveryStep()).operator)
+    of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("any", early=EveryStep()).operator)
     engine = make_engine([silent, source("r")], [_asset("counts", early=EveryStep()), pairs, of_pairs])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.let_in()

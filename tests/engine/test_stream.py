@@ -166,7 +166,7 @@ def test_an_interrupt_gives_the_writers_place_back_when_its_commit_has_ended(
 
     monkeypatch.setattr(InheritableThread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt, match="by hand"), engine.lake.writer("t"):
-        engine.lake.append(spark.range(3).toDF("n"), "t", {"note": "whole"})
+        engine.lake.overwrite(spark.range(3).toDF("n"), "t", {"note": "whole"})
     assert all("t has a writer already" in (busy or "") for busy in asked)
     assert len(asked) == 2
     commit = engine.lake.newest("t", "note")
