@@ -103,7 +103,7 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     engine.ingest.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
     engine.ingest.files([f for f in files if "1.jsonl" in f.path])
-    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE left_k = 'b'")  # what a rebuild is to mend
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE k = 'b'")  # what a rebuild is to mend
     return made
 
 
