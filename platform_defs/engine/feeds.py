@@ -29,7 +29,7 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
             kind = type(asset.operator).__name__
             raise ChangeFeedError(
                 f"{asset.name} reads source {source.name!r}, and {kind} would take a row that went for one that came; give it "
-                f"`change={CHANGE!r}`, or {CHANGE!r} among the columns it groups by"
+                f"`change={CHANGE!r}`"
             )
     if not is_local(folder):
         raise ChangeFeedError(f"the folder of source {source.name!r} is {folder!r}; legal: one on this machine")
@@ -38,4 +38,4 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
 def _tells_changes(asset: DerivedAsset) -> bool:
     """Whether an asset knows a row that went from one that came. Closed ranges are let pass: they take each change as a row."""
     reads = asset.operator.reads
-    return isinstance(reads, Closed) or reads.change is not None or CHANGE in asset.operator.emits.key
+    return isinstance(reads, Closed) or reads.change is not None
