@@ -32,14 +32,11 @@ class Failures:
     Args:
         assets: all derived assets, by name.
         describe: what to show of an error of Spark, whose own text may quote rows.
-        report: called with each new failure.
     """
 
     assets: Mapping[str, DerivedAsset]
     describe: Callable[[PySparkException | Py4JJavaError], str]
-    report: Callable[[str], None] = lambda _: None
     found: dict[str, str] = field(default_factory=dict)
-    _before: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
@@ -47,22 +44,13 @@ class Failures:
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
-            self._keep(name, self.describe(error))
+            self.found[name] = self.describe(error)
         except OF_ONE_ASSET as error:
-            self._keep(name, str(error))
-
-    def _keep(self, name: str, why: str) -> None:
-        self.found[name] = why
-        if self._before.get(name) != why:
-            self.report(why if why.startswith(name) else f"{name}: {why}")
+            self.found[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:
         """Whether an asset is made of one that failed."""
         return any(of in self.found or (of in self.assets and self.is_blocked(of)) for of in self.assets[name].inputs)
-
-    def begin(self) -> None:
-        """Try every asset again."""
-        self._before, self.found = self.found, {}
 
     def check(self) -> None:
         """Raise `AdvanceError` where an asset failed."""
