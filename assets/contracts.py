@@ -26,6 +26,8 @@ from operators.timing import Duration, length_ms
 
 INGESTED_AT = "ingested_at"
 """What a source gives as its event time to have processing time: when the ledger let a row's entry in."""
+CHANGELOGS = "changelog"
+"""The folder of the lake that holds the changelogs of upserted tables."""
 WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
 """The groups of derived assets."""
 _ADDED = "added"
@@ -249,7 +251,7 @@ class DerivedAsset:
     @property
     def changelog(self) -> str:
         """The changelog's place in the lake, for an operator that upserts."""
-        return f"changelog/{self.name}"
+        return f"{CHANGELOGS}/{self.name}"
 
     @property
     def verdicts(self) -> str:

@@ -28,11 +28,19 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
 
     @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False)
     def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
-        entries = engine.let_in()
+        failed: Exception | None = None
+        try:
+            entries = engine.let_in()
+        except Exception as error:  # where files could not be read, it names the entries of all others
+            entries, failed = getattr(error, "entries", None), error
+            if not entries:
+                raise
         context.log.info(f"{len(entries)} ledger entries")
         for contract in contracts:
             said = [s for entry in entries for s in entry if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_told(said))
+        if failed is not None:
+            raise failed
 
     return logs
 

@@ -8,7 +8,7 @@ from platform_defs.resources.safe_text import shortened, without_credentials
 
 
 def interval(option: str, text: str | None) -> str | None:
-    """A trigger's interval in words that Spark reads, which knows fewer than `duration_ms`.
+    """An interval in milliseconds, in words.
 
     Raises:
         ValueError: the text is no duration, or not between 1 ms and a day.

@@ -10,7 +10,7 @@ POINTS: dict[str, str] = {
     "ingest.after_log": "ingest: the rows of a source are in its log, and no ledger entry tells of them",
     "ingest.after_quarantine": "ingest: its rejects are in the quarantine too",
     "ingest.before_ledger": "ingest: all sources are written, the ledger entry is not",
-    "ingest.after_ledger": "ingest: the entry is committed, and neither the caller nor Spark's checkpoint knows",
+    "ingest.after_ledger": "ingest: the entry is committed, and the caller does not know",
     "signals.before_ledger": "watermark, idle or drain: before its ledger entry",
     "signals.after_ledger": "watermark, idle or drain: the entry is committed, and the caller does not know",
     "orphans.before_remove": "before rows that no ledger entry tells of are removed",

@@ -107,6 +107,7 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
         "watermark": instant(state["watermark"]),
         "lag_seconds": state["lag_ms"] / 1000,
         "complete_to": state["complete_to"],
+        "waits_for": state["waits_for"],
     }
     if reached.step == 0 and engine.ledger.head == 0:
         return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
@@ -219,7 +220,8 @@ def print_status(told: dict[str, Any]) -> None:
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"]:
-        out.print(f"[bold]{plain(name)}[/]: nothing is closed yet")
+        waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
+        out.print(f"[bold]{plain(name)}[/]: nothing is closed yet{plain(waits)}", highlight=False, soft_wrap=True)
         return
     if "refused" in asset["law"]:
         out.print(
@@ -233,6 +235,8 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     closed = f"closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     told = closed if asset["closed_to"] else f"all of ledger entry {asset['ledger_entry']} handled"
     out.print(f"  {made}; {told}", highlight=False, soft_wrap=True)
+    if asset["waits_for"]:
+        out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)
     law = asset["law"]
     if law["holds"]:
         out.print(

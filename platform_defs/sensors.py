@@ -3,12 +3,15 @@
 A run that failed is asked for again with back-off, and never given up; see `tries`.
 """
 
+import hashlib
+import json
+
 import dagster as dg
 
 from platform_defs.engine import Engine
+from platform_defs.engine.identity import identity_of
 from platform_defs.engine.ledger import TABLE
 from platform_defs.jobs import due, partition_days
-from platform_defs.resources.files import File
 from platform_defs.tries import Tries, tries
 
 
@@ -19,7 +22,7 @@ from platform_defs.tries import Tries, tries
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files and idle sources; the ledger decides what is new."""
-    fresh = [file for source in sorted(engine.folders) for file in _unknown(engine, source)]
+    fresh = [file for source in sorted(engine.folders) for file in engine.new_files(source)]
     idle = engine.due.idle()
     if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
@@ -32,20 +35,26 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
 
 @dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Advances the derived tables when the ledger has moved on.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
-    """The cursor is the lake's identity and the ledger's `seq` up to which all is advanced: a run succeeded, or nothing was left to do."""
-    head = engine.ledger.head
-    cursor = f"{lake_identity(engine)}:{head}"
+    """The cursor says what is advanced, which lake's assets as they are configured, and up to which `seq` of its ledger."""
+    head, configured = engine.ledger.head, configuration(engine)
+    cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger still stands at entry {head}")
     if busy := engine.advancing():
         return dg.SkipReason(busy)
-    before = _tries(context, engine, "advance", f"advance:{head}")
+    before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     if before.succeeded:
         return dg.SensorResult(skip_reason=f"all tables are advanced up to entry {head}", cursor=cursor)
     if before.wait:
         return dg.SkipReason(before.wait)
     request = due(engine, before.key, partition_days(context.repository_def), before.tags)
     return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has anything to do", cursor=cursor)
+
+
+def configuration(engine: Engine) -> str:
+    """What is another when assets come, go, or are made otherwise: an asset that comes back is behind, though the ledger stands still."""
+    described = sorted((name, identity_of(asset)) for name, asset in engine.assets.items())
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:12]
 
 
 def lake_identity(engine: Engine) -> str:
@@ -55,10 +64,3 @@ def lake_identity(engine: Engine) -> str:
 
 def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> Tries:
     return tries(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)
-
-
-def _unknown(engine: Engine, source: str) -> list[File]:
-    """The files that the ledger does not hold as they are now."""
-    files = engine.landed(source)
-    known = engine.ledger.known(source, files)
-    return [file for file in files if not known.holds(file)]

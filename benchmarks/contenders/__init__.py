@@ -154,5 +154,5 @@ VARIANTS = (
     Contender(name="no_rules", title="without rules", module="micro_batches", options={"without": "rules"}),
     Contender(name="no_law", title="without the law", module="micro_batches", options={"without": "law"}),
     Contender(name="checks", title="with the suites' checks of each micro-batch", module="micro_batches", options={"checks": True}),
-    Contender(name="stream", title="through Structured Streaming's file source", module="micro_batches", options={"stream": True}),
+    Contender(name="stream", title="from landing folders", module="micro_batches", options={"stream": True}),
 )

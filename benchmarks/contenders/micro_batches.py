@@ -51,8 +51,8 @@ class Live:
             self.entered()
             after()
 
-    def through_spark(self) -> None:
-        """Let Structured Streaming find each micro-batch, one file of each table at a time."""
+    def through_folders(self) -> None:
+        """Find each micro-batch in the landing folders, one file of each table at a time."""
 
         def entered(_: Any) -> None:
             self.watch.lap()
@@ -93,7 +93,7 @@ def run(job: Job) -> dict[str, Any]:
         if every and len(live.watch.laps) % every == 0:
             files.append({"step": len(live.watch.laps), **shop.files_by_table(live.engine)})
 
-    feed_s = shop.seconds_of(live.through_spark if job.options.get("stream") else lambda: live.straight(count_files))
+    feed_s = shop.seconds_of(live.through_folders if job.options.get("stream") else lambda: live.straight(count_files))
     laps = [*live.watch.laps]
     quiet_s = live.empty_steps()
     end_s = shop.seconds_of(live.drain)
@@ -104,7 +104,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _told(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
-    """What the micro-batches cost; what is not timed by itself is the ingest of one that Spark has found."""
+    """What the micro-batches cost; what is not timed by itself is the ingest of one that was found in the landing folders."""
     parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
     ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)
     return {"seconds": round(feed_s + end_s, 3), **parts, "ingest_s": ingest_s, "end_s": end_s, "steps": laps}

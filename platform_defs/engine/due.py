@@ -54,9 +54,10 @@ class Due:
         if not self._has_days(asset):
             return None
         mark, now = self._watermark(asset), self._progress(asset)
-        start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
-        if mark is None or start is None:
+        if mark is None:
             return None
+        start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
+        start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
         corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to

@@ -26,6 +26,7 @@ from platform_defs.engine.feeds import check_feed
 from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.landing import Landing, landings
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_view import LedgerView
 from platform_defs.engine.lost import naming_lost_files
@@ -41,9 +42,10 @@ from platform_defs.engine.signals import Signals
 from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
+from platform_defs.engine.witnesses import handled
 from platform_defs.resources.change_feed import Landed, land_changes
-from platform_defs.resources.files import File, landed
-from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.files import File
+from platform_defs.resources.lake import Lake
 from platform_defs.resources.pinned import PinnedLake
 
 
@@ -97,27 +99,37 @@ class Engine:
     @cached_property
     def ingest(self) -> Ingest:
         """Lets micro-batches of files in."""
-        return Ingest(self.spark, self.lake, self.ledger, self.sources)
+        return Ingest(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
     @cached_property
     def signals(self) -> Signals:
         """Writes entries without rows."""
-        return Signals(self.spark, self.lake, self.ledger, self.sources)
+        return Signals(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
     @cached_property
     def replay(self) -> Replay:
         """Lets a recorded sequence of entries in."""
-        return Replay(self.spark, self.lake, self.ledger, self.sources)
+        return Replay(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
     @cached_property
     def quarantine(self) -> Quarantine:
         """What was kept out, and the ways back in."""
-        return Quarantine(self.spark, self.lake, self.ledger, self.sources, self.folders)
+        return Quarantine(self.spark, self.lake, self.ledger, self.sources, self.folders, require=self._require_what_was_handled)
 
     @property
     def stream(self) -> Stream:
         """Ingests what lands in the sources' folders."""
-        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
+        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.landings, self.signals.idle)
+
+    @cached_property
+    def landings(self) -> Mapping[str, Landing]:
+        """What finds new files in the folders of this machine, by source."""
+        return landings(self.folders, self.ledger)
+
+    def remembering(self, other: "Engine") -> "Engine":
+        """This engine with what another on the same lake and folders has read of the ledger and the folders, so as not to read it again."""
+        self.__dict__.update(ledger=other.ledger, landings=other.landings)
+        return self
 
     def let_in(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what has landed, and record the sources that have fallen idle.
@@ -131,7 +143,6 @@ class Engine:
             LedgerError: the ledger lacks an entry that an asset has handled.
             UnreadError: files could not be read now, and `every` is None; all others were let in.
         """
-        self._require_what_was_handled()
         with self._naming_lost_files():
             try:
                 made = self.stream.run(every, on_entry, on_quiet)
@@ -141,9 +152,9 @@ class Engine:
             idle = self.signals.idle()
         return [*made, idle] if idle else made
 
-    def landed(self, source: str) -> list[File]:
-        """The files that lie in a source's folder of this machine now. Needs no session."""
-        return list(landed(self.folders[source], source))
+    def new_files(self, source: str) -> list[File]:
+        """The files in a source's folder of this machine that the ledger does not record as they are now. Needs no session."""
+        return self.landings[source].new() if source in self.landings else []
 
     def ingesting(self) -> str | None:
         """Who lets in what lands in the folders just now; None for nobody."""
@@ -159,7 +170,6 @@ class Engine:
         Raises:
             LedgerError: the ledger lacks an entry that an asset has handled.
         """
-        self._require_what_was_handled()
         reach = sum(
             max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed)
         )
@@ -230,7 +240,10 @@ class Engine:
     def maintain(self, **limits: Any) -> list[Maintained]:
         """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
         self._require_what_was_handled()
-        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
+        return self._maintenance(**limits)()
+
+    def _maintenance(self, **limits: Any) -> Maintenance:
+        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
 
     def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         """Account for every row of the asset's sources, by side and day, all as they are at one time.
@@ -339,13 +352,9 @@ class Engine:
         return Due(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
 
     def _require_what_was_handled(self) -> None:
-        """Pass if the ledger has every entry that an asset has handled; the next would take a lost one's number, and its rows' place."""
-        for name in self.assets:
-            try:
-                handled = self.progress(name).seq
-            except LakeError:  # its own advance ends in this; what comes in does not wait for a table that is made of it
-                continue
-            self.ledger.require(handled, f"table {name}")
+        """Pass if the ledger has every batch that a table has handled; the next would take a lost one's number, and its rows' place."""
+        for table, seq in handled(self.lake, self.assets):
+            self.ledger.require(seq, f"table {table}")
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]

@@ -22,13 +22,14 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, millis, timestamp
 from platform_defs.engine import spread
 from platform_defs.engine.attempts import attempt_of
+from platform_defs.engine.batch import Batch
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
 from platform_defs.engine.ingest_error import IngestError, UnreadError
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger_view import last_with_rows
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans, remove_orphans, require_logs
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans, is_left_over, newest_named, remove_orphans, require_logs, take_over
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
@@ -90,9 +91,9 @@ class Ingest(LedgerWriter):
             UnreadError: files could not be read now; all others were ingested.
         """
         with self.lake.writer("ledger"):
-            seq = self.ledger.head + 1  # before what is new is looked up: a batch that comes between refuses this one
+            batch = self._begin()  # before what is new is looked up: a batch that comes between refuses this one
             fresh = self._fresh(found)
-            entry, unread = self._enter(fresh, seq) if fresh else (None, [])
+            entry, unread = self._enter(fresh, batch) if fresh else (None, [])
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
@@ -106,20 +107,19 @@ class Ingest(LedgerWriter):
             fresh |= {source: files} if files else {}
         return fresh
 
-    def _enter(self, fresh: Mapping[str, Sequence[File]], seq: int) -> tuple[Entry | None, list[Unread]]:
-        now = self.ledger.now()
+    def _enter(self, fresh: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
         last = self.ledger.last()
-        attempts = {name: attempt_of(seq, self.contracts[name], files, now) for name, files in fresh.items()}
+        attempts = {name: attempt_of(batch.seq, self.contracts[name], files, batch.now) for name, files in fresh.items()}
         require_logs(self.lake, self.ledger, self.contracts)
-        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq, attempts)
-        done = self._side_by_side(lambda name: self._told(seq, now, self.contracts[name], fresh[name], last.get(name)), list(fresh))
+        clear_orphans(self.spark, self.lake, batch, self.contracts, attempts)
+        done = self._side_by_side(lambda name: self._told(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
         unread = [u for d in done for u in d.unread]
         read = tuple(d.entry for d in done if d.entry is not None)
         if not read:
             return None, unread
         point("ingest.before_ledger")
-        entry = read + self._silent(seq, now, last, set(fresh))
-        self.ledger.commit([entry])
+        entry = read + self._silent(batch, last, set(fresh))
+        batch.commit([entry])
         point("ingest.after_ledger")
         return entry, unread
 
@@ -128,22 +128,22 @@ class Ingest(LedgerWriter):
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
 
-    def _silent(self, seq: int, now: int, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
+    def _silent(self, batch: Batch, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
         """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
         return tuple(
-            moved(said, seq=seq, kind="silent", ingested_at=now, idle=True)
-            for name, said in idle_sources(self.ledger, self.contracts, now).items()
+            moved(said, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True)
+            for name, said in idle_sources(self.ledger, self.contracts, batch.now).items()
             if name not in told
         )
 
-    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _told(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Those with damaged content are set aside, those that cannot be read now are passed over."""
         patience, unread = self.patience(), list[Unread]()
         while files:
             try:
                 for column in refused(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
-                return _Done(self._source(seq, now, widened(self.spark, self.lake, contract, files), files, last), unread)
+                return _Done(self._source(batch, widened(self.spark, self.lake, contract, files), files, last), unread)
             except (PySparkException, Py4JJavaError) as error:
                 before = patience.used
                 sifted = set_aside(self.spark, contract, files, patience)
@@ -151,20 +151,20 @@ class Ingest(LedgerWriter):
                 if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
                     raise
             files, unread = sifted.files, unread + sifted.unread
-            clear_orphans(self.spark, self.lake, self.ledger, {contract.name: contract}, seq)
+            clear_orphans(self.spark, self.lake, batch, {contract.name: contract})
         return _Done(None, unread)
 
-    def _source(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        judged = self._judged(contract, files, now)
+    def _source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+        judged = self._judged(contract, files, batch.now)
         if not is_columnar(files):  # text would be parsed again by every pass; columns are cheaper read again than kept
             judged = judged.persist()
         try:
             counts = self._count(judged, contract)
             repeated = self._repeated(judged, contract, counts)
-            accepted = self._write(judged, repeated, contract, counts, attempt_of(seq, contract, files, now), now)
-            blank = SourceEntry(seq=seq, kind="rows", ingested_at=now, source=contract.name)
+            accepted = self._write(judged, repeated, contract, counts, batch, attempt_of(batch.seq, contract, files, batch.now))
+            blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             return replace(
-                moved(last or blank, seq=seq, kind="rows", ingested_at=now, idle=False),
+                moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=_watermark(contract, counts, last),
                 max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
                 first_event_time=counts.first,
@@ -224,15 +224,21 @@ class Ingest(LedgerWriter):
         return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
-        self, judged: DataFrame, repeated: DataFrame | None, contract: SourceContract, counts: _Counts, attempt: dict[str, Any], now: int
+        self,
+        judged: DataFrame,
+        repeated: DataFrame | None,
+        contract: SourceContract,
+        counts: _Counts,
+        batch: Batch,
+        attempt: dict[str, Any],
     ) -> int:
         """Append what is due; returns how many rows of the entry the log holds."""
         good = judged.where(_is_good())
         events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
-        seq = parameter(attempt["seq"], F.col(ARRIVAL)).alias(SEQ)
+        seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
         due = counts.good if repeated is None else counts.good - repeated.count()
-        held = self._append(log, contract.log, attempt, due, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
+        held = self._append(contract, batch, attempt, log, contract.log, due, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
         if held != due:
             raise IngestError.miscounted(contract.name, due, held)
         point("ingest.after_log")
@@ -243,27 +249,36 @@ class Ingest(LedgerWriter):
             F.col(REASON).alias("reason"),
             F.col(RAW).alias("raw"),
             F.col(PATH).alias("path"),
-            timestamp(parameter(now, F.col(ARRIVAL))).alias("ingested_at"),
+            timestamp(parameter(batch.now, F.col(ARRIVAL))).alias("ingested_at"),
         )
-        kept = self._append(told, contract.quarantine, attempt, counts.quarantined, [SEQ])
+        kept = self._append(contract, batch, attempt, told, contract.quarantine, counts.quarantined, [SEQ])
         if kept != counts.quarantined:
             raise IngestError.miscounted(contract.name, counts.quarantined, kept)
         point("ingest.after_quarantine")
         return held
 
-    def _append(self, rows: DataFrame, table: str, attempt: dict[str, Any], due: int, pruned_by: Sequence[str]) -> int:
+    def _append(
+        self,
+        contract: SourceContract,
+        batch: Batch,
+        attempt: dict[str, Any],
+        rows: DataFrame,
+        table: str,
+        due: int,
+        pruned_by: Sequence[str],
+    ) -> int:
         """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
-        left = self.lake.newest(table, ATTEMPT)
-        if self.ledger.head >= attempt["seq"]:
+        pinned = PinnedLake.of(self.lake)
+        left = pinned.newest(table, ATTEMPT)
+        if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
+        if left is not None and left.value != attempt and is_left_over(left.value, newest_named(self.ledger, contract)[table]):
+            raise LakeError.overtaken(table, ATTEMPT)  # another left them after this one had cleared the orphans
         if left is not None and left.value == attempt:
             if left.rows == due:
+                take_over(pinned, table, left)
                 return due
-            pinned = PinnedLake.of(self.lake)
-            seen = pinned.delta(table)
-            if seen is None or self.ledger.head >= attempt["seq"]:  # they are rows of another's batch of this number
-                raise LakeError.overtaken("ledger", "batch")
-            remove_orphans(self.spark, pinned, table, attempt["seq"] - 1, attempt["seq"])
+            remove_orphans(self.spark, pinned, table, batch.seq - 1, batch)
             left = self.lake.newest(table, ATTEMPT)
         if due == 0:
             return 0

@@ -1,7 +1,7 @@
 """The errors of an ingest: source, file, what is legal, and the way out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from platform_defs.engine.ledger import Entry
 from platform_defs.resources.new_columns import Brought
@@ -49,23 +49,26 @@ class IngestError(RuntimeError):
 
 @dataclass(eq=False)
 class UnreadError(IngestError):
-    """Files that could not be read now were passed over; the others were ingested.
+    """Files that could not be read now, or folders that could not be listed, were passed over; all else was ingested.
 
     Args:
         unread: the files.
         entries: what was ingested all the same.
+        unlisted: what could not be looked at, by path, and why.
     """
 
     unread: Sequence[Unread]
     entries: Sequence[Entry]
+    unlisted: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__(str(self))
 
     def __str__(self) -> str:
         by_source = sorted({u.file.source for u in self.unread})
-        files = "; ".join(_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source)
-        them = "it" if len(self.unread) == 1 else "them"
+        of_sources = [_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source]
+        files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])
+        them = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
             f"{files}. The machine, the store or the network is at fault, not the content, so nothing is recorded of {them}: the next "
             "ingest tries again, and all other files were ingested. Legal: a file that this process can read to its end. "

@@ -12,6 +12,7 @@ from threading import RLock
 
 import pyarrow as pa
 
+from platform_defs.engine.batch import Batch
 from platform_defs.engine.columns import pc
 from platform_defs.engine.known_files import KnownFiles
 from platform_defs.engine.ledger_entries import Entries, together
@@ -169,9 +170,10 @@ class Ledger:
         """What the ledger records of some files of a source."""
         return self._known_files(source).among(files)
 
-    def known_count(self, source: str) -> int:
-        """How many files of a source were ever ingested."""
-        return len(self._known_files(source))
+    def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
+        """The files of a source that the ledger does not record as they are now."""
+        known = self.known(source, files)
+        return [file for file in files if not known.holds(file)]
 
     def _known_files(self, source: str) -> KnownFiles:
         with self._mutex:
@@ -190,8 +192,10 @@ class Ledger:
 
     def now(self, after: int = 0) -> int:
         """The wall clock for the next batch: later than the newest batch's, even where the clock stepped back."""
-        times = self.history.times
-        return max(self._clock(), after + 1, times[-1] + 1 if len(times) else 0)
+        return max(after + 1, self._next_time(self.history))
+
+    def _next_time(self, known: History) -> int:
+        return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
 
     def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
         """When the batches `after < seq <= head` came, in processing time: epoch ms by batch, rising; and `after`.
@@ -243,20 +247,60 @@ class Ledger:
         if seq > self.head:
             raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
+    def begin(self) -> Batch:
+        """Begin a batch: the one after the newest."""
+        with self._mutex:
+            known = self.history  # looked up once, so that number, time and version are of one ledger
+            return Batch(self, known.head + 1, self._next_time(known), self._version)
+
+    def fence(self, seen: Version | None) -> Version:
+        """Commit nothing on a version, so that no other batch that began with it lands; returns the version that this makes.
+
+        Raises:
+            LakeError: another has committed since.
+        """
+        with self._mutex:
+            self._unmoved(seen)
+            self._store.fence()
+            made = self._store.look()
+            if made is None or made.number != (0 if seen is None else seen.number + 1):  # another's commit is on top of it
+                raise LakeError.overtaken(TABLE, "batch")
+            return made
+
+    def commit_after(self, seen: Version | None, entries: Sequence[Entry]) -> None:
+        """Commit batches, as `commit` does, on a version or not at all.
+
+        Raises:
+            LakeError: another has committed since.
+        """
+        with self._mutex:
+            self._commit(self._unmoved(seen), entries)
+
+    def _unmoved(self, seen: Version | None) -> History:
+        found = self.history
+        if self._version != seen:
+            raise LakeError.overtaken(TABLE, "batch")
+        return found
+
     def commit(self, entries: Sequence[Entry]) -> None:
         """Commit batches, all or none. Everything they record must be in the logs already.
 
         Raises:
             LakeError: another writer has committed a batch of the number meanwhile.
         """
-        seqs, head = [entry[0].seq for entry in entries], self.head
+        with self._mutex:
+            self._commit(self.history, entries)
+
+    def _commit(self, known: History, entries: Sequence[Entry]) -> None:
+        """Commit on what was looked up last: another look here would let the commit land on what is new in it."""
+        seqs, head = [entry[0].seq for entry in entries], known.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
             raise ValueError(f"entries {seqs} do not follow the head {head}")
         clock = self._clock()
-        if self.head and clock < self.history.clocks[0]:  # a clock that has lost its time says nothing
-            clock = self.now()
+        if head and clock < known.clocks[0]:  # a clock that has lost its time says nothing
+            clock = known.times[-1] + 1
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
     def compact(self) -> None:

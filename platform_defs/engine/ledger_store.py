@@ -20,7 +20,7 @@ from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_rows import AS_INTS, IN_MS, SCHEMA
 from platform_defs.faults import point
 from platform_defs.resources.errors import LakeError
-from platform_defs.resources.lake import Lake
+from platform_defs.resources.lake import Lake, refused_if_overtaken
 
 TABLE = "ledger"
 MANY_FILES = 64
@@ -38,7 +38,7 @@ class Version:
 
     Args:
         table: what identifies the table; another one where it was deleted and made anew.
-        number: rises with each commit.
+        number: 0 for the first commit, and one more for each after it.
         rows: how many rows it holds.
     """
 
@@ -82,6 +82,14 @@ class LedgerStore(Protocol):
 
     def append(self, rows: pa.Table) -> None:
         """Commit rows (of the schema `SCHEMA`) on that version, all or none.
+
+        Raises:
+            LakeError: another writer has committed meanwhile.
+        """
+        ...
+
+    def fence(self) -> None:
+        """Commit nothing on that version, or make a store without rows where there is none.
 
         Raises:
             LakeError: another writer has committed meanwhile.
@@ -178,11 +186,19 @@ class DeltaLedgerStore:
         """Commit rows; a ledger of an older format gets this version's first, so that no older version reads what it would misread."""
         if self._delta is not None and _format_of(self._delta) < FORMAT:
             self.lake.still_mine()
-            self._delta.alter.set_table_description(_description())
+            before = self._delta.version()
+            with refused_if_overtaken(TABLE, "batch"):
+                self._delta.alter.set_table_description(_description())
+            if self._delta.version() != before + 1:  # on another writer's commit
+                raise LakeError.overtaken(TABLE, "batch")
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
         if self._delta is not None:  # it has followed its own commit
             self._place = self.lake.place(TABLE, self._delta.version())
         self._compact_many()
+
+    def fence(self) -> None:
+        """Commit nothing; where there is no table, make one without rows."""
+        commit_nothing(self.lake, self._delta, SCHEMA.empty_table())
 
     def _compact_many(self) -> None:
         """One file a commit would make a long ledger slow to open."""
@@ -205,6 +221,15 @@ class DeltaLedgerStore:
             return []
         files = self._files(self._delta, seq - 1, seq)
         return [f for f in files if any(_within(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
+
+
+def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
+    """Commit to the ledger's table, on the version that was seen, nothing; where none was seen, make it with no rows."""
+    if seen is None:
+        lake.append_small(no_rows, TABLE, seen=None, description=_description())
+        return
+    with refused_if_overtaken(TABLE, "batch"):
+        lake.carry({}, seen)
 
 
 def _description() -> str:

@@ -32,7 +32,6 @@ class Pending:
         longest_wait_s: the longest wait.
         clock: seconds that never go back.
         warns: whether a stream that stays keeps them, so that no error at its end will name them.
-        head: the ledger's newest entry that was looked at for requests to read files again.
     """
 
     ingest: Callable[[Sequence[File]], Entry | None]
@@ -40,7 +39,6 @@ class Pending:
     longest_wait_s: float = LONGEST_WAIT_S
     clock: Callable[[], float] = time.monotonic
     warns: bool = False
-    head: int = 0
     _tries: dict[str, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:

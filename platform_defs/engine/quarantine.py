@@ -140,10 +140,10 @@ class Quarantine(LedgerWriter):
         return [f for f in found if not named or any(is_named(f.file.path, name) for name in named)]
 
     def _ask(self, source: str, offsets: Sequence[str]) -> None:
-        seq, now, last = self.ledger.head + 1, self.ledger.now(), self.ledger.last()[source]
-        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, seq)
+        batch, last = self._begin(), self.ledger.last()[source]
+        clear_orphans(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
-        self.ledger.commit([(moved(last, seq=seq, kind="retry", ingested_at=now, offsets=tuple(offsets)),)])
+        batch.commit([(moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets)),)])
         point("signals.after_ledger")
 
     def _reasons(self, contract: SourceContract, entries: set[int]) -> dict[tuple[int, str], str]:

@@ -34,8 +34,9 @@ class Replay(LedgerWriter):
             ValueError: a row does not pass its contract.
         """
         with self.lake.writer("ledger"):
-            head, now = self.ledger.head, self.ledger.now()
-            clear_orphans(self.spark, self.lake, self.ledger, self.contracts, head + 1)
+            batch = self._begin()
+            head, now = batch.seq - 1, batch.now
+            clear_orphans(self.spark, self.lake, batch, self.contracts)
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
             last, entries = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):
@@ -44,7 +45,7 @@ class Replay(LedgerWriter):
                 ]
                 entries.append(tuple(said))
                 last = {s.source: s for s in said}
-            self.ledger.commit(entries)
+            batch.commit(entries)
 
     def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
         judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)

@@ -6,6 +6,7 @@ A signal that would change nothing writes nothing, so one whose fate a crash lef
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from platform_defs.engine.batch import Batch
 from platform_defs.engine.ingest import idle_sources
 from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.orphans import clear_orphans
@@ -46,9 +47,9 @@ class Signals(LedgerWriter):
         if not self._silent():
             return None
         with self.lake.writer("ledger"):
-            seq, now, silent = self.ledger.head + 1, self.ledger.now(), self._silent()
-            entry = tuple(moved(s, seq=seq, kind="silent", ingested_at=now, idle=True) for s in silent.values())
-            return self._commit(entry) if entry else None
+            batch, silent = self._begin(), self._silent()
+            entry = tuple(moved(s, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True) for s in silent.values())
+            return self._commit(batch, entry) if entry else None
 
     def _silent(self) -> Mapping[str, SourceEntry]:
         return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
@@ -58,15 +59,15 @@ class Signals(LedgerWriter):
         if unknown:
             raise ValueError(f"no source is named {unknown[0]!r}; the sources: {', '.join(self.contracts)}")
         with self.lake.writer("ledger"):
-            seq, now, last = self.ledger.head + 1, self.ledger.now(), self.ledger.last()
+            batch, last = self._begin(), self.ledger.last()
             if all(_stands(last.get(name), mark) for name, mark in given.items()):
                 return None
-            return self._commit(tuple(_lifted(last.get(name), name, mark, seq, now, kind) for name, mark in given.items()))
+            return self._commit(batch, tuple(_lifted(last.get(name), name, mark, batch, kind) for name, mark in given.items()))
 
-    def _commit(self, entry: Entry) -> Entry:
-        clear_orphans(self.spark, self.lake, self.ledger, self.contracts, entry[0].seq)
+    def _commit(self, batch: Batch, entry: Entry) -> Entry:
+        clear_orphans(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
-        self.ledger.commit([entry])
+        batch.commit([entry])
         point("signals.after_ledger")
         return entry
 
@@ -76,7 +77,7 @@ def _stands(last: SourceEntry | None, mark: int) -> bool:
     return last is not None and not last.idle and last.watermark is not None and last.watermark >= mark
 
 
-def _lifted(last: SourceEntry | None, source: str, mark: int, seq: int, now: int, kind: Kind) -> SourceEntry:
-    said = last or SourceEntry(seq=seq, kind=kind, ingested_at=now, source=source)
+def _lifted(last: SourceEntry | None, source: str, mark: int, batch: Batch, kind: Kind) -> SourceEntry:
+    said = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
     lifted = mark if said.watermark is None else max(mark, said.watermark)
-    return moved(said, seq=seq, kind=kind, ingested_at=now, watermark=lifted, idle=False)
+    return moved(said, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=lifted, idle=False)

@@ -1,7 +1,6 @@
-"""The turns of a stream: a micro-batch of files, or, when none comes, what time alone brings. One turn at a time."""
+"""The turns of a stream: a micro-batch of files, or, when none comes, what time alone brings."""
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Turns:
-    """Takes a stream's turns. Spark calls for a micro-batch from a thread of its own, beside the one that watches the time.
+    """Takes a stream's turns.
 
     Args:
         ingest: ingests files as one batch of the ledger; None when nothing was new.
@@ -41,7 +40,6 @@ class Turns:
     patience_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
     made: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
-    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.
@@ -49,29 +47,23 @@ class Turns:
         Raises:
             LakeBusy: another process wrote the ledger for longer than `patience_s`.
         """
-        with self._mutex:
-            self._take(self._patiently(partial(self.ingest, files)))
+        self._take(self._patiently(partial(self.ingest, files)))
 
     def quiet(self) -> None:
-        """Record idle sources, unless a micro-batch is under way. What stands in the way is logged: the next time will do.
+        """Record idle sources. What stands in the way is logged: the next time will do.
 
         Raises:
             LedgerError: the ledger is corrupted, which no later time mends.
         """
-        if not self._mutex.acquire(blocking=False):
-            return
         try:
-            try:
-                entry = self.idle()
-            except LedgerError:
-                raise
-            except Exception as error:
-                why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
-                _log.warning("idle sources are recorded at the next trigger: %s", why)
-                return
-            self.on_quiet() if entry is None else self._take(entry)
-        finally:
-            self._mutex.release()
+            entry = self.idle()
+        except LedgerError:
+            raise
+        except Exception as error:
+            why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
+            _log.warning("idle sources are recorded at the next interval: %s", why)
+            return
+        self.on_quiet() if entry is None else self._take(entry)
 
     def _take(self, entry: Entry | None) -> None:
         if entry is not None:

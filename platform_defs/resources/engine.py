@@ -25,10 +25,20 @@ def make_engine(values: Settings, spark: SparkResource) -> Engine:
 
 
 def engine_resource(values: Settings) -> dg.ResourceDefinition:
-    """The engine as a resource, on the resource `spark`, which starts when it is first needed."""
+    """The engine as a resource, on the resource `spark`, which starts when it is first needed.
+
+    Dagster makes it anew for each tick of a sensor; what the first one has read of the ledger and the folders serves those after it. Not
+    behind a URI: there nothing tells a ledger that was deleted and made anew from one that goes on.
+    """
+    first: list[Engine] = []
 
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Engine:
-        return make_engine(values, context.resources.spark)
+        made = make_engine(values, context.resources.spark)
+        if not made.lake.is_local:
+            return made
+        if not first:
+            first.append(made)
+        return made.remembering(first[0])
 
     return engine

@@ -3,22 +3,21 @@
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
-_ANY_AGE = "36500d"  # by default Spark never lists a file that is 7 days older than the newest it saw
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
+_PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 
 @dataclass(frozen=True, order=True)
@@ -108,6 +107,9 @@ class Recorded:
         return replace(self, retries=max(-mark, self.retries))
 
 
+_READ_ONCE = Recorded(is_read=True)
+
+
 def mark_of(parts: Sequence[str]) -> int:
     """What follows a file's state in an offset, as a number: 0 where it was read, n + 1 for `unread|n`, and -n for `retry|n`."""
     if not parts:
@@ -130,7 +132,8 @@ class Known:
         found: dict[tuple[int, int], Recorded] = {}
         for key in file.keys:
             for state, marks in self.marks.get(key, {}).items():
-                found[state] = reduce(Recorded.with_mark, marks, found.get(state, Recorded()))
+                plain = marks == [0] and state not in found  # most were read once, as they are
+                found[state] = _READ_ONCE if plain else reduce(Recorded.with_mark, marks, found.get(state, Recorded()))
         return found
 
     def holds(self, file: File) -> bool:
@@ -138,9 +141,9 @@ class Known:
         found = self._of(file).get((file.modified, file.length))
         return found is not None and found.is_known
 
-    def holds_path(self, file: File) -> bool:
-        """Whether the ledger records the file as it is now, or as it was."""
-        return bool(self._of(file))
+    def has_rows(self, file: File) -> bool:
+        """Whether rows of the file were read, as it is now or as it was."""
+        return any(state.is_read for state in self._of(file).values())
 
     def judged(self, file: File) -> File:
         """The file, with a fault where none of its rows may be read: it holds none, or they were read before it changed."""
@@ -184,74 +187,44 @@ def one_path(folder: str) -> str:
     return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
-def listing(spark: SparkSession, folder: str, source: str, max_files: int) -> DataFrame:
-    """A stream of the files that appear in a folder; their content is not read. One that is gone again is left out."""
-    return _described(spark.readStream.option("maxFilesPerTrigger", max_files).option("maxFileAge", _ANY_AGE), folder, source)
-
-
-def _described(reader: DataFrameReader | DataStreamReader, folder: str, source: str) -> DataFrame:
-    lenient = reader.option("ignoreMissingFiles", "true").option("recursiveFileLookup", "true")
-    files = lenient.format("binaryFile").schema(_LISTING).load(one_path(folder))
+def listed(spark: SparkSession, folder: str, source: str) -> list[File]:
+    """All files that a folder behind a URI holds now, but for those of no bytes, which Spark does not list; none where it is not there."""
+    files, path = hadoop_file(spark, folder)
+    if not files.exists(path):
+        return []
+    lenient = spark.read.option("ignoreMissingFiles", "true").option("recursiveFileLookup", "true")
+    found = lenient.format("binaryFile").schema(_LISTING).load(folder)
     modified = F.unix_millis("modificationTime").alias("modified")
-    return files.select(F.lit(source).alias("source"), F.col("_metadata.file_path").alias("path"), modified, "length")
+    rows = found.select(F.col("_metadata.file_path").alias("path"), modified, "length").collect()
+    return [File(r.modified, r.path, r.length, source, folder=folder) for r in rows]
 
 
-def survey(spark: SparkSession, folder: str, source: str) -> list[File]:
-    """All files that a folder holds now. Of a remote folder, files of no bytes are left out: Spark does not list them."""
-    if not is_local(folder):
-        return found_by(_described(spark.read, folder, source).collect(), {source: folder})
-    return list(landed(folder, source))
+def is_hidden(name: str) -> bool:
+    """Whether a file or a folder of a name is passed over."""
+    return name.startswith(("_", "."))
 
 
-def found_by(rows: Iterable[Row], folders: Mapping[str, str]) -> list[File]:
-    """The files that a listing shows, given each source's folder."""
-    return [File(r.modified, r.path, r.length, r.source, folder=one_path(folders[r.source])) for r in rows]
+def found_file(path: str, source: str, root: str) -> File | None:
+    """A file of this machine as it is now; None where it is gone, or a link.
 
-
-def landed(folder: str, source: str) -> Iterator[File]:
-    """The files below a local folder that a stream would take: no hidden ones, and no links, nor what is behind them. Needs no Spark."""
-    root = one_path(folder)
-    for below, folders, names in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith(("_", "."))]
-        for path in (Path(below, n) for n in names if not n.startswith(("_", "."))):
-            try:
-                found = path.lstat()
-            except FileNotFoundError:  # deleted between the listing and the look at it
-                continue
-            if not stat.S_ISLNK(found.st_mode):
-                yield File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path.as_posix())}", found.st_size, source, folder=root)
-
-
-def without_links(files: Iterable[File]) -> tuple[list[File], list[File]]:
-    """The files of this machine that are reached without a link below their source's folder, and those that are not.
-
-    Spark's listing follows links: a file would be ingested once for each path that leads to it.
+    Args:
+        path: its path.
+        source: its source.
+        root: the source's folder.
     """
-    links: dict[str, bool] = {}
-    kept: list[File] = []
-    passed: list[File] = []
-    for file in files:
-        (passed if _is_behind_link(file, links) else kept).append(file)
-    return kept, passed
-
-
-def _is_behind_link(file: File, links: dict[str, bool]) -> bool:
-    """Whether a part of a file's path below its source's folder is a link; what is known of folders is kept in `links`."""
-    if file.folder is None or len(file.keys) == 1 or not is_local(file.folder):
-        return False
-    *folders, name = file.keys[0].removeprefix("./").split("/")
-    path = file.folder
-    for part in folders:
-        path = f"{path}/{part}"
-        if path not in links:
-            links[path] = Path(path).is_symlink()
-        if links[path]:
-            return True
-    return Path(path, name).is_symlink()
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return None
+    return File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path)}", found.st_size, source, folder=root)
 
 
 def _encoded(path: str) -> str:
     """A path as Java's URIs have it: what is no ASCII stands as it is."""
+    if _PLAIN_ALONE(path):
+        return path
     return "".join(
         c if c.isalnum() or c in _PLAIN or (ord(c) > 127 and c.isprintable()) else quote(c, errors="surrogateescape") for c in path
     )

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from py4j.protocol import Py4JJavaError
-from pyarrow.fs import FileSelector, PyFileSystem
+from pyarrow.fs import FileSelector, FileType, PyFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -112,6 +112,23 @@ class Lake:
         """What a table has that one made anew under its name has not; None where there is no table."""
         delta = self.delta(table)
         return None if delta is None else str(delta.metadata().id)
+
+    def transaction(self, table: str, application: str) -> int | None:
+        """The newest number that an application's commits gave a table; None where there is none, or no table."""
+        delta = self.delta(table)
+        return None if delta is None else delta.transaction_version(application)
+
+    def folders(self, below: str = "") -> list[str]:
+        """The names of the folders of the lake's root, or of a folder below it; none where there is no such folder."""
+        if self.is_local:
+            found = Path(self.path(below))
+            return sorted(f.name for f in found.iterdir() if f.is_dir()) if found.is_dir() else []
+        try:
+            files = PyFileSystem(cast(Any, DeltaStorageHandler(self.root)))
+        except TableNotFoundError:  # a URI of this machine: there is no lake yet
+            return []
+        listed = files.get_file_info(FileSelector(below, allow_not_found=True))
+        return sorted(f.base_name for f in listed if f.type == FileType.Directory)
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table by Delta, as far as this lake knows it."""
@@ -275,7 +292,7 @@ class Lake:
             raise LakeError.overtaken(table, "step")
 
     def append_small(
-        self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: DeltaTable | None = None, description: str = ""
+        self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = ANY, description: str = ""
     ) -> None:
         """Commit a few rows without a Spark job.
 
@@ -283,7 +300,7 @@ class Lake:
             rows: the rows.
             table: the table; the first append makes it.
             metadata: what the commit shall remember.
-            seen: the table as the caller knows it, to commit on that version or not at all; None for the newest.
+            seen: the table (`DeltaTable`) as the caller knows it, None for none, to commit on that or not at all; by default the newest.
             description: kept where this makes the table.
 
         Raises:
@@ -293,16 +310,18 @@ class Lake:
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
         once = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamped)}, max_commit_retries=0)
-        known = self.delta(table) if seen is None else seen
+        known: DeltaTable | None = self.delta(table) if seen is ANY else seen
         before = None if known is None else known.version()
         merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
         how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
         try:
-            write_deltalake(seen or self.path(table), rows, mode="append", commit_properties=once, description=description or None, **how)
+            target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
+            write_deltalake(target, rows, mode=mode, commit_properties=once, description=description or None, **how)
         except (DeltaError, OSError) as error:
             if self._is_committed(table, before, stamped["id"]):  # and the answer was lost
                 return
-            if not isinstance(error, CommitFailedError) or self.version(table) == before:  # nobody was first: the store itself refused
+            beaten = seen is None or isinstance(error, CommitFailedError)
+            if not beaten or self.version(table) == before:  # nobody was first: the store itself refused
                 raise
             raise LakeError.lost(table, "unknown") from error
 
@@ -351,7 +370,7 @@ class Lake:
         Raises:
             LakeError: another writer's commit has come between.
         """
-        self._change(spark, table, metadata, lambda once: seen.delete(predicate, commit_properties=once))
+        self._change(spark, table, metadata, seen, lambda once: seen.delete(predicate, commit_properties=once))
 
     def update(
         self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
@@ -370,15 +389,19 @@ class Lake:
             LakeError: another writer's commit has come between.
         """
         new = dict(values)
-        self._change(spark, table, metadata, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
+        self._change(spark, table, metadata, seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
 
-    def _change(self, spark: SparkSession, table: str, metadata: dict[str, Any], change: Callable[[CommitProperties], object]) -> None:
+    def _change(
+        self, spark: SparkSession, table: str, metadata: dict[str, Any], seen: DeltaTable, change: Callable[[CommitProperties], object]
+    ) -> None:
         """Make one commit by deltalake, which is not tried again on another version."""
         self.still_mine()
-        try:
-            change(CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0))
-        except CommitFailedError as error:
-            raise LakeError.overtaken(table, "rows") from error
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
+        before = seen.version()
+        with refused_if_overtaken(table, "rows"):
+            change(once)
+            if seen.version() == before:  # no row was changed, and deltalake made no commit of it
+                seen.create_write_transaction([], "append", seen.schema(), commit_properties=once)
         self._tend(spark, table)
 
     def _tend(self, spark: SparkSession, table: str) -> None:
@@ -533,6 +556,15 @@ class Lake:
         """Pass if this process still is the writer of all that it took."""
         for lease in list(self._leases.values()):
             lease.check()
+
+
+@contextmanager
+def refused_if_overtaken(table: str, what: str) -> Iterator[None]:
+    """Raise the error of a commit that another's came before, in words."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LakeError.overtaken(table, what) from error
 
 
 def has_vectors(delta: DeltaTable) -> bool:

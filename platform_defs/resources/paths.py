@@ -1,6 +1,6 @@
 """One spelling for each folder: what settings and arguments name is made absolute, and `file:` URIs become paths.
 
-Locks, checkpoints and offsets are found by a folder's name, so two spellings of one lake must not pass as two lakes.
+Locks and offsets are found by a folder's name, so two spellings of one lake must not pass as two lakes.
 """
 
 import os

@@ -138,10 +138,9 @@ class Life:
 
 
 def bury(home: Path) -> None:
-    """After a ghost: its files were never there, and Spark's checkpoint is lost with them."""
+    """After a ghost: its files were never there."""
     for path in home.glob("landing/*/ghost-*"):
         path.unlink()
-    shutil.rmtree(home / "lake" / "_checkpoints", ignore_errors=True)
 
 
 def _gone(group: int) -> None:

@@ -145,7 +145,7 @@ class Action:
 
     Args:
         what: `let_in`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
-            `let_in` that is always killed before its ledger entry, whose files and Spark checkpoint are gone afterwards.
+            `let_in` that is always killed before its ledger entry, whose files are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """

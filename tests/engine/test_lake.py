@@ -186,3 +186,15 @@ def test_an_update_lands_on_the_version_that_was_seen_or_not_at_all(lake: Lake) 
         held = DeltaTable(lake.path("t")).to_pyarrow_table().to_pydict()
         assert {r for r, of in zip(held["reason"], held["released"], strict=True) if of == "it's"} == {*reasons[: n + 1]}
     assert lake.newest("t", "attempt") == Commit(0, {"seq": 1}, lake.newest("t", "attempt").rows)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize("leases", [False, True], ids=["a path", "a URI"])
+def test_the_folders_of_a_lake(tmp_path: Path, leases: bool) -> None:
+    lake = Lake(f"file://{tmp_path}/lake", leases=leases)
+    assert lake.folders() == lake.folders("changelog") == []
+    write_deltalake(lake.path("t"), ROWS)
+    assert (lake.folders(), lake.folders("changelog"), lake.folders("t")) == (["t"], [], ["_delta_log"])
+    write_deltalake(lake.path("changelog/board"), ROWS)
+    assert (lake.folders(), lake.folders("changelog")) == (["changelog", "t"], ["board"])
+    (tmp_path / "lake" / "file").write_text("no folder")
+    assert lake.folders() == ["changelog", "t"]

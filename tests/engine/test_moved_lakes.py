@@ -1,9 +1,8 @@
-"""What happens to a lake over its years: it is moved, its clock jumps, its checkpoint is lost, its rows are of the years 1 and 9999."""
+"""What happens to a lake over its years: it is moved, its clock jumps, its rows are of the years 1 and 9999."""
 
 import json
 import logging
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,28 +78,9 @@ def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngin
     with caplog.at_level(logging.WARNING, stream.__name__):
         entries = engine.let_in()
     assert sum(s.rows_read for e in entries for s in e) == 3
-    assert "is passed over: a link below the folder of source 'l' leads to it" in caplog.text
+    assert "latest of source 'l' is passed over: it is a link below the source's folder" in caplog.text
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("b",), ("c",)]
     assert engine.let_in() == []
-
-
-def test_a_new_checkpoint_passes_over_many_known_files_at_once(
-    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = replace(make_engine([source("l")], []), max_files=2)
-    for n in range(5):
-        land(engine, "l", f"{n}.jsonl", [Event(str(n), 1, 0).line])
-    assert [len(s.offsets) for [s] in engine.let_in()] == [2, 2, 1]
-    monkeypatch.setattr(stream, "MANY_KNOWN", 5)
-    shutil.rmtree(tmp_path / "lake/_checkpoints")
-    for n in range(5, 8):
-        land(engine, "l", f"{n}.jsonl", [Event(str(n), 1, 0).line])
-    listed: list[int] = []
-    enter = stream._Query._let_in
-    monkeypatch.setattr(stream._Query, "_let_in", lambda self, batch, n: listed.append(batch.count()) or enter(self, batch, n))
-    assert [len(s.offsets) for [s] in engine.let_in()] == [2, 1]
-    assert listed == [8]
-    assert len(rows_of(engine.reading.log("l", 9), "k")) == 8
 
 
 def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engine: MakeEngine, clock: Clock) -> None:

@@ -69,7 +69,7 @@ def test_a_stream_that_stays_warns_and_others_do_not(caplog: pytest.LogCaptureFi
     assert caplog.records == []
     Pending(_Ingest(), warns=True).files([BAD])
     assert [r.levelname for r in caplog.records] == ["WARNING"]
-    assert caplog.records[0].message.startswith("source 'l': 1 file could not be read: file:/in/bad.jsonl (timeout). The machine")
+    assert caplog.records[0].getMessage().startswith("source 'l': 1 file could not be read: file:/in/bad.jsonl (timeout). The machine")
 
 
 def test_any_other_error_is_raised() -> None:

@@ -1,7 +1,6 @@
-"""The stream: files found once whatever becomes of the checkpoint, by whichever name of their folder, however old; one stream at a time."""
+"""The stream: files found once, by whichever name of their folder, however old; one stream at a time."""
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,70 +12,60 @@ from pyspark.util import InheritableThread
 
 from platform_defs.engine import Engine, IngestError, stream
 from platform_defs.engine.ingest import Ingest
+from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
 from platform_defs.resources.errors import LakeBusy
-from platform_defs.resources.files import listing
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
 
 
-def test_the_same_files_after_a_lost_checkpoint_come_in_once(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_what_one_process_has_let_in_no_other_lets_in_again(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
     land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
     land(engine, "r", "1.jsonl", [Event("a", 1, 0).line])
     assert len(engine.let_in()) == 1
     assert engine.let_in() == []
     version = engine.lake.version("ledger")
-    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
-    assert engine.let_in() == []
+    other = make_engine([source("l"), source("r")], [])
+    assert other.let_in() == []
     assert engine.lake.version("ledger") == version
-    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
     land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
-    [[said]] = make_engine([source("l"), source("r")], []).let_in()
+    [[said]] = other.let_in()
     assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
+    assert engine.let_in() == []
     assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
     assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
 
 
-def test_a_checkpoint_that_a_killed_process_left_half_written_keeps_nothing_out(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine([source("l")], [])
-    assert engine.let_in() == []
-    halves = ["offsets/.0.0a1b.tmp", "metadata", "offsets/0", "sources/0/0", "commits/0"]
-    for n, half in enumerate(halves):
-        torn = _checkpoint(tmp_path) / half
-        assert half.startswith("offsets/.") or torn.stat().st_size
-        torn.write_bytes(b"")
-        land(engine, "l", f"{n}.jsonl", [Event(half, n, 0).line])
-        assert [s.accepted for [s] in engine.let_in()] == [1], half
-        assert not torn.exists() or torn.stat().st_size, half
-    assert rows_of(engine.reading.log("l", engine.ledger.head), "k") == [(half,) for half in sorted(halves)]
+def test_a_micro_batch_takes_so_many_files_of_each_source_the_oldest_first(make_engine: MakeEngine) -> None:
+    engine = replace(make_engine([source("l"), source("r")], []), max_files=2)
+    for name, count in (("l", 5), ("r", 3)):
+        for n in range(count):
+            file = land(engine, name, f"{9 - n}.jsonl", [Event(str(n), 1, 0).line])
+            os.utime(file, ns=(0, (NOON + n) * 1_000_000))
+    entries = engine.let_in()
+    assert [{s.source: len(s.offsets) for s in entry} for entry in entries] == [{"l": 2, "r": 2}, {"l": 2, "r": 1}, {"l": 1}]
+    assert rows_of(engine.reading.log("l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
 
 
-def test_what_is_no_fault_of_the_checkpoint_leaves_it_alone_and_is_raised_once(
-    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_keeps_nothing_out_afterwards_and_one_process_ingests_at_a_time(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make_engine([source("l")], [])
-    land(engine, "l", "0.jsonl", [Event("a", 0, 0).line])
-    assert len(engine.let_in()) == 1
     land(engine, "l", "1.jsonl", [Event("b", 1, 0).line])
-    query, tried = (_checkpoint(tmp_path) / "metadata").read_text(), []
 
     def fail(*_: object) -> None:
-        tried.append(1)
         raise PySparkException("the store is out of reach")
 
-    for of, name in ((stream, "listing"), (Ingest, "files"), (stream._Query, "run")):
-        with monkeypatch.context() as patched:
-            patched.setattr(of, name, fail)
-            with pytest.raises(PySparkException, match="out of reach"):
-                engine.let_in()
-    assert len(tried) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(Ingest, "files", fail)
+        with pytest.raises(PySparkException, match="out of reach"):
+            engine.let_in()
     with engine.lake.writer(stream.place(engine.folders)), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
         engine.let_in()
     assert [s.accepted for [s] in engine.let_in()] == [1]
-    assert (_checkpoint(tmp_path) / "metadata").read_text() == query
 
 
 def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -87,20 +76,50 @@ def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(ma
     [[said]] = linked.let_in()
     assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
     assert linked.let_in() == engine.let_in() == []
-    assert len(list((tmp_path / "lake/_checkpoints").iterdir())) == 1
+    assert stream.place(linked.folders) == stream.place(engine.folders)
 
 
-def test_no_file_is_too_old_to_be_listed(spark: SparkSession, tmp_path: Path) -> None:
-    listed: list[str] = []
+def test_no_file_is_too_old_to_come_in(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
     for name, days in (("new", 0), ("old", 5_000)):
-        path = tmp_path / "in" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("a row")
-        os.utime(path, ns=(0, (NOON - days * DAY) * 1_000_000))
-        query = listing(spark, str(path.parent), "l", 9).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = query.foreachBatch(lambda batch, _: listed.extend(Path(row.path).name for row in batch.collect()))
-        query.trigger(availableNow=True).start().awaitTermination()
-    assert listed == ["new", "old"]
+        os.utime(land(engine, "l", f"{name}.jsonl", [Event(name, 1, 0).line]), ns=(0, (NOON - days * DAY) * 1_000_000))
+        assert [s.accepted for [s] in engine.let_in()] == [1]
+    assert rows_of(engine.reading.log("l", 9), "k") == [("new",), ("old",)]
+
+
+def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_let_in(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine([source("l")], [])
+    file = land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
+    bad = file.parent / "bad"
+    bad.mkdir()
+    (bad / "2.jsonl").write_text(Event("b", 1, 0).line + "\n")
+    scandir = os.scandir
+
+    def fail(path: str) -> object:
+        if path == str(bad):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        with pytest.raises(UnreadError, match=rf"{bad} cannot be listed: Permission denied") as raised:
+            engine.let_in()
+    assert [s.accepted for [s] in raised.value.entries] == [1]
+    assert rows_of(engine.reading.log("l", 9), "k") == [("a",)]
+    assert [s.accepted for [s] in engine.let_in()] == [1]
+
+
+def test_a_folder_behind_a_uri_need_not_be_there(make_engine: MakeEngine, tmp_path: Path) -> None:
+    folder = tmp_path / "far"
+    engine = replace(make_engine([source("l")], []), folders={"l": f"file://{tmp_path}/far"})
+    assert engine.let_in() == []
+    folder.mkdir()
+    assert engine.let_in() == []
+    (folder / "1.jsonl").write_text(Event("a", 1, 0).line + "\n")
+    assert [s.accepted for [s] in engine.let_in()] == [1]
+    assert engine.let_in() == []
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
@@ -109,29 +128,6 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
     with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
         engine.let_in()
-
-
-@pytest.mark.parametrize(
-    ("message", "named"),
-    [
-        ("java.lang.IllegalStateException: Failed to read log file file:/lake/_checkpoints/0a1b2c/offsets/0. Incomplete log file", True),
-        (
-            "MismatchedInputException: No content\n\tat o.a.s.StreamMetadata$.read(StreamMetadata.scala)",
-            True,
-        ),
-        ("The log file was malformed: failed to read correct log version from v0x.", True),
-        ("java.net.SocketTimeoutException: connect timed out: s3a://landing/l", False),
-        ("java.lang.OutOfMemoryError: Java heap space", False),
-        ("[PATH_NOT_FOUND] Path does not exist: file:/lake/landing/l.", False),
-    ],
-)
-def test_only_an_error_that_names_the_checkpoint_is_one_of_the_checkpoint(message: str, named: bool) -> None:
-    assert stream._names_the_checkpoint(PySparkException(message), "/lake/_checkpoints/0a1b2c") is named
-
-
-def _checkpoint(tmp_path: Path) -> Path:
-    [found] = (tmp_path / "lake" / "_checkpoints").iterdir()
-    return found
 
 
 def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_calls_for_an_advance(

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ import pytest
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.ledger import Entry
-from platform_defs.engine.signals import Signals
-from platform_defs.engine.stream import _Query
+from platform_defs.engine.stream import Stream
 from platform_defs.engine.turns import MOST_KEPT, Turns
 from platform_defs.resources.errors import LakeBusy
 from platform_defs.resources.files import File
@@ -47,65 +46,48 @@ def _turns(seen: Seen, ingest: Callable[..., Entry | None] = lambda _: ENTRY, id
     return Turns(ingest, idle, seen.entry, seen.quiet, **own)
 
 
-@dataclass
-class Query:
-    """Spark's query, as far as a stream waits for it: it ends after some intervals."""
-
-    intervals: int
-    waited: list[float | None] = field(default_factory=list)
-    stopped: bool = False
-
-    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  # as Spark names it
-        self.waited.append(timeout)
-        return len(self.waited) > self.intervals
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
-def _query(every: str | None, quiet: Callable[[], None]) -> _Query:
-    return _Query(NO_SESSION, {}, every, "checkpoint", lambda _: None, quiet)
+def _stream(engine: Engine, **own: Any) -> Stream:
+    return replace(engine.stream, **own)
 
 
 def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_is_quiet(tmp_path: Path, clock: Clock) -> None:
-    engine = Engine(Lake(str(tmp_path)), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock)
-    seen, signals = Seen(), Signals(NO_SESSION, engine.lake, engine.ledger, engine.sources)
-    signals.watermark({"l": START})
-    turns = _turns(seen, idle=signals.idle)
+    folders = {"l": str(tmp_path / "in/l")}
+    engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock, folders=folders)
+    seen, waited = Seen(), list[float]()
+    engine.signals.watermark({"l": START})
 
-    def passes() -> None:
+    def passes(seconds: float) -> None:
         clock.pass_ms(HOUR // 2)
-        turns.quiet()
+        waited.append(seconds)
+        if len(waited) > 5:
+            raise KeyboardInterrupt("enough")
 
-    query, started = _query("30 seconds", passes), Query(5)
-    query._await(started)  # pyright: ignore[reportArgumentType]
-    assert started.waited == [30] * 6
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        _stream(engine, sleep=passes).run("30 seconds", seen.entry, seen.quiet)
+    assert len(waited) == 6
+    assert all(0 < s <= 30 for s in waited)
     assert seen.calls == ["quiet", "quiet", 2, "quiet", "quiet"]
     assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("silent", True)]
+    assert engine.ingesting() is None
 
 
-def test_a_stream_that_ends_with_what_is_there_watches_no_time() -> None:
-    query, started = _query(None, lambda: pytest.fail("no interval")), Query(0)
-    query._await(started)  # pyright: ignore[reportArgumentType]
-    assert started.waited == [None]
+def test_a_stream_that_ends_with_what_is_there_waits_for_nothing(tmp_path: Path) -> None:
+    engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
+    assert _stream(engine, sleep=lambda _: pytest.fail("it waits")).run() == []
 
 
-def test_what_a_quiet_turn_raises_ends_the_query_and_throws_no_checkpoint_away() -> None:
+def test_what_a_quiet_turn_raises_ends_the_stream(tmp_path: Path) -> None:
     def fail() -> None:
         raise ProgressError("no")
 
-    query, started = _query("1 second", fail), Query(9)
-    query._await(started)  # pyright: ignore[reportArgumentType]
-    assert len(started.waited) == 1
-    assert isinstance(query.failed, ProgressError)
+    engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
+    with pytest.raises(ProgressError, match="no"):
+        _stream(engine, sleep=lambda _: None).run("1 second", on_quiet=fail)
+    assert engine.ingesting() is None
 
 
-def test_turns_exclude_each_other_and_a_quiet_one_waits_for_nobody() -> None:
+def test_what_stands_in_the_way_of_a_quiet_turn_is_left_to_the_next_but_for_a_corrupted_ledger() -> None:
     seen = Seen()
-    turns = _turns(seen, idle=lambda: pytest.fail("a micro-batch is under way"))
-    turns.on_entry = lambda _: turns.quiet()
-    turns.files([FILE])
-    assert seen.calls == []
     for passing in (BUSY, OSError("the store is away")):
         busy = _turns(seen, idle=lambda error=passing: _raise(error))
         busy.quiet()

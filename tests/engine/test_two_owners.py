@@ -20,10 +20,10 @@ from platform_defs import faults
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.days import day_of
 from platform_defs.engine.rebuild import empty
-from platform_defs.resources.files import landed
 from platform_defs.resources.lake import Lake, LakeError
 from platform_defs.resources.lease import Purpose
 from tests.support.clock import Clock
+from tests.support.landed import landed
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source
 from tests.support.toys import RunningTotal
 

@@ -1,19 +1,18 @@
 """Files that cannot be read now cost no row: they are tried again, the others come in, and every run names them."""
 
-import contextlib
 import gzip
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.ingest_error import UnreadError
@@ -93,19 +92,8 @@ class _Enough(Exception):
     """The stream has shown what it was to show."""
 
 
-@contextlib.contextmanager
-def _ended(spark: SparkSession, seconds: float) -> Iterator[None]:
-    """A stream that goes on for longer is stopped, so that a test fails and does not hang."""
-    watchdog = threading.Timer(seconds, lambda: [query.stop() for query in spark.streams.active])
-    watchdog.start()
-    try:
-        yield
-    finally:
-        watchdog.cancel()
-
-
 def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
-    make_engine: MakeEngine, spark: SparkSession, caplog: pytest.LogCaptureFixture
+    make_engine: MakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = _patient(make_engine([source("l")], []), lambda _: None)
     checksum = _out_of_reach(engine, "l", "b.jsonl")
@@ -125,12 +113,18 @@ def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
         else:
             raise _Enough("three entries")
 
-    stream = replace(engine.stream, first_wait_s=0.1)
-    with _ended(spark, 60), pytest.raises(_Enough, match="three entries"):
+    waits = count()
+
+    def nap(seconds: float) -> None:
+        assert next(waits) < 100, "it goes on for too long"
+        time.sleep(min(seconds, 0.2))
+
+    stream = replace(engine.stream, first_wait_s=0.1, sleep=nap)
+    with pytest.raises(_Enough, match="three entries"):
         stream.run("1 second", entered)
     assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
     assert _keys(engine) == ["a", "b.jsonl", "healed"]
-    assert [r.message.split(" (")[0] for r in caplog.records if r.name.endswith("pending")] == [
+    assert [r.getMessage().split(" (")[0] for r in caplog.records if r.name.endswith("pending")] == [
         f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
     ]
 

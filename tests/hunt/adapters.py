@@ -17,6 +17,7 @@ from operators.timing import ClosedRange, length_ms
 from platform_defs.engine import watermarks
 from platform_defs.engine.accounting import names_rows
 from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.batch import Batch
 from platform_defs.engine.books import DayAccount, scope_of
 from platform_defs.engine.corrections import told_with
 from platform_defs.engine.days import day_of
@@ -25,15 +26,14 @@ from platform_defs.engine.ingest import Ingest, IngestError, _Counts, _Done
 from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_store import Version as LedgerVersion
+from platform_defs.engine.ledger_store import commit_nothing
 from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.maintenance import Maintenance, _Kept
-from platform_defs.engine.pending import Pending
 from platform_defs.engine.progress import Progress
 from platform_defs.engine.reading import EVER, Reading, Span
 from platform_defs.engine.spread import is_uneven
 from platform_defs.engine.steps import SHARES
 from platform_defs.engine.stream import Stream
-from platform_defs.engine.turns import Turns
 from platform_defs.faults import point
 from platform_defs.resources.files import File, Known
 from tests.hunt.books import SimCountBooks, SimRowBooks
@@ -92,6 +92,9 @@ class SimLedgerStore:
         part = Part.of(rows)
         self.lake.append_small([LedgerRow(said, part) for said in part.rows], TABLE, seen=self._seen)
 
+    def fence(self) -> None:
+        commit_nothing(self.lake, self._seen, [])
+
     def files_of(self, seq: int) -> list[str]:
         return []
 
@@ -141,8 +144,8 @@ class SimIngest(Ingest):
     def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         return [work(name) for name in names]
 
-    def _told(self, seq: int, now: int, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
-        return _Done(self._source(seq, now, contract, files, last), [])
+    def _told(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+        return _Done(self._source(batch, contract, files, last), [])
 
     def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
         return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
@@ -174,15 +177,15 @@ class SimIngest(Ingest):
                     held.append((event.uid, event.t))
         return repeated or None
 
-    def _write(self, judged: Any, repeated: Any, contract: SourceContract, counts: Any, attempt: dict[str, Any], now: int) -> int:
-        seq, gone = attempt["seq"], repeated or set()
+    def _write(self, judged: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any]) -> int:
+        seq, gone = batch.seq, repeated or set()
         log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in judged.rows if reason is None and arrival not in gone]
-        held = self._append(Rows(LOG, log), contract.log, attempt, counts.good - len(gone), [])
+        held = self._append(contract, batch, attempt, Rows(LOG, log), contract.log, counts.good - len(gone), [])
         if held != counts.good - len(gone):
             raise IngestError.miscounted(contract.name, counts.good - len(gone), held)
         point("ingest.after_log")
         rejects = [(seq, arrival, e.uid, reason) for arrival, e, reason, _ in judged.rows if reason is not None]
-        kept = self._append(Rows(REJECTS, rejects), contract.quarantine, attempt, counts.quarantined, [])
+        kept = self._append(contract, batch, attempt, Rows(REJECTS, rejects), contract.quarantine, counts.quarantined, [])
         if kept != counts.quarantined:
             raise IngestError.miscounted(contract.name, counts.quarantined, kept)
         point("ingest.after_quarantine")
@@ -208,19 +211,15 @@ def _judged(lake: SimLake, contract: SourceContract, files: Sequence[File], now:
 
 @dataclass(frozen=True)
 class SimStream(Stream):
-    """Ingest from folders in memory: a listing, and what a listing overlooked."""
+    """Ingest from folders in memory."""
 
     lake: SimLake
 
     def _make_folders(self) -> None:
         return None
 
-    def _query(self, every: str | None, turns: Turns, pending: Pending) -> None:
-        found = [file for source, folder in self.folders.items() for file in listed(self.lake, folder, source)]
-        self._enter(found, turns)
-
-    def _overlooked(self, everything: bool) -> list[File]:
-        return sorted(self._unknown([f for source, folder in self.folders.items() for f in listed(self.lake, folder, source)]))
+    def _found(self) -> list[File]:
+        return [f for of, folder in self.folders.items() for f in self.ingest.ledger.unrecorded(of, listed(self.lake, folder, of))]
 
 
 def listed(lake: SimLake, folder: str, source: str) -> list[File]:
@@ -359,17 +358,17 @@ class SimEngine(Engine):
 
     @cached_property
     def ingest(self) -> Ingest:
-        return SimIngest(self.spark, self.lake, self.ledger, self.sources)
+        return SimIngest(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
     @property
     def stream(self) -> Stream:
-        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.signals.idle)
+        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, {}, self.signals.idle)
 
-    def landed(self, source: str) -> list[File]:
-        return listed(self.lake, self.folders[source], source)
+    def new_files(self, source: str) -> list[File]:
+        return self.ledger.unrecorded(source, listed(self.lake, self.folders[source], source))
 
-    def maintain(self, **limits: Any) -> Any:
-        return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)()
+    def _maintenance(self, **limits: Any) -> Maintenance:
+        return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
 
     def _advance(self, asset: str) -> SimAdvance:
         return SimAdvance(self.reading, self.assets[asset], self.max_step)

@@ -50,7 +50,7 @@ _OFTEN: dict[str, float] = {
         "skew": 1,
     },
     **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
-    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1},
+    **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1, "usurped": 2.1},
 }
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
 _HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
@@ -136,6 +136,24 @@ class _Making:
             yield self._action(what, who, ())
         yield Action("away", who, land.args[:1])
         yield self._action("ingest", who, ())
+
+    def _story_usurped(self, who: int) -> Iterator[Action]:
+        """An ingest has left rows in a log; while one writer is held up that knows of them, another decides about them."""
+        random, other = self.random, 1 - who
+        land = self._action("land", who, ())
+        yield land
+        dies = (Trouble("kill", "point", random.randint(2, 5)),)
+        if random.random() < 0.5:
+            yield self._action("ingest", who, (Trouble("pause", "point", random.randint(2, 5)),))
+            yield self._action("land", other, ()) if random.random() < 0.5 else self._action("tick", other, ())
+            yield self._action(random.choice(("ingest", "drain", "watermark")), other, dies)
+        else:
+            held_up = random.choice((Trouble("pause", "any", random.randint(4, 30)), Trouble("pause", "point", random.randint(1, 4))))
+            yield self._action("ingest", who, dies)
+            yield self._action(random.choice(("drain", "watermark", "ingest")), other, (held_up,))
+            yield self._action("ingest", who, ())
+            who = other
+        yield Action("resume", who)
 
     def _story_late(self, who: int) -> Iterator[Action]:
         """Rows come that are behind what is closed, and all that is made of them follows."""

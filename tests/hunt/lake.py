@@ -191,14 +191,24 @@ class SimLake(SimTables):
         self.process.call(effect, writes=True)
 
     def append_small(
-        self, rows: Any, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = None, description: str = ""
+        self, rows: Any, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = ANY, description: str = ""
     ) -> None:
         new = tuple(rows)
-        before = self.version(table) if seen is None else seen.version()
+        known = self.delta(table) if seen is ANY else seen
+        before = None if known is None else known.version()
         try:
             self.commit(table, lambda held: held + new, metadata or {}, written=len(new), seen=-1 if before is None else before)
         except Conflict as conflict:
             raise LakeError.lost(table, "unknown") from conflict
+
+    def folders(self, below: str = "") -> list[str]:
+        self.process.call(lambda _: None)
+        names = [name.split("/") for name in self.store.tables]
+        return sorted({name[-1] for name in names if name[:-1] == ([below] if below else [])})
+
+    def transaction(self, table: str, application: str) -> int | None:
+        step = self.store.step_of(table)
+        return None if step < 0 else step
 
     def optimize(self, spark: Any, table: str) -> None:
         self.commit(table, lambda rows: rows, {}, written=0, operation="OPTIMIZE")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from platform_defs import tries
-from platform_defs.engine import advance, engine, ingest, orphans, reading, signals
+from platform_defs.engine import advance, batch, engine, ingest, orphans, reading, signals
 from platform_defs.resources import files
 from tests.hunt import adapters, lake
 from tests.hunt.history import History, generate
@@ -28,12 +28,12 @@ def orphans_of_a_source_that_was_away(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "clear_orphans", _clear_by_number)
 
 
-def _clear_by_number(spark: Any, of: Any, ledger: Any, contracts: Mapping[str, Any], seq: int, attempts: Any = None) -> None:
+def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, Any], attempts: Any = None) -> None:
     for name, contract in contracts.items():
         for table in (contract.log, contract.quarantine):
             left = of.newest(table, orphans.ATTEMPT)
-            if left is not None and left.value["seq"] >= seq and left.value != (attempts or {}).get(name):
-                orphans.remove_orphans(spark, of.pinned(), table, seq - 1, seq)
+            if left is not None and left.value["seq"] >= batch.seq and left.value != (attempts or {}).get(name):
+                orphans.remove_orphans(spark, of.pinned(), table, batch.seq - 1, batch)
 
 
 def offsets_that_are_absolute(patch: pytest.MonkeyPatch) -> None:
@@ -68,6 +68,18 @@ def sensors_that_give_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tries.Tries, "key", property(lambda self: self.asked))
 
 
+def orphans_deleted_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batch.Batch, "fence", lambda self: None)
+
+
+def rows_taken_over_without_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ingest, "take_over", lambda *of: None)
+
+
+def batches_that_follow_any_ledger(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batch.Batch, "commit", lambda self, entries: self.ledger.commit(entries))
+
+
 def a_table_made_anew_that_nobody_notices(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading.Reading, "require_same_inputs", lambda *of: None)
 
@@ -100,5 +112,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "13": Mutant(orphans_of_a_source_that_was_away, ("land", "cut")),
     "14": Mutant(offsets_that_are_absolute, ("land", "ingest", "move")),
     "18": Mutant(sensors_that_give_up, ("land", "daemon")),
+    "rows deleted below a batch": Mutant(orphans_deleted_without_a_fence, ("land", "usurped")),
+    "rows deleted that were taken over": Mutant(rows_taken_over_without_a_commit, ("land", "usurped")),
+    "a batch upon another": Mutant(batches_that_follow_any_ledger, ("land", "usurped")),
 }
-"""By the number of the finding."""
+"""By the number of the finding; those that the hunt found itself, by what goes wrong."""

@@ -18,7 +18,7 @@ from platform_defs.resources.engine import make_engine
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
-from platform_defs.sensors import lake_identity, ledger_moved, new_input
+from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, START
@@ -319,18 +319,22 @@ def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values
     assert days.has_partition_key(request.tags["dagster/asset_partition_range_end"])
 
 
+def _cursor(engine: Engine, seq: int) -> str:
+    return f"{lake_identity(engine)}:{seq}:{configuration(engine)}"
+
+
 def test_ledger_moved_skips_an_entry_it_has_seen(instance, engine):
     _read(engine.ledger, mark=START)
-    lake = lake_identity(engine)
-    assert _ask(ledger_moved, instance, engine, cursor=f"{lake}:1").skip_message == "the ledger still stands at entry 1"
-    for cursor in (f"{lake}:0", f"{lake}:500", "another:1", "1"):
+    seen = _cursor(engine, 1)
+    assert _ask(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger still stands at entry 1"
+    for cursor in (_cursor(engine, 0), _cursor(engine, 500), f"another:{seen}", f"{seen}0", "1"):
         assert len(_ask(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
 
 def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
     _read(engine.ledger, mark=None)
     tick = _ask(ledger_moved, instance, engine)
-    assert (tick.run_requests, tick.cursor) == ([], f"{lake_identity(engine)}:1")
+    assert (tick.run_requests, tick.cursor) == ([], _cursor(engine, 1))
 
 
 def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):
@@ -342,15 +346,16 @@ def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance,
     assert "dagster/asset_partition_range_start" not in request.tags
 
 
-def test_assets_that_nothing_came_for_are_not_due(engine):
+def test_assets_without_rows_are_due_where_a_watermark_was_given(engine):
     _read(engine.ledger, mark=START + DAY)
+    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide"}
     now = engine.ledger.now()
     silent = [
         SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY)
         for s in ("order_items", "clicks", "order_updates")
     ]
     engine.ledger.commit([tuple(silent)])
-    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide", "order_wide"}
+    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide", "order_wide", "item_sales", "item_clicks"}
     assert engine.due.all_days() == engine.due.days("payment_order_wide")
     assert engine.described("item_clicks")["lag_ms"] == 0
 

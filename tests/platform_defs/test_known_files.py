@@ -37,7 +37,7 @@ def _known(*offsets: str, file: File = FILE) -> Known:
 def test_a_retry_voids_the_refusals_before_it_and_no_later_one(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
         assert _known(*shuffled).holds(FILE) is holds
-        assert _known(*shuffled).holds_path(FILE)
+        assert _known(*shuffled).marks
 
 
 def test_every_try_is_told_apart() -> None:

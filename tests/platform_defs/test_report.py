@@ -56,10 +56,10 @@ def test_no_late_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_and_reasons_are_text_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A file's name in what maintenance left for the next time; a lake's name; a side of a broken law."""
     report.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
-    report.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0}}})
+    report.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert f"Lake /data/{SHOWN}" in out
-    assert f"{SHOWN}\\: nothing is closed yet" in out
+    assert f"{SHOWN}\\: nothing is closed yet; it waits for {SHOWN}" in out.replace("\n", "")
     assert out.replace("\n", "").isprintable()

@@ -151,11 +151,23 @@ def test_the_cursor_of_an_advance_moves_when_it_succeeded(daemon: Daemon) -> Non
     assert daemon.tick(ledger_moved) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
     assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
-    assert daemon.cursor == f"{lake_identity(daemon.engine)}:1"
+    assert str(daemon.cursor).startswith(f"{lake_identity(daemon.engine)}:1:")
     daemon.clock.pass_ms(DAY)
     assert daemon.tick(ledger_moved) == "the ledger still stands at entry 1"
     _commit(daemon.engine, START, START + 3 * DAY)
     assert daemon.tick(ledger_moved) == "asked", "a run for an earlier entry keeps no later one waiting"
+
+
+def test_an_asset_that_comes_back_is_advanced_though_the_ledger_stands_still(daemon: Daemon) -> None:
+    engine = daemon.engine
+    daemon.engine = replace(engine, assets={name: asset for name, asset in engine.assets.items() if name != "hot_items"})
+    _commit(daemon.engine, START, START + 2 * DAY)
+    assert daemon.tick(ledger_moved) == "asked"
+    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
+    assert daemon.tick(ledger_moved) == "the ledger still stands at entry 1"
+    daemon.engine = engine
+    assert daemon.tick(ledger_moved) == "asked"
 
 
 def test_sources_that_became_idle_are_asked_for_without_a_file(daemon: Daemon) -> None:

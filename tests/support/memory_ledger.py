@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from platform_defs.engine.columns import pc
 from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.ledger_rows import Entry, as_ints, table_of
+from platform_defs.engine.ledger_rows import SCHEMA, Entry, as_ints, table_of
 from platform_defs.engine.ledger_store import Version
 from platform_defs.resources.errors import LakeError
 from tests.support.clock import Clock
@@ -37,7 +37,7 @@ class MemoryLedgerStore:
     def look(self) -> Version | None:
         self.seen = len(self.memory.commits)
         rows = sum(commit.num_rows for commit in self.memory.commits[: self.seen])
-        return Version("memory", self.seen, rows) if self.seen else None
+        return Version("memory", self.seen - 1, rows) if self.seen else None
 
     def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
         for commit in self.memory.commits[: self.seen]:
@@ -52,6 +52,9 @@ class MemoryLedgerStore:
             if self.seen != len(self.memory.commits):
                 raise LakeError.lost("ledger", "unknown")
             self.memory.commits.append(rows)
+
+    def fence(self) -> None:
+        self.append(SCHEMA.empty_table())
 
     def files_of(self, seq: int) -> list[str]:
         return [f"commit {n}" for n, commit in enumerate(self.memory.commits) if pc.any(pc.equal(commit["seq"], seq)).as_py()]

@@ -1,0 +1,49 @@
+"""The event logs as assets: what was ingested is materialised, also where files could not be read."""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.events import event_logs
+from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ledger import Entry
+from platform_defs.resources.files import File
+from platform_defs.resources.sifting import Unread
+from tests.engine.made import said
+from tests.support.shopkeeping import source
+
+ENTRY: Entry = (said("l", 1, rows_read=2, accepted=2, watermark=5),)
+
+
+class _Engine:
+    """An engine that lets one entry in, or fails."""
+
+    def __init__(self, failed: Exception | None = None) -> None:
+        self.failed = failed
+
+    def let_in(self) -> list[Entry]:
+        if self.failed is not None:
+            raise self.failed
+        return [ENTRY]
+
+
+def _run(failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
+    resources = {"engine": dg.ResourceDefinition.hardcoded_resource(_Engine(failed))}
+    with dg.instance_for_test() as instance:
+        done = dg.materialize([event_logs([source("l"), source("r")])], resources=resources, raise_on_error=False, instance=instance)
+        made: dict[str, Any] = {}
+        for event in done.get_asset_materialization_events():
+            of = event.step_materialization_data.materialization
+            made[of.asset_key.path[-1]] = of.metadata["accepted"].value
+    return done.success, made
+
+
+def test_what_was_ingested_is_materialised() -> None:
+    assert _run() == (True, {"l": 2, "r": 0})
+
+
+def test_files_that_could_not_be_read_fail_the_run_and_hide_nothing_that_was_ingested() -> None:
+    unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
+    assert _run(UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
+    assert _run(UnreadError(unread, [])) == (False, {})
+    assert _run(OSError("the store is away")) == (False, {})

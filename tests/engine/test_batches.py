@@ -1,0 +1,189 @@
+"""A batch lands only on the ledger that it began with; whoever deletes rows makes sure of it first. Without Spark."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from operators.contract import SEQ
+from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ledger_rows import table_of
+from platform_defs.engine.orphans import ATTEMPT, clear_orphans, take_over
+from platform_defs.engine.progress import Progress
+from platform_defs.resources.commits import APPLICATION
+from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.resources.pinned import PinnedLake
+from tests.engine.made import said
+from tests.engine.old_ledger import write_format_1
+from tests.support.clock import Clock
+from tests.support.memory_ledger import Memory, MemoryLedgerStore
+from tests.support.shopkeeping import join, source
+
+NO_SESSION: Any = None
+REFUSED = "ledger has (a newer batch than this process started from|another writer by now)"
+Two = tuple[Ledger, Ledger]
+
+
+def _in_memory(_: Path) -> Two:
+    memory = Memory()
+    one, other = (Ledger(NO_SESSION, Clock(5), MemoryLedgerStore(memory)) for _ in range(2))
+    return one, other
+
+
+def _in_a_lake(folder: Path) -> Two:
+    return Ledger(Lake(str(folder)), Clock(5)), Ledger(Lake(str(folder)), Clock(5))
+
+
+def _behind_a_uri(folder: Path) -> Two:
+    return tuple(Ledger(Lake(f"file://{folder}", leases=True), Clock(5)) for _ in range(2))  # pyright: ignore[reportReturnType]
+
+
+@pytest.fixture(params=[_in_memory, _in_a_lake, _behind_a_uri])
+def two(request: pytest.FixtureRequest, tmp_path: Path) -> Two:
+    """Two processes on one ledger."""
+    make: Callable[[Path], Two] = request.param
+    return make(tmp_path / "lake")
+
+
+@pytest.fixture(params=[0, 1], ids=["no ledger yet", "a batch"])
+def begun(request: pytest.FixtureRequest, two: Two) -> Two:
+    """Two processes on one ledger, which may hold a batch."""
+    if request.param:
+        two[0].commit([(said("l", 1),)])
+    return two
+
+
+def test_of_two_batches_that_began_together_one_lands(begun: Two) -> None:
+    one, other = (ledger.begin() for ledger in begun)
+    one.commit([(said("l", one.seq),)])
+    with pytest.raises(LakeError, match=REFUSED):
+        other.commit([(said("l", other.seq),)])
+    assert [ledger.head for ledger in begun] == [one.seq, one.seq]
+
+
+def test_two_first_batches_committed_at_once_leave_one(two: Two) -> None:
+    """Each has looked, and seen no ledger, when it commits."""
+    assert [ledger.head for ledger in two] == [0, 0]
+    two[0]._store.append(table_of([(said("l", 1),)]))
+    with pytest.raises(LakeError, match=REFUSED):
+        two[1]._store.append(table_of([(said("l", 1),)]))
+    assert [len(ledger.entries()) for ledger in two] == [1, 1]
+
+
+def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_later(begun: Two) -> None:
+    one, other = (ledger.begin() for ledger in begun)
+    other.fence()
+    with pytest.raises(LakeError, match=REFUSED):
+        one.commit([(said("l", one.seq),)])
+    with pytest.raises(LakeError, match=REFUSED):
+        one.fence()
+    other.fence()
+    other.commit([(said("r", other.seq),)])
+    assert begun[0].head == other.seq
+    assert [of.source for of in begun[0].entries()[-1]] == ["r"]
+
+
+def test_a_fence_alone_is_no_batch(begun: Two) -> None:
+    before = begun[0].head
+    begun[0].begin().fence()
+    assert [(ledger.head, len(ledger.entries())) for ledger in begun] == [(before, before)] * 2
+
+
+def _rows(*seqs: int) -> pa.Table:
+    return pa.table({SEQ: pa.array(seqs, pa.int64())})
+
+
+def _held(lake: Lake, table: str) -> list[int]:
+    delta = lake.delta(table)
+    assert delta is not None
+    return sorted(delta.to_pyarrow_table()[SEQ].to_pylist())
+
+
+ATTEMPTED = {"seq": 1, "input": "a file"}
+
+
+def test_whose_rows_were_deleted_cannot_commit_their_batch(tmp_path: Path) -> None:
+    """A writer is held up with its rows in the log; another takes them for orphans, and is killed before its own batch."""
+    lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
+    held_up, other = (Ledger(lake, Clock(5)).begin() for _ in range(2))
+    lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
+    clear_orphans(NO_SESSION, lake, other, contracts)
+    assert _held(lake, "events/l") == []
+    with pytest.raises(LakeError, match=REFUSED):
+        held_up.commit([(said("l", 1, accepted=2),)])
+
+
+def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
+    """The same attempt makes them its own while another is about to take them for orphans."""
+    lake = Lake(str(tmp_path))
+    lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
+    other = PinnedLake.of(lake)
+    assert other.newest("events/l", ATTEMPT) is not None
+    mine = PinnedLake.of(lake)
+    left = mine.newest("events/l", ATTEMPT)
+    assert left is not None
+    take_over(mine, "events/l", left)
+    with pytest.raises(LakeError, match="newer rows"):
+        lake.delete(NO_SESSION, "events/l", f"{SEQ} > 0", {ATTEMPT: None}, other.delta("events/l"))  # pyright: ignore[reportArgumentType]
+    again = lake.newest("events/l", ATTEMPT)
+    assert again is not None
+    assert (again.value, again.rows, again.version) == (ATTEMPTED, 2, left.version + 1)
+    with pytest.raises(LakeError, match="newer attempt"):
+        take_over(other, "events/l", left)
+
+
+@pytest.mark.parametrize("assets", [[join()], []], ids=["of the pipeline", "that has left the pipeline"])
+@pytest.mark.parametrize("write", ["ingest", "watermark", "drain", "idle", "retry"])
+def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_handled(
+    tmp_path: Path, write: str, assets: list[Any]
+) -> None:
+    lake, clock = Lake(str(tmp_path / "lake")), Clock(5)
+    contracts = {name: source(name, idle_timeout="1 hour") for name in "lr"}
+    ledger = Ledger(lake, clock)
+    offset = f"file:{tmp_path}/in/l/1.csv|1|2|unread"
+    ledger.commit([tuple(said(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
+    step = Progress(step=1, seq=2, closed_to=0, inputs={})
+    properties = CommitProperties({"userMetadata": json.dumps(step.metadata())}, app_transactions=[Transaction(APPLICATION, 1)])
+    write_deltalake(lake.path("pairs"), _rows(1), commit_properties=properties)
+    clock.pass_ms(10**8)
+    folders = {name: str(tmp_path / "in" / name) for name in "lr"}
+    engine = Engine(lake, contracts, {a.name: a for a in assets}, lambda: NO_SESSION, clock, folders=folders)
+    acts: dict[str, Callable[[], Any]] = {
+        "ingest": lambda: engine.ingest.files([]),
+        "watermark": lambda: engine.signals.watermark({"l": 7}),
+        "drain": engine.drain,
+        "idle": engine.signals.idle,
+        "retry": lambda: engine.quarantine._ask("l", [offset]),
+    }
+    with pytest.raises(LedgerError, match="table pairs tells of entry 2"):
+        acts[write]()
+    assert Ledger(lake, clock).head == 1
+
+
+def test_a_damaged_table_that_left_the_pipeline_stops_no_writer(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    properties = CommitProperties({"userMetadata": "{}"}, app_transactions=[Transaction(APPLICATION, 1)])
+    write_deltalake(lake.path("old"), _rows(1), commit_properties=properties)
+    (tmp_path / "old/_delta_log/00000000000000000000.json").write_text("no JSON")
+    engine = Engine(lake, {"l": source("l")}, {}, lambda: NO_SESSION, Clock(5))
+    assert engine.signals.watermark({"l": 7}) is not None
+
+
+def test_the_format_of_a_ledger_is_raised_on_the_version_that_was_seen_alone(tmp_path: Path) -> None:
+    """Another writer commits between the look of this one and the commit that raises the format."""
+    lake = Lake(str(tmp_path))
+    write_format_1(lake, [], 1)
+    one, other = Ledger(lake, Clock(5)), Ledger(lake, Clock(5))
+    before = one.head
+    store: Any = one._store
+    append, at = lake.append_small, before + 1
+    assert other.head == before
+    append(table_of([(said("r", at, ingested_at=2),)]), "ledger")
+    with pytest.raises(LakeError, match=REFUSED):
+        store.append(table_of([(said("l", at, ingested_at=2),)]))
+    assert Ledger(lake, Clock(5)).head == at

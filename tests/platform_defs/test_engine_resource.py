@@ -1,0 +1,40 @@
+"""The engine as a resource: a tick reads no more of the ledger and the folders than what is new since the one before."""
+
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from platform_defs.engine import Engine
+from platform_defs.resources.engine import engine_resource
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import Settings
+from tests.engine.made import said
+
+
+def _made(resource: dg.ResourceDefinition) -> Engine:
+    return resource(dg.build_init_resource_context(resources={"spark": SparkResource()}))
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["a disk", "a URI"])
+def test_what_one_tick_has_read_serves_the_next_on_a_disk(tmp_path: Path, is_local: bool) -> None:
+    values = Settings(lake=str(tmp_path / "lake") if is_local else "s3a://bucket/lake")
+    resource = engine_resource(values)
+    one, other = _made(resource), _made(resource)
+    assert one is not other
+    assert (one.ledger is other.ledger, one.landings is other.landings) == (is_local, is_local)
+
+
+def test_a_lake_that_was_deleted_between_two_ticks_is_noticed(tmp_path: Path) -> None:
+    resource = engine_resource(Settings(lake=str(tmp_path / "lake")))
+    file = tmp_path / "lake/landing/orders/1.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    first = _made(resource)
+    [found] = first.new_files("orders")
+    first.ledger.commit([(said("orders", 1, offsets=(found.offset,)),)])
+    assert _made(resource).new_files("orders") == []
+    shutil.rmtree(tmp_path / "lake/ledger")
+    assert _made(resource).new_files("orders") == [found]
+    assert _made(resource).ledger.head == 0

@@ -1,0 +1,16 @@
+"""The files below a folder, by a plain walk: what the finder of new files is compared with."""
+
+import os
+from collections.abc import Iterator
+
+from platform_defs.resources.files import File, found_file, is_hidden, one_path
+
+
+def landed(folder: str, source: str) -> Iterator[File]:
+    """The files below a local folder that an ingest would take: no hidden ones, and no links, nor what is behind them."""
+    root = one_path(folder)
+    for below, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if not is_hidden(f)]
+        for path in (f"{below}/{name}" for name in names if not is_hidden(name)):
+            if (file := found_file(path, source, root)) is not None:
+                yield file
