@@ -21,7 +21,7 @@ help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make everything: uv, .venv from uv.lock, the JARs of Spark; quick when nothing changed
-	@$(BIN)/python -m platform_defs.resources.jars
+	@$(BIN)/python -m platform_defs.setup.jars
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from platform_defs.resources.java import find_java, java_version
 from platform_defs.settings import PROJECT
+from platform_defs.setup.java import find_java, java_version
 
 Record = Mapping[str, Any]
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from operators.timing import DAY_MS, duration_ms
-from platform_defs.resources.paths import PathError
-from platform_defs.resources.safe_text import shortened, without_credentials
+from platform_defs.paths import PathError
+from platform_defs.safe_text import shortened, without_credentials
 
 
 def interval(option: str, text: str | None) -> str | None:

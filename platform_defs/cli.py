@@ -22,16 +22,16 @@ from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.failures import AdvanceError, Failures
+from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.errors import spark_condition
 from platform_defs.resources.interrupts import ends_in_order
-from platform_defs.resources.jars import JarError
-from platform_defs.resources.java import JavaNotFound
 from platform_defs.resources.lake import LakeError
-from platform_defs.resources.paths import canonical, canonical_local
-from platform_defs.resources.safe_text import without_credentials
 from platform_defs.resources.spark import SparkResource
+from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
+from platform_defs.setup.jars import JarError
+from platform_defs.setup.java import JavaNotFound
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."

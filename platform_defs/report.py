@@ -20,7 +20,7 @@ from platform_defs.engine.days import moment
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.maintenance import Maintained
 from platform_defs.engine.rebuild import Rebuilt
-from platform_defs.resources.safe_text import one_line, printable, shortened
+from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 RARE = ("markers", "warned")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from operators.timing import DAY_MS, length_ms
 from operators.triggers import EveryInterval, EveryRows, read_trigger
-from platform_defs.resources.paths import PathError, canonical, canonical_local
+from platform_defs.paths import PathError, canonical, canonical_local
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500

@@ -3,7 +3,7 @@
 Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep their usual names). A wrong or
 empty value fails on the first use of `settings()`, with the variable's name; a variable that is no setting is warned of.
 
-Folders are made absolute and get one spelling (see `platform_defs.resources.paths`). A relative one starts from the
+Folders are made absolute and get one spelling (see `platform_defs.paths`). A relative one starts from the
 project's folder, and not from the current one, so that the command line and a Dagster daemon agree.
 """
 
@@ -19,8 +19,8 @@ from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from operators.timing import length_ms
-from platform_defs.resources.paths import is_within
-from platform_defs.resources.safe_text import HIDDEN, shortened
+from platform_defs.paths import is_within
+from platform_defs.safe_text import HIDDEN, shortened
 from platform_defs.setting_values import (
     PROJECT,
     Day,

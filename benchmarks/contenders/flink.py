@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES_OF
-from platform_defs.resources.java import find_java
+from platform_defs.setup.java import find_java
 
 COMMAND = """
 . "$FLINK/bench_env.sh"

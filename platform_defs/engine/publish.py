@@ -8,9 +8,9 @@ from platform_defs.engine.following import STEP, steps_of, upserted
 from platform_defs.engine.progress import ProgressError, progress, table_identity
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
+from platform_defs.paths import PathError, canonical, is_within
 from platform_defs.resources.files import hadoop_file
 from platform_defs.resources.lake import Lake
-from platform_defs.resources.paths import PathError, canonical, is_within
 
 _MARK, _TABLE_ID = "_published", "_table"
 """Files of a folder: the last step that it holds, and the Delta id of the changelog whose steps they are."""

@@ -29,13 +29,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from platform_defs.faults import point
+from platform_defs.paths import canonical
 from platform_defs.resources import commits
 from platform_defs.resources.chosen import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
 from platform_defs.resources.errors import LakeBusy, LakeError
 from platform_defs.resources.files import is_local
 from platform_defs.resources.interrupts import to_its_end
 from platform_defs.resources.lease import Lease, Purpose, locked
-from platform_defs.resources.paths import canonical
 from platform_defs.resources.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from platform_defs.resources.safe_text import printable, shortened
+from platform_defs.safe_text import printable, shortened
 
 Kind = Literal["content", "missing", "transient"]
 

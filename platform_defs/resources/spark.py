@@ -10,10 +10,10 @@ from dagster_pyspark.resources import spark_session_from_config
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from platform_defs.resources.jars import jar_paths
-from platform_defs.resources.java import find_java
 from platform_defs.resources.lake import SMALL_BYTES
 from platform_defs.settings import Settings
+from platform_defs.setup.jars import jar_paths
+from platform_defs.setup.java import find_java
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 PINNED = {

@@ -19,10 +19,10 @@ from operators.changelog import fold
 from platform_defs import faults
 from platform_defs.engine import Engine, ledger_store
 from platform_defs.resources import lake
-from platform_defs.resources.jars import jar_paths
 from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
+from platform_defs.setup.jars import jar_paths
 from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, put, put_ghost, script, shop
 from tests.support.clock import Clock
 

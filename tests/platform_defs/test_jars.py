@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from platform_defs.resources import jars
-from platform_defs.resources.jars import Jar, JarError
-from platform_defs.resources.java import JavaNotFound
 from platform_defs.settings import PROJECT, settings
+from platform_defs.setup import jars
+from platform_defs.setup.jars import Jar, JarError
+from platform_defs.setup.java import JavaNotFound
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.resources import java
 from platform_defs.settings import settings
+from platform_defs.setup import java
 
 
 @pytest.fixture(autouse=True)

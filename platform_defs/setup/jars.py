@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from platform_defs.resources.java import JavaNotFound, find_java
-from platform_defs.resources.safe_text import printable, without_credentials, without_java_options
+from platform_defs.safe_text import printable, without_credentials, without_java_options
 from platform_defs.settings import settings
+from platform_defs.setup.java import JavaNotFound, find_java
 
 PINS = Path(__file__).with_name("jars.toml")
 

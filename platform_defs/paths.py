@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from platform_defs.resources.safe_text import shortened, without_credentials
+from platform_defs.safe_text import shortened, without_credentials
 
 STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
 """The schemes of URIs that both Spark and deltalake know."""
