@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from platform_defs import report
+from platform_defs.cli import render as report
 from platform_defs.engine.days import day_of, day_start, moment, text
 from tests.support.shopkeeping import DAY
 

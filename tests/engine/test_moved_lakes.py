@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs import report
+from platform_defs.cli import render as report
 from platform_defs.engine import Engine, stream
 from platform_defs.resources.lake import Lake
 from tests.conftest import MakeEngine

@@ -7,7 +7,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
-from platform_defs import report
+from platform_defs.cli import render as report
 from platform_defs.engine import Engine, counting
 from platform_defs.engine.accounting import RowBooks
 from platform_defs.engine.entry_books import EntryBooks

@@ -17,9 +17,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkValueError
 
 from examples.olist.prepare import prepare
-from platform_defs import cli, report
-from platform_defs.cli import main
-from platform_defs.demo_lake import DemoLake
+from platform_defs.cli import commands as cli
+from platform_defs.cli import render as report
+from platform_defs.cli.commands import main
+from platform_defs.cli.demo_lake import DemoLake
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs import demo
-from platform_defs.demo_lake import DemoLake, NotTheDemos
+from platform_defs.cli import demo
+from platform_defs.cli.demo_lake import DemoLake, NotTheDemos
 from platform_defs.engine import Engine
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.lake import Lake, LakeError

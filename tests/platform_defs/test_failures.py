@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN
-from platform_defs import cli
+from platform_defs.cli import commands as cli
+from platform_defs.cli.failures import AdvanceError
 from platform_defs.engine import MaintenanceError, StepError
 from platform_defs.engine.maintenance import Maintained
-from platform_defs.failures import AdvanceError
 from platform_defs.jobs import maintenance_job
 
 TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from platform_defs import cli, demo
+from platform_defs.cli import commands as cli
+from platform_defs.cli import demo
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from platform_defs import cli, quarantine_cli
+from platform_defs.cli import commands as cli
+from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import SourceEntry
 from platform_defs.engine.quarantine import FileSetAside, RejectedRows

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from platform_defs import report
+from platform_defs.cli import render as report
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
 SHOWN = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"

@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from platform_defs import report
+from platform_defs.cli import render as report
 from platform_defs.engine import Engine
 from platform_defs.engine.quarantine import FileSetAside
 from platform_defs.resources.engine import make_engine

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
-from platform_defs import report
+from platform_defs.cli import render as report
+from platform_defs.cli.demo_lake import FOLDER, DemoLake
 from platform_defs.definitions import build
-from platform_defs.demo_lake import FOLDER, DemoLake
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
 from platform_defs.resources.engine import make_engine

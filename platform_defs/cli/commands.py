@@ -15,13 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
-from platform_defs import quarantine_cli, report
-from platform_defs.arguments import interval, one_folder
+from platform_defs.cli import quarantine as quarantine_cli
+from platform_defs.cli import render as report
+from platform_defs.cli.arguments import interval, one_folder
+from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
 from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.quarantine_error import QuarantineError
-from platform_defs.failures import AdvanceError, Failures
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.errors import spark_condition
@@ -92,7 +93,7 @@ def demo(
 ) -> None:
     """Feed a shop day (or Olist's sample) through Dagster in micro-batches, in a lake of its own, and account for every row."""
     folder = one_folder("--lake", lake, canonical_local) if lake is not None else None
-    from platform_defs import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
+    from platform_defs.cli import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
