@@ -19,8 +19,8 @@ from expectations.validation import validate
 from operators.contract import SEQ, Accountable, Upsert
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import Step
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.sources import File
+from platform_defs.engine.formats.reader import File
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
 

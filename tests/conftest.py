@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs import faults
 from platform_defs.engine import Engine
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
 from tests.support.clock import Clock

@@ -22,12 +22,12 @@ from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
 from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.lake.errors import spark_condition
+from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.engine.lake.tables import LakeError
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import make_engine
-from platform_defs.resources.errors import spark_condition
-from platform_defs.resources.interrupts import ends_in_order
-from platform_defs.resources.lake import LakeError
 from platform_defs.resources.spark import SparkResource
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.lake.tables import LakeError
 from platform_defs.engine.stream import place
 from platform_defs.paths import is_within
-from platform_defs.resources.lake import LakeError
 from platform_defs.settings import HOME, PREFIX, Settings
 
 FOLDER = HOME / "demo"

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from assets.contracts import DerivedAsset
 from operators.errors import OperatorError
 from platform_defs.engine import LedgerError, ProgressError, StepError
-from platform_defs.resources.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError
 
 OF_ONE_ASSET = (OperatorError, StepError, ProgressError, LedgerError, LakeError)
 

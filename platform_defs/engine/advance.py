@@ -25,6 +25,7 @@ from platform_defs.engine.days import text
 from platform_defs.engine.early import show
 from platform_defs.engine.following import change_column, changes, followed, rows_after, standing
 from platform_defs.engine.identity import identity_of
+from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.engine.orphans import require_logs
 from platform_defs.engine.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.reading import EVER, Reading, Span
@@ -32,7 +33,6 @@ from platform_defs.engine.steps import changes_something, cut_entries, cut_time
 from platform_defs.engine.upserting import Upserting
 from platform_defs.engine.verdicts import judge
 from platform_defs.faults import point
-from platform_defs.resources.table_columns import differing_columns
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
-from platform_defs.resources.files import File
-from platform_defs.resources.sources import READER_VERSION
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.reader import READER_VERSION
 
 
 def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:

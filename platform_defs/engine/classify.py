@@ -10,7 +10,7 @@ from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
-from platform_defs.resources.sources import MALFORMED, PATH, RAW
+from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 
 REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"

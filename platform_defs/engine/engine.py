@@ -23,13 +23,17 @@ from platform_defs.engine.boards import measured
 from platform_defs.engine.books import DayAccount
 from platform_defs.engine.due import Due
 from platform_defs.engine.feeds import check_feed
+from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
+from platform_defs.engine.formats.files import File
 from platform_defs.engine.history import as_far_as, as_known_now, as_of
 from platform_defs.engine.ingest import Ingest
 from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.lake.missing_files import naming_lost_files
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.landing import Landing, landings
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_view import LedgerView
-from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.maintenance import Maintained, Maintenance
 from platform_defs.engine.pipeline_checks import checked_assets
 from platform_defs.engine.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
@@ -43,10 +47,6 @@ from platform_defs.engine.step_error import naming_step_errors
 from platform_defs.engine.step_law import LawError, account_step
 from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
 from platform_defs.engine.witnesses import handled
-from platform_defs.resources.change_feed import Landed, land_changes
-from platform_defs.resources.files import File
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.pinned import PinnedLake
 
 
 def wall_clock() -> int:

@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.new_columns import Brought, new_columns
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.tables import log_schema
-from platform_defs.resources.files import File
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.new_columns import Brought, new_columns
 
 MOST_ADDED = 100  # keys that are data would be columns without end
 

@@ -26,20 +26,20 @@ from platform_defs.engine.batch import Batch
 from platform_defs.engine.classify import BROKEN, IS_MARKER, MARK, REASON, classify
 from platform_defs.engine.duplicates import duplicates
 from platform_defs.engine.evolution import refused, widened
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.read_errors import read_error, would_fail_again
+from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
+from platform_defs.engine.formats.unreadable_files import Patience, Unread, set_aside
 from platform_defs.engine.ingest_error import IngestError, UnreadError
+from platform_defs.engine.lake.data_skipping import Ends
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.snapshot import PinnedLake
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.engine.orphans import ATTEMPT, clear_orphans, is_left_over, newest_named, remove_orphans, require_logs, take_over
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.chosen import Ends
-from platform_defs.resources.errors import LakeError
-from platform_defs.resources.files import File
-from platform_defs.resources.pinned import PinnedLake
-from platform_defs.resources.read_errors import read_error, would_fail_again
-from platform_defs.resources.sifting import Patience, Unread, set_aside
-from platform_defs.resources.sources import PATH, RAW, is_columnar, read
 
 _DUPLICATE = "_duplicate"
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from platform_defs.engine.formats.new_columns import Brought
+from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.new_columns import Brought
-from platform_defs.resources.sifting import Unread
 
 _SHOWN = 5
 

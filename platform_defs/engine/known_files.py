@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from platform_defs.engine.columns import Column, pc
-from platform_defs.resources.files import File, Known, decoded, mark_of, one_path, uri_below
+from platform_defs.engine.formats.files import File, Known, decoded, mark_of, one_path, uri_below
 
 _TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
 _READ = pa.scalar(0, _MARK)

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 
+from platform_defs.engine.formats.files import File, found_file, is_hidden, is_local, one_path
 from platform_defs.engine.ledger import Ledger
-from platform_defs.resources.files import File, found_file, is_hidden, is_local, one_path
 
 SECOND_LOOKS = 1_000
 """How many recorded files of a source each look takes a second look at."""

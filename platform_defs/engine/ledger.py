@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from platform_defs.engine.batch import Batch
 from platform_defs.engine.columns import pc
+from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.known_files import KnownFiles
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger_entries import Entries, together
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_history import COLUMNS, History, SourceHistory, said_last
 from platform_defs.engine.ledger_rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger_store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
-from platform_defs.resources.files import File, Known
-from platform_defs.resources.lake import Lake, LakeError
 
 __all__ = [
     "FORMAT",

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from platform_defs.engine.columns import pc
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake, refused_if_overtaken
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_rows import AS_INTS, IN_MS, SCHEMA
 from platform_defs.faults import point
-from platform_defs.resources.errors import LakeError
-from platform_defs.resources.lake import Lake, refused_if_overtaken
 
 TABLE = "ledger"
 MANY_FILES = 64

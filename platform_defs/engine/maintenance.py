@@ -21,16 +21,16 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Upsert
 from platform_defs.engine.early import SHOWN
 from platform_defs.engine.following import FOLDED
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
+from platform_defs.engine.lake.missing_files import naming_lost_files
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake, small_files
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.lost import naming_lost_files
 from platform_defs.engine.orphans import ATTEMPT, require_logs
 from platform_defs.engine.progress import PROGRESS
 from platform_defs.engine.reading import JUDGED
 from platform_defs.faults import point
-from platform_defs.resources.errors import LakeBusy, LakeError, spark_condition
-from platform_defs.resources.lake import Lake, small_files
-from platform_defs.resources.pinned import PinnedLake
 
 _UNSUPPORTED = "Unsupported table features"
 """In the text of a commit that deltalake refuses for good, and not because another was first."""

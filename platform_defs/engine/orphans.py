@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 from assets.contracts import SourceContract
 from operators.contract import SEQ
 from platform_defs.engine.batch import Batch
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Commit, Lake, refused_if_overtaken
 from platform_defs.engine.ledger import TABLE, Ledger
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_view import last_with_rows
 from platform_defs.faults import point
-from platform_defs.resources.lake import Commit, Lake, refused_if_overtaken
-from platform_defs.resources.pinned import PinnedLake
 
 ATTEMPT = "attempt"
 REMOVED = "orphans removed"

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File
-from platform_defs.resources.sifting import Unread
 
 FIRST_WAIT_S = 30.0
 LONGEST_WAIT_S = 3600.0

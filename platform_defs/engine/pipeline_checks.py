@@ -10,7 +10,7 @@ from assets.names import RESERVED, first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Closed, NamesColumns, Upsert
 from platform_defs.engine.following import STEP
-from platform_defs.resources.files import is_local
+from platform_defs.engine.formats.files import is_local
 
 Named = SourceContract | DerivedAsset
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators.contract import Upsert
 from platform_defs.engine.identity import differences
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 
 Corrected = tuple[int, int, int]
 """A step, and the first and the last `final_at` of the closed results that it changed, in epoch ms."""

@@ -5,12 +5,12 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, keyed_upserts
 from platform_defs.engine.following import STEP, steps_of, upserted
+from platform_defs.engine.formats.files import hadoop_file
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.progress import ProgressError, progress, table_identity
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
 from platform_defs.paths import PathError, canonical, is_within
-from platform_defs.resources.files import hadoop_file
-from platform_defs.resources.lake import Lake
 
 _MARK, _TABLE_ID = "_published", "_table"
 """Files of a folder: the last step that it holds, and the Delta id of the changelog whose steps they are."""

@@ -13,16 +13,16 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
+from platform_defs.engine.formats.files import RETRY, UNREAD, File, one_path
+from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
 from platform_defs.engine.known_files import uris_below
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import moved
 from platform_defs.engine.orphans import clear_orphans
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.engine.release import RELEASED, Release, Released, is_named
 from platform_defs.engine.writing import LedgerWriter
 from platform_defs.faults import point
-from platform_defs.resources.files import RETRY, UNREAD, File, one_path
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.sifting import GONE_LENGTH
 
 _MOST_REASONS = 1_000
 

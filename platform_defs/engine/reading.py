@@ -17,14 +17,14 @@ from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATER
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine import watermarks
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.ledger_history import History
 from platform_defs.engine.ledger_view import LedgerView, last_with_rows
 from platform_defs.engine.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
 from platform_defs.engine.tables import log_schema
 from platform_defs.engine.watermarks import NOTHING, Timeline
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.pinned import PinnedLake
 
 _MARK, _JUDGED = temporary("mark"), temporary("judged")
 VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")

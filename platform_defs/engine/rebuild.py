@@ -10,9 +10,9 @@ from platform_defs.engine.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.following import FOLDED, STEP
 from platform_defs.engine.identity import identity_of
+from platform_defs.engine.lake.tables import LakeError
 from platform_defs.engine.progress import Progress, progress, results_table, stored_progress
 from platform_defs.faults import point
-from platform_defs.resources.lake import LakeError
 
 
 @dataclass(frozen=True)

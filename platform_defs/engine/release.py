@@ -17,15 +17,15 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
+from platform_defs.engine.formats.files import File, hadoop_file, one_path
+from platform_defs.engine.formats.opening import hadoop_path
+from platform_defs.engine.formats.text import header
 from platform_defs.engine.known_files import uris_below
+from platform_defs.engine.lake.commits import widen
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.quarantine_error import QuarantineError
 from platform_defs.engine.writing import LedgerWriter
-from platform_defs.resources.commits import widen
-from platform_defs.resources.files import File, hadoop_file, one_path
-from platform_defs.resources.lake import Lake
-from platform_defs.resources.opening import hadoop_path
-from platform_defs.resources.pinned import PinnedLake
-from platform_defs.resources.text import header
 
 RELEASED = "released"
 """The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from platform_defs.resources.errors import spark_condition
+from platform_defs.engine.lake.errors import spark_condition
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATE of overflows, divisions by zero, casts and dates that cannot be
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
+from platform_defs.engine.formats.files import File, is_local, listed, one_path
 from platform_defs.engine.ingest import Ingest, IngestError
 from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.landing import Landing
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.pending import FIRST_WAIT_S, Pending
 from platform_defs.engine.turns import MOST_KEPT, PATIENCE_S, Turns
-from platform_defs.resources.files import File, is_local, listed, one_path
-from platform_defs.resources.lake import Lake
 
 OnEntry = Callable[[Entry], None]
 OnQuiet = Callable[[], None]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.resources.errors import LakeBusy, LakeError
-from platform_defs.resources.files import File
 
 MOST_KEPT = 1_000
 """How many of its newest entries a stream remembers."""

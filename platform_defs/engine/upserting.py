@@ -17,10 +17,10 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
 from operators.columns import check_free, of_keys, parameter, same_rows
 from operators.contract import Entries, Touched, Upsert
 from platform_defs.engine.following import FOLDED, STEP, steps_of, upserted
+from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.engine.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.reading import Reading
 from platform_defs.faults import point
-from platform_defs.resources.table_columns import differing_columns
 
 
 @dataclass(frozen=True)

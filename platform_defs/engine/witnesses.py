@@ -7,9 +7,9 @@ from deltalake.exceptions import DeltaError
 
 from assets.contracts import CHANGELOGS, DerivedAsset
 from assets.names import name_fault
+from platform_defs.engine.lake.commits import APPLICATION
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.progress import PROGRESS, results_table
-from platform_defs.resources.commits import APPLICATION
-from platform_defs.resources.lake import Lake, LakeError
 
 
 def handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:

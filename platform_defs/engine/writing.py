@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import SourceContract
 from platform_defs.engine.batch import Batch
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import Ledger
-from platform_defs.resources.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import dagster as dg
 
 from operators.timing import length_ms
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.pipeline import shop
-from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
 

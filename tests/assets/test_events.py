@@ -5,10 +5,10 @@ from typing import Any
 import dagster as dg
 
 from assets.events import event_logs
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest_error import UnreadError
 from platform_defs.engine.ledger import Entry
-from platform_defs.resources.files import File
-from platform_defs.resources.sifting import Unread
 from tests.engine.made import said
 from tests.support.shopkeeping import source
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine import Engine
-from platform_defs.resources import lake
+from platform_defs.engine.lake import tables as lake
 from tests.chaos.child import Child, Order
 from tests.chaos.content import Content, content
 from tests.chaos.plan import Passages

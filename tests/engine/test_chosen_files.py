@@ -9,8 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from platform_defs.resources.chosen import Ranges, chosen_files, extent
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.data_skipping import Ranges, chosen_files, extent
+from platform_defs.engine.lake.tables import Lake
 
 MINUTE = 60_000
 

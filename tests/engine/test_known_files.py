@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.known_files import KnownFiles
-from platform_defs.resources.files import File, Known
 from tests.engine.made import said
 from tests.support.landed import landed
 from tests.support.memory_ledger import memory_ledger
@@ -22,7 +22,7 @@ def _is_named(known: Known, file: File) -> bool:
 
 
 def _file(folder: str, name: str, modified: int = 5, length: int = 7, fault: str | None = None) -> File:
-    from platform_defs.resources.files import _encoded
+    from platform_defs.engine.formats.files import _encoded
 
     return File(modified, f"file:{_encoded(f'{folder}/{name}')}", length, "l", fault, folder)
 

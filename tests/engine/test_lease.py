@@ -15,14 +15,14 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
-from platform_defs.resources.lake import Lake, LakeError
-from platform_defs.resources.lease import Busy, Lease, patiently
+from platform_defs.engine.lake.locks import Busy, Lease, patiently
+from platform_defs.engine.lake.tables import Lake, LakeError
 
 ROWS = pa.table({"a": [1]})
 WHO = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 HOLD = """
 import sys, time
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
     print("held", flush=True)
     time.sleep(60)
@@ -255,7 +255,7 @@ def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
     def taken() -> None:
         raise Busy("process 7 (tidemark maintain) on host", "maintenance")
 
-    monkeypatch.setattr("platform_defs.resources.lease.time", Time)
+    monkeypatch.setattr("platform_defs.engine.lake.locks.time", Time)
     with (
         caplog.at_level("WARNING"),
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
@@ -277,7 +277,7 @@ def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
 
 @pytest.mark.parametrize("old", [False, True], ids=["a new lease", "one of an older version"])
 def test_a_heartbeat_costs_the_same_however_many_there_were(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
-    monkeypatch.setattr("platform_defs.resources.lease._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
+    monkeypatch.setattr("platform_defs.engine.lake.locks._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     if old:
         DeltaTable.create(one.uri, Schema.from_arrow(pa.schema([("nothing", pa.string())])))

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger import TABLE, Ledger, as_table, moved
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_store import DeltaLedgerStore
-from platform_defs.resources.lake import Lake, LakeError
 from tests.engine.made import said
 from tests.support.clock import Clock
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from platform_defs.engine import ledger as ledger_module
 from platform_defs.engine.columns import Column
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger import Entry, Ledger
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.ledger_history import History
-from platform_defs.resources.errors import LakeError
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.following import FOLDED
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger import Ledger
 from platform_defs.engine.maintenance import Maintained, Maintenance, MaintenanceError
 from platform_defs.engine.orphans import ATTEMPT
 from platform_defs.engine.progress import PROGRESS
-from platform_defs.resources.lake import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source

@@ -9,7 +9,7 @@ import pytest
 
 from platform_defs.cli import render as report
 from platform_defs.engine import Engine, stream
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, START, Event, join, land, rows_of, source

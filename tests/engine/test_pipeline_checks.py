@@ -10,7 +10,7 @@ from assets.contracts import ContractError, DerivedAsset, SourceContract
 from operators import Aggregate, Deduplicate, TopN
 from operators.contract import Operator
 from platform_defs.engine import Engine
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 from tests.support.shopkeeping import ROW, join, source
 
 

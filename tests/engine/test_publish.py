@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from operators import TopN
 from platform_defs import faults
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.resources.lake import LakeError
+from platform_defs.engine.lake.tables import LakeError
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import Event, replay, source
 

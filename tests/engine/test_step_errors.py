@@ -6,7 +6,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import StepError
-from platform_defs.resources.errors import spark_condition
+from platform_defs.engine.lake.errors import spark_condition
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import MINUTE, Event, land, rows_of, source
 

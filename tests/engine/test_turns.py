@@ -12,13 +12,13 @@ import pytest
 
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.advancing import AdvanceAll, Failed
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_its_end
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import Entry
 from platform_defs.engine.stream import Stream
 from platform_defs.engine.turns import MOST_KEPT, Turns
-from platform_defs.resources.errors import LakeBusy
-from platform_defs.resources.files import File
-from platform_defs.resources.interrupts import TERMINATED, ends_in_order, to_its_end
-from platform_defs.resources.lake import Lake
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, START, source

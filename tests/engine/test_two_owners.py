@@ -19,9 +19,9 @@ from operators import Session, Tumbling, WindowedAggregate
 from platform_defs import faults
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.days import day_of
+from platform_defs.engine.lake.locks import Purpose
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.rebuild import empty
-from platform_defs.resources.lake import Lake, LakeError
-from platform_defs.resources.lease import Purpose
 from tests.support.clock import Clock
 from tests.support.landed import landed
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source

@@ -22,6 +22,7 @@ from platform_defs.engine.books import DayAccount, scope_of
 from platform_defs.engine.corrections import told_with
 from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
+from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ingest import Ingest, IngestError, _Counts, _Done
 from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
 from platform_defs.engine.ledger_error import LedgerError
@@ -35,7 +36,6 @@ from platform_defs.engine.spread import is_uneven
 from platform_defs.engine.steps import SHARES
 from platform_defs.engine.stream import Stream
 from platform_defs.faults import point
-from platform_defs.resources.files import File, Known
 from tests.hunt.books import SimCountBooks, SimRowBooks
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of

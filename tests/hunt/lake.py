@@ -1,4 +1,4 @@
-"""The lake's methods on the store in memory, with the semantics of `platform_defs.resources.lake`."""
+"""The lake's methods on the store in memory, with the semantics of `platform_defs.engine.lake.tables`."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from typing import Any
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
-from platform_defs.resources.errors import LakeBusy, LakeError
-from platform_defs.resources.lake import ANY, Commit, Lake
-from platform_defs.resources.lease import Purpose
-from platform_defs.resources.pinned import PinnedLake
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.locks import Purpose
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import ANY, Commit, Lake
 from tests.hunt.frames import Rows
 from tests.hunt.process import Process, StoreFault
 from tests.hunt.store import Conflict, Row, Store, Version

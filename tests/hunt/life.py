@@ -6,9 +6,9 @@ from typing import Any
 
 from platform_defs import faults
 from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger_error import LedgerError
 from platform_defs.engine.progress import ProgressError
-from platform_defs.resources.errors import LakeBusy, LakeError
 from tests.hunt.adapters import SimEngine
 from tests.hunt.history import History
 from tests.hunt.model import Truth

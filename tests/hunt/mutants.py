@@ -8,7 +8,7 @@ import pytest
 
 from platform_defs import tries
 from platform_defs.engine import advance, batch, engine, ingest, orphans, reading, signals
-from platform_defs.resources import files
+from platform_defs.engine.formats import files
 from tests.hunt import adapters, lake
 from tests.hunt.history import History, generate
 

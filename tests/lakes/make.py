@@ -11,7 +11,7 @@ from pathlib import Path
 from assets.contracts import DerivedAsset
 from operators import Aggregate, Deduplicate, Session, Sliding, TopK, TopN, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
 from tests.support.clock import Clock

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from platform_defs.engine import Engine
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, replay, rows_of, source, totals

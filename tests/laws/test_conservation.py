@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from platform_defs import faults
 from platform_defs.engine import Engine
-from platform_defs.resources.errors import LakeBusy
-from platform_defs.resources.lake import Lake
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, MINUTE, START, Event, broken, iso, join, replay, rows_of, source, totals

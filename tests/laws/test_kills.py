@@ -53,7 +53,7 @@ def content(engine: Engine) -> list[object]:
 @pytest.fixture(scope="module")
 def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """What one part leads to when nothing dies."""
-    from platform_defs.resources.lake import Lake
+    from platform_defs.engine.lake.tables import Lake
     from tests.support.clock import Clock
 
     root = tmp_path_factory.mktemp("undisturbed")

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from assets.contracts import RowRule, SourceContract
 from operators.contract import ARRIVAL
 from platform_defs.engine import Engine
-from platform_defs.resources.csv_style import CsvStyle
-from platform_defs.resources.sifting import Patience
+from platform_defs.engine.formats.csv_style import CsvStyle
+from platform_defs.engine.formats.unreadable_files import Patience
 from tests.conftest import MakeEngine
 from tests.support.landed import landed
 from tests.support.shopkeeping import ROW, START, iso, source

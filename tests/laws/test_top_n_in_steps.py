@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
 from operators import TopN, fold
-from platform_defs.resources import lake
+from platform_defs.engine.lake import tables as lake
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source

@@ -17,7 +17,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
 from platform_defs.engine.feeds import check_feed
-from platform_defs.resources.change_feed import ChangeFeedError, Landed, land_changes
+from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Landed, land_changes
 from tests.conftest import MakeEngine
 from tests.support.landed import landed
 from tests.support.shopkeeping import rows_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from platform_defs.resources.csv_style import CsvStyle, header_names
+from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from tests.support.shopkeeping import source
 
 

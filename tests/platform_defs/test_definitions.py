@@ -11,11 +11,11 @@ import pytest
 from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
 from platform_defs.engine.stream import place
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import make_engine
-from platform_defs.resources.lake import Lake
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
 from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input

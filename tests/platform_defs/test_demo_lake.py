@@ -10,8 +10,8 @@ import pytest
 from platform_defs.cli import demo
 from platform_defs.cli.demo_lake import DemoLake, NotTheDemos
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.engine import make_engine
-from platform_defs.resources.lake import Lake, LakeError
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings
 from tests.engine.made import said

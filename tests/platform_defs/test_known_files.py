@@ -5,8 +5,8 @@ from itertools import permutations
 import pyarrow as pa
 import pytest
 
+from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.known_files import KnownFiles, uris_below
-from platform_defs.resources.files import File, Known
 
 FILE = File(5, "file:/in/a%20b.jsonl", 7, "l")
 DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from assets.contracts import RowRule
 from platform_defs.engine import Engine, IngestError
-from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
 from tests.support.shopkeeping import ROW, join, source

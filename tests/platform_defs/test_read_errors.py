@@ -7,9 +7,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from platform_defs.resources import sifting
-from platform_defs.resources.files import File
-from platform_defs.resources.read_errors import classified, would_fail_again
+from platform_defs.engine.formats import unreadable_files as sifting
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.read_errors import classified, would_fail_again
 
 JOB = (
     "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "

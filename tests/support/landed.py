@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from platform_defs.resources.files import File, found_file, is_hidden, one_path
+from platform_defs.engine.formats.files import File, found_file, is_hidden, one_path
 
 
 def landed(folder: str, source: str) -> Iterator[File]:

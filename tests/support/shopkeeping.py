@@ -14,7 +14,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import IntervalJoin
 from operators.contract import ARRIVAL
 from platform_defs.engine import Engine
-from platform_defs.resources.sources import MALFORMED, PATH, RAW
+from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 
 START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

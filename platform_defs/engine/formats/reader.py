@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StructField
 
 from assets.contracts import SourceContract
-from platform_defs.resources.files import COMPRESSIONS, File
-from platform_defs.resources.opening import hadoop_path, opened
-from platform_defs.resources.rows import MALFORMED, PATH, RAW, arrival, brings, whole_files
-from platform_defs.resources.text import csv_rows, json_rows
+from platform_defs.engine.formats.files import COMPRESSIONS, File
+from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, brings, whole_files
+from platform_defs.engine.formats.text import csv_rows, json_rows
 
 READER_VERSION = 2
 """One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""

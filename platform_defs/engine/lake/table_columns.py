@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from deltalake import DeltaTable
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
-from platform_defs.resources.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError
 
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}

@@ -10,11 +10,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import SourceContract
-from platform_defs.resources.files import File
-from platform_defs.resources.read_errors import MISSING, ReadError, read_error
-from platform_defs.resources.rows import PATH
-from platform_defs.resources.sources import read
-from platform_defs.resources.text import lines
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.raw_rows import PATH
+from platform_defs.engine.formats.read_errors import MISSING, ReadError, read_error
+from platform_defs.engine.formats.reader import read
+from platform_defs.engine.formats.text import lines
 
 GONE = MISSING
 GONE_LENGTH = -1

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from platform_defs.resources.files import File, without_wildcards
-from platform_defs.resources.strict import STRICT
+from platform_defs.engine.formats.files import File, without_wildcards
+from platform_defs.engine.formats.strict import STRICT
 
 _WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 _WITHOUT_WILDCARDS = {"__globPaths__": "false"}

@@ -28,15 +28,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from platform_defs.engine.formats.files import is_local
+from platform_defs.engine.lake import commits
+from platform_defs.engine.lake.data_skipping import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.locks import Lease, Purpose, locked
+from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 from platform_defs.faults import point
 from platform_defs.paths import canonical
-from platform_defs.resources import commits
-from platform_defs.resources.chosen import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
-from platform_defs.resources.errors import LakeBusy, LakeError
-from platform_defs.resources.files import is_local
-from platform_defs.resources.interrupts import to_its_end
-from platform_defs.resources.lease import Lease, Purpose, locked
-from platform_defs.resources.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 SMALL_BYTES = 32 * 1024 * 1024
@@ -99,7 +99,7 @@ class Lake:
 
     def pinned(self) -> "Lake":
         """The lake as it is now; see `pinned.PinnedLake`."""
-        from platform_defs.resources.pinned import PinnedLake
+        from platform_defs.engine.lake.snapshot import PinnedLake
 
         return PinnedLake(self.root, self.lease_s, self.leases, base=self)
 

@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
 from assets.contracts import SourceContract
-from platform_defs.resources.csv_style import header_names
-from platform_defs.resources.files import File
-from platform_defs.resources.opening import opened
-from platform_defs.resources.rows import PATH
-from platform_defs.resources.text import header, lines
+from platform_defs.engine.formats.csv_style import header_names
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.opening import opened
+from platform_defs.engine.formats.raw_rows import PATH
+from platform_defs.engine.formats.text import header, lines
 
 _MOST = 1_000
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from platform_defs.resources.files import without_wildcards
-from platform_defs.resources.strict import STRICT
+from platform_defs.engine.formats.files import without_wildcards
+from platform_defs.engine.formats.strict import STRICT
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]

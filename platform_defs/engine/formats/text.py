@@ -17,10 +17,10 @@ from pyspark.sql.types import AtomicType, StringType, StructField
 from assets.contracts import SourceContract
 from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
-from platform_defs.resources.csv_style import CsvStyle, header_names
-from platform_defs.resources.files import File
-from platform_defs.resources.opening import hadoop_path, opened
-from platform_defs.resources.rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
+from platform_defs.engine.formats.csv_style import CsvStyle, header_names
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.raw_rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
 
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")

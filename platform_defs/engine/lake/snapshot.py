@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from platform_defs.resources.lake import Commit, Lake
-from platform_defs.resources.lease import Purpose
+from platform_defs.engine.lake.locks import Purpose
+from platform_defs.engine.lake.tables import Commit, Lake
 
 
 @dataclass(frozen=True)

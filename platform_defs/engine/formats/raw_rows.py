@@ -8,7 +8,7 @@ from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL
-from platform_defs.resources.files import File
+from platform_defs.engine.formats.files import File
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
 NEW = "it brings columns that the contract does not name: "

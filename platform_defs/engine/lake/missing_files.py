@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from operators.contract import SEQ
-from platform_defs.resources.lake import Lake, LakeError
+from platform_defs.engine.lake.tables import Lake, LakeError
 
 _FILE = re.compile(r"[^\s/'\"]+\.parquet")
 

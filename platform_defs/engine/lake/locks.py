@@ -27,8 +27,8 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from filelock import FileLock, Timeout
 
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.faults import point
-from platform_defs.resources.errors import LakeBusy, LakeError
 
 Purpose = Literal["write", "maintenance"]
 PATIENCE_S = 4 * 3600.0
