@@ -13,7 +13,7 @@ TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extr
 
 
 class SourceEntryPort(Protocol):
-    """What a ledger entry says of one source; see `platform_defs.engine.ledger.SourceEntry`."""
+    """What a ledger entry says of one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
 
     seq: int
     source: str
@@ -25,13 +25,13 @@ class SourceEntryPort(Protocol):
 
 
 class StepPort(Protocol):
-    """One committed step; see `platform_defs.engine.advance.Step`."""
+    """One committed step; see `platform_defs.engine.advance.advance.Step`."""
 
     rows: int
 
 
 class RebuiltPort(Protocol):
-    """What a rebuild found; see `platform_defs.engine.rebuild.Rebuilt`."""
+    """What a rebuild found; see `platform_defs.engine.operations.rebuild.Rebuilt`."""
 
     days: tuple[date, ...]
     missing: int
@@ -39,7 +39,7 @@ class RebuiltPort(Protocol):
 
 
 class AccountPort(Protocol):
-    """One side's rows of one day; see `platform_defs.engine.accounting.DayAccount`."""
+    """One side's rows of one day; see `platform_defs.engine.accounting.account.DayAccount`."""
 
     side: str
     day: date

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from platform_defs.engine import watermarks
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import Ledger, SourceEntry, moved
-from platform_defs.engine.ledger_rows import SCHEMA
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
+from platform_defs.engine.ledger.rows import SCHEMA
 
 SOURCES = ("orders", "payments", "order_items", "clicks", "order_updates")
 _BEGAN, _EVERY_MS, _AT_ONCE = 1_760_000_000_000, 60_000, 10_000

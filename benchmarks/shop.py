@@ -18,7 +18,7 @@ from benchmarks.data import batches_folder, tables_of
 from expectations.validation import validate
 from operators.contract import SEQ, Accountable, Upsert
 from platform_defs.engine import Engine
-from platform_defs.engine.advance import Step
+from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.formats.reader import File
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session

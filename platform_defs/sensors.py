@@ -9,8 +9,8 @@ import json
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.engine.identity import identity_of
-from platform_defs.engine.ledger import TABLE
+from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import due, partition_days
 from platform_defs.tries import Tries, tries
 

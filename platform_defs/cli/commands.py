@@ -20,12 +20,12 @@ from platform_defs.cli import render as report
 from platform_defs.cli.arguments import interval, one_folder
 from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
-from platform_defs.engine.advancing import AdvanceAll, Failed
-from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.lake.tables import LakeError
-from platform_defs.engine.quarantine_error import QuarantineError
+from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.ingest.stream import place
 from platform_defs.engine.lake.tables import LakeError
-from platform_defs.engine.stream import place
 from platform_defs.paths import is_within
 from platform_defs.settings import HOME, PREFIX, Settings
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from platform_defs.cli import render as report
 from platform_defs.engine import Engine
-from platform_defs.engine.quarantine import FileSetAside
+from platform_defs.engine.ingest.quarantine import FileSetAside
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings

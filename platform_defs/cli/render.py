@@ -15,11 +15,11 @@ from rich.text import Text
 
 from assets.ports import TERMS
 from platform_defs.engine import DayAccount, Engine, ProgressError
-from platform_defs.engine.advance import Step
+from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.days import moment
-from platform_defs.engine.ledger import Entry
-from platform_defs.engine.maintenance import Maintained
-from platform_defs.engine.rebuild import Rebuilt
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.maintenance import Maintained
+from platform_defs.engine.operations.rebuild import Rebuilt
 from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")

@@ -1,12 +1,12 @@
 """The engine: event logs and a ledger in, tables out, every row accounted for."""
 
-from platform_defs.engine.books import DayAccount
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.accounting.one_step import LawError
+from platform_defs.engine.advance.step_error import StepError
 from platform_defs.engine.engine import Engine
-from platform_defs.engine.ingest import IngestError
-from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.maintenance import MaintenanceError
-from platform_defs.engine.progress import ProgressError
-from platform_defs.engine.step_error import StepError
-from platform_defs.engine.step_law import LawError
+from platform_defs.engine.ingest.ingest import IngestError
+from platform_defs.engine.inputs.progress import ProgressError
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.operations.maintenance import MaintenanceError
 
 __all__ = ["DayAccount", "Engine", "IngestError", "LawError", "LedgerError", "MaintenanceError", "ProgressError", "StepError"]

@@ -17,36 +17,36 @@ from operators.columns import FINAL_AT
 from operators.contract import Closed, Early, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
-from platform_defs.engine.accounting import account, names_rows, pairs, uncounted_entries
-from platform_defs.engine.advance import Advance, Step
-from platform_defs.engine.boards import measured
-from platform_defs.engine.books import DayAccount
-from platform_defs.engine.due import Due
-from platform_defs.engine.feeds import check_feed
+from platform_defs.engine.accounting.account import account, names_rows, pairs, uncounted_entries
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.accounting.one_step import LawError, account_step
+from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.advance.pending_work import Due
+from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.history import as_far_as, as_known_now, as_of
-from platform_defs.engine.ingest import Ingest
-from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine.ingest.change_feed import check_feed
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.ingest.new_files import Landing, landings
+from platform_defs.engine.ingest.quarantine import Quarantine
+from platform_defs.engine.ingest.replay import Replay
+from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, place
+from platform_defs.engine.inputs.handled_batches import handled
+from platform_defs.engine.inputs.pipeline_checks import checked_assets
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
+from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.snapshot import PinnedLake
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.landing import Landing, landings
-from platform_defs.engine.ledger import Entry, Ledger
-from platform_defs.engine.ledger_view import LedgerView
-from platform_defs.engine.maintenance import Maintained, Maintenance
-from platform_defs.engine.pipeline_checks import checked_assets
-from platform_defs.engine.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
-from platform_defs.engine.publish import publish
-from platform_defs.engine.quarantine import Quarantine
-from platform_defs.engine.reading import LATE, Reading
-from platform_defs.engine.rebuild import Rebuilt, empty, rebuild
-from platform_defs.engine.replay import Replay
-from platform_defs.engine.signals import Signals
-from platform_defs.engine.step_error import naming_step_errors
-from platform_defs.engine.step_law import LawError, account_step
-from platform_defs.engine.stream import OnEntry, OnQuiet, Stream, place
-from platform_defs.engine.witnesses import handled
+from platform_defs.engine.ledger.ledger import Entry, Ledger
+from platform_defs.engine.ledger.snapshot import LedgerView
+from platform_defs.engine.operations.maintenance import Maintained, Maintenance
+from platform_defs.engine.operations.metrics import measured
+from platform_defs.engine.operations.publish import publish
+from platform_defs.engine.operations.rebuild import Rebuilt, empty, rebuild
+from platform_defs.engine.operations.time_travel import as_far_as, as_known_now, as_of
 
 
 def wall_clock() -> int:

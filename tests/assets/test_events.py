@@ -7,8 +7,8 @@ import dagster as dg
 from assets.events import event_logs
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.ingest_error import UnreadError
-from platform_defs.engine.ledger import Entry
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.made import said
 from tests.support.shopkeeping import source
 

@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 
 from operators.changelog import fold
 from platform_defs import faults
-from platform_defs.engine import Engine, ledger_store
+from platform_defs.engine import Engine
 from platform_defs.engine.lake import tables as lake
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_defs import faults
-from platform_defs.engine import ledger_store
+from platform_defs.engine.ledger import store as ledger_store
 from tests.chaos.content import content, differences
 from tests.chaos.inprocess import ACTIONS, GOOD, attempt, undisturbed
 from tests.chaos.life import bury

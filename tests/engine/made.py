@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from platform_defs.engine.ledger import Entry, SourceEntry
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 
 
 def said(source: str, seq: int, **changes: Any) -> SourceEntry:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from deltalake import write_deltalake
 
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import as_table
+from platform_defs.engine.ledger.ledger import as_table
 from tests.engine.made import said
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine import Engine
 from platform_defs.engine.days import moment
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import Clock
 from tests.support.shopkeeping import START, iso, source
 

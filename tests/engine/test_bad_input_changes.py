@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import ContractError
 from platform_defs.engine import Engine, IngestError
-from platform_defs.engine.evolution import MOST_ADDED
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.ingest.schema_evolution import MOST_ADDED
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source

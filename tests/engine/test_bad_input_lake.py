@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import FORMAT, Ledger
-from platform_defs.engine.progress import PROGRESS
+from platform_defs.engine.ledger.ledger import FORMAT, Ledger
 from tests.support.clock import Clock
 from tests.support.shopkeeping import Event, land, rows_of, source
 from tests.support.toys import RunningTotal

@@ -11,13 +11,13 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from operators.contract import SEQ
 from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_orphans, take_over
+from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.snapshot import PinnedLake
 from platform_defs.engine.lake.tables import Lake, LakeError
-from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.ledger_rows import table_of
-from platform_defs.engine.orphans import ATTEMPT, clear_orphans, take_over
-from platform_defs.engine.progress import Progress
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.rows import table_of
 from tests.engine.made import said
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock

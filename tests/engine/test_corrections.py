@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.corrections import MOST_KEPT, told_with
+from platform_defs.engine.advance.corrections import MOST_KEPT, told_with
 from platform_defs.engine.days import day_of
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals

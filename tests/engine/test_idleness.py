@@ -8,11 +8,11 @@ import pytest
 
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest import idle_sources
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.ingest import idle_sources
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import Entry, Kind, SourceEntry, moved
-from platform_defs.engine.signals import Signals
-from platform_defs.engine.watermarks import passed_on
+from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
+from platform_defs.engine.ledger.watermarks import passed_on
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, broken, join, land, source, totals

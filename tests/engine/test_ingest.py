@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source

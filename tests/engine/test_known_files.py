@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, Known
-from platform_defs.engine.known_files import KnownFiles
+from platform_defs.engine.ledger.known_files import KnownFiles
 from tests.engine.made import said
 from tests.support.landed import landed
 from tests.support.memory_ledger import memory_ledger

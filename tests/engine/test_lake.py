@@ -13,9 +13,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
+from platform_defs.engine.ingest.release import chosen_sql
 from platform_defs.engine.lake import tables as lakes
 from platform_defs.engine.lake.tables import Commit, Lake, LakeError
-from platform_defs.engine.release import chosen_sql
 
 ROWS = pa.table({"a": [1, 2]})
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from platform_defs.engine import landing
 from platform_defs.engine.formats import files
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.landing import Landing
-from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ingest import new_files as landing
+from platform_defs.engine.ingest.new_files import Landing
+from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.landed import landed

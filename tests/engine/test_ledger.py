@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from platform_defs.engine.lake.tables import Lake, LakeError
-from platform_defs.engine.ledger import TABLE, Ledger, as_table, moved
-from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.ledger_store import DeltaLedgerStore
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, moved
+from platform_defs.engine.ledger.store import DeltaLedgerStore
 from tests.engine.made import said
 from tests.support.clock import Clock
 

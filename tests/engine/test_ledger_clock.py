@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from platform_defs.engine.ingest import idle_sources
-from platform_defs.engine.ledger import Ledger
+from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from platform_defs.engine import ledger as ledger_module
-from platform_defs.engine.columns import Column
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger import Entry, Ledger
-from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.ledger_history import History
+from platform_defs.engine.ledger import ledger as ledger_module
+from platform_defs.engine.ledger.columns import Column
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.ledger import Entry, Ledger
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
-from platform_defs.engine.following import FOLDED
+from platform_defs.engine.ingest.uncommitted import ATTEMPT
+from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.lake.tables import Lake, LakeError
-from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.maintenance import Maintained, Maintenance, MaintenanceError
-from platform_defs.engine.orphans import ATTEMPT
-from platform_defs.engine.progress import PROGRESS
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.operations.maintenance import Maintained, Maintenance, MaintenanceError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from platform_defs.cli import render as report
-from platform_defs.engine import Engine, stream
+from platform_defs.engine import Engine
+from platform_defs.engine.ingest import stream
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock

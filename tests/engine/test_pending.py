@@ -6,9 +6,9 @@ import pytest
 
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.ingest_error import UnreadError
-from platform_defs.engine.ledger import Entry
-from platform_defs.engine.pending import Pending
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.pending_files import Pending
+from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.made import said
 
 GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))

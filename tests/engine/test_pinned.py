@@ -8,9 +8,10 @@ import pytest
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
 from platform_defs.cli import render as report
-from platform_defs.engine import Engine, counting
-from platform_defs.engine.accounting import RowBooks
-from platform_defs.engine.entry_books import EntryBooks
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting import counted_rows as counting
+from platform_defs.engine.accounting.account import RowBooks
+from platform_defs.engine.accounting.upserted_rows import EntryBooks
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
 from tests.support.toys import RunningTotal

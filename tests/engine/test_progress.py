@@ -12,9 +12,9 @@ import pytest
 from assets.contracts import DerivedAsset
 from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
-from platform_defs.engine.identity import differences, identity_of
+from platform_defs.engine.inputs.identity import differences, identity_of
+from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.progress import Progress, ProgressError, progress, stored_progress
 from tests.support.shopkeeping import join
 from tests.support.toys import RunningTotal, Spread
 

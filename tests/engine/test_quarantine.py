@@ -14,10 +14,10 @@ import pytest
 
 from assets.contracts import RowRule
 from platform_defs.engine import Engine
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.release import Release, is_named
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import SourceEntry
-from platform_defs.engine.quarantine_error import QuarantineError
-from platform_defs.engine.release import Release, is_named
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
 from tests.support.shopkeeping import START, Event, iso, land, rows_of, source

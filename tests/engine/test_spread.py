@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from platform_defs.engine.spread import aggregates, is_uneven, joined, quantiles, ranges
+from platform_defs.engine.ingest.event_time_spread import aggregates, is_uneven, joined, quantiles, ranges
 from tests.conftest import MakeEngine
 
 DAY = 86_400_000

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
 from operators.contract import Closed, TimeKind, Touched
-from platform_defs.engine.ledger import Entry
-from platform_defs.engine.steps import changes_something, cut_entries, cut_time
+from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
+from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.made import said
 from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join

@@ -10,12 +10,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
-from platform_defs.engine import Engine, IngestError, stream
-from platform_defs.engine.ingest import Ingest
-from platform_defs.engine.ingest_error import UnreadError
+from platform_defs.engine import Engine, IngestError
+from platform_defs.engine.ingest import stream
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import Entry
+from platform_defs.engine.ledger.ledger import Entry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source

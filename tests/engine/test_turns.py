@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
-from platform_defs.engine.advancing import AdvanceAll, Failed
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.stream import Stream
+from platform_defs.engine.ingest.turns import MOST_KEPT, Turns
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_its_end
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import Entry
-from platform_defs.engine.stream import Stream
-from platform_defs.engine.turns import MOST_KEPT, Turns
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from tests.engine.made import said
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, START, source

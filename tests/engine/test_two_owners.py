@@ -21,7 +21,7 @@ from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.days import day_of
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.tables import Lake, LakeError
-from platform_defs.engine.rebuild import empty
+from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
 from tests.support.landed import landed
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source

@@ -16,8 +16,8 @@ import pytest
 
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.formats.unreadable_files import Patience
-from platform_defs.engine.ingest_error import UnreadError
-from platform_defs.engine.ledger import Entry
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ledger.ledger import Entry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
 from tests.support.shopkeeping import START, Event, iso, land, rows_of, source

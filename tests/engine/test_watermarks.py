@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from platform_defs.engine.ledger import Entry
-from platform_defs.engine.ledger_history import History
-from platform_defs.engine.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
+from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
 from tests.engine.made import marks, said
 
 

@@ -18,7 +18,7 @@ from assets.plans import payment_order_wide
 from assets.schemas import orders, payments
 from expectations import all_checks, suite_checks, suites
 from expectations.checks import RANGE_END, RANGE_START, run_days
-from platform_defs.engine.tables import event_schema, log_schema
+from platform_defs.engine.inputs.schemas import event_schema, log_schema
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)

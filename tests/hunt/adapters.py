@@ -14,27 +14,27 @@ import pyarrow as pa
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Closed
 from operators.timing import ClosedRange, length_ms
-from platform_defs.engine import watermarks
-from platform_defs.engine.accounting import names_rows
-from platform_defs.engine.advance import Advance, Step
-from platform_defs.engine.batch import Batch
-from platform_defs.engine.books import DayAccount, scope_of
-from platform_defs.engine.corrections import told_with
+from platform_defs.engine.accounting.account import names_rows
+from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
+from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.advance.corrections import told_with
+from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, Known
-from platform_defs.engine.ingest import Ingest, IngestError, _Counts, _Done
-from platform_defs.engine.ledger import TABLE, Ledger, SourceEntry
-from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.ledger_store import Version as LedgerVersion
-from platform_defs.engine.ledger_store import commit_nothing
-from platform_defs.engine.ledger_view import last_with_rows
-from platform_defs.engine.maintenance import Maintenance, _Kept
-from platform_defs.engine.progress import Progress
-from platform_defs.engine.reading import EVER, Reading, Span
-from platform_defs.engine.spread import is_uneven
-from platform_defs.engine.steps import SHARES
-from platform_defs.engine.stream import Stream
+from platform_defs.engine.ingest.event_time_spread import is_uneven
+from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Counts, _Done
+from platform_defs.engine.ingest.stream import Stream
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import EVER, Reading, Span
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.ledger import TABLE, Ledger, SourceEntry
+from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.engine.ledger.store import Version as LedgerVersion
+from platform_defs.engine.ledger.store import commit_nothing
+from platform_defs.engine.operations.maintenance import Maintenance, _Kept
 from platform_defs.faults import point
 from tests.hunt.books import SimCountBooks, SimRowBooks
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from platform_defs.engine.accounting import RowBooks
-from platform_defs.engine.books import Books
-from platform_defs.engine.corrections import not_followed
-from platform_defs.engine.counting import CountBooks
+from platform_defs.engine.accounting.account import RowBooks
+from platform_defs.engine.accounting.counted_rows import CountBooks
+from platform_defs.engine.accounting.day_accounts import Books
+from platform_defs.engine.advance.corrections import not_followed
 from platform_defs.engine.days import day_of
-from platform_defs.engine.progress import progress
-from platform_defs.engine.reading import Span
+from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.reader import Span
 from tests.hunt.operators import difference
 
 _SIDE = ((1, 2, 3), (4, 5, 6))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from platform_defs.engine.ledger_rows import SourceEntry, as_ints, entries_of
+from platform_defs.engine.ledger.rows import SourceEntry, as_ints, entries_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from platform_defs import faults
-from platform_defs.engine.ingest import IngestError
+from platform_defs.engine.ingest.ingest import IngestError
+from platform_defs.engine.inputs.progress import ProgressError
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.ledger_error import LedgerError
-from platform_defs.engine.progress import ProgressError
+from platform_defs.engine.ledger.errors import LedgerError
 from tests.hunt.adapters import SimEngine
 from tests.hunt.history import History
 from tests.hunt.model import Truth

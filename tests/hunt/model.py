@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from platform_defs.engine.identity import identity_of
-from platform_defs.engine.ledger import SourceEntry
+from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.hunt.store import Event, Landed, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
 from tests.support.shopkeeping import DAY, HOUR, MINUTE

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from platform_defs import tries
-from platform_defs.engine import advance, batch, engine, ingest, orphans, reading, signals
+from platform_defs.engine import engine
+from platform_defs.engine.advance import advance
 from platform_defs.engine.formats import files
+from platform_defs.engine.ingest import control_batches as signals
+from platform_defs.engine.ingest import ingest
+from platform_defs.engine.ingest import uncommitted as orphans
+from platform_defs.engine.inputs import reader as reading
+from platform_defs.engine.ledger import open_batch as batch
 from tests.hunt import adapters, lake
 from tests.hunt.history import History, generate
 

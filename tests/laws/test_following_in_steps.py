@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, OperatorError, TopN, Tumbling, WindowedAggregate, fold
 from operators.contract import Operator
 from platform_defs.engine import Engine
-from platform_defs.engine.reading import Span
+from platform_defs.engine.inputs.reader import Span
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source

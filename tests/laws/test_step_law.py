@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators.interval_join import How
 from platform_defs.engine import Engine, LawError
-from platform_defs.engine.advance import Advance, Step
+from platform_defs.engine.advance.advance import Advance, Step
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, join, replay, source, totals
 

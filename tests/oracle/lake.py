@@ -22,11 +22,11 @@ from assets.contracts import DerivedAsset, Punctuated, SourceContract
 from operators import IntervalJoin
 from operators.contract import ARRIVAL
 from platform_defs.engine import Engine
-from platform_defs.engine.classify import FIRST_TIME, LAST_TIME
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
+from platform_defs.engine.ingest.replay import ENTRY
+from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.replay import ENTRY
 from tests.oracle.cases import Case, Params
 from tests.oracle.residual import translated
 from tests.support.clock import Clock

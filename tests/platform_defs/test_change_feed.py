@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from assets.contract_checks import ContractError
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
-from platform_defs.engine.feeds import check_feed
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Landed, land_changes
+from platform_defs.engine.ingest.change_feed import check_feed
 from tests.conftest import MakeEngine
 from tests.support.landed import landed
 from tests.support.shopkeeping import rows_of

@@ -11,9 +11,9 @@ import pytest
 from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
+from platform_defs.engine.ingest.stream import place
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger import Entry, Ledger, SourceEntry
-from platform_defs.engine.stream import place
+from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource

@@ -14,7 +14,7 @@ from operators import Aggregate, TopN
 from platform_defs.cli import commands as cli
 from platform_defs.cli.failures import AdvanceError
 from platform_defs.engine import MaintenanceError, StepError
-from platform_defs.engine.maintenance import Maintained
+from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.jobs import maintenance_job
 
 TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})

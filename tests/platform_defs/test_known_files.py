@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from platform_defs.engine.formats.files import File, Known
-from platform_defs.engine.known_files import KnownFiles, uris_below
+from platform_defs.engine.ledger.known_files import KnownFiles, uris_below
 
 FILE = File(5, "file:/in/a%20b.jsonl", 7, "l")
 DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")

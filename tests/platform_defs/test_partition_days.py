@@ -10,7 +10,7 @@ import pytest
 
 from assets.event_time import IN_DAYS, event_time_asset
 from assets.partitions import daily, within
-from platform_defs.engine.books import DayAccount
+from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.jobs import over
 from tests.support.shopkeeping import DAY, START, join
 

@@ -9,11 +9,11 @@ from platform_defs.cli import commands as cli
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.ingest_error import UnreadError
-from platform_defs.engine.ledger import SourceEntry
-from platform_defs.engine.quarantine import FileSetAside, RejectedRows
-from platform_defs.engine.quarantine_error import QuarantineError
-from platform_defs.engine.release import Released
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.quarantine import FileSetAside, RejectedRows
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.release import Released
+from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.platform_defs.test_cli import tidemark
 
 LONG = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))

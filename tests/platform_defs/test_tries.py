@@ -13,8 +13,8 @@ import pytest
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.engine import wall_clock
-from platform_defs.engine.ledger import SourceEntry
-from platform_defs.engine.signals import Signals
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ledger.ledger import SourceEntry
 from platform_defs.jobs import due, partition_days
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource

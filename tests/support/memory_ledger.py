@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from platform_defs.engine.columns import pc
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger import Ledger
-from platform_defs.engine.ledger_rows import SCHEMA, Entry, as_ints, table_of
-from platform_defs.engine.ledger_store import Version
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.rows import SCHEMA, Entry, as_ints, table_of
+from platform_defs.engine.ledger.store import Version
 from tests.support.clock import Clock
 
 

@@ -1,0 +1,107 @@
+"""The conservation law of one step: every row whose fate it settled is matched, unmatched or late, at the cost of the step.
+
+A row is settled by one step: the one in which it expires, or the one that handles its entry where it came too late.
+Terms are counted, each from its own table, but for unmatched rows that no table keeps: they are the rest. The account of
+whole days compares row by row, and recounts.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT, parameter
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import ClosedRange, instant
+from platform_defs.engine.accounting.account import IS_PAIR, accountable, traced
+from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
+from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.inputs.reader import LATE, Span
+
+_COUNTED = ("accepted", "late", "matched", "unmatched")
+
+
+class LawError(RuntimeError):
+    """A step broke the conservation law; what it committed is there, and nothing was made of it yet."""
+
+    @classmethod
+    def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
+        """The sides and days on which rows are missing or counted twice."""
+        told = "; ".join(
+            f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late"
+            for a in accounts[:5]
+        )
+        return cls(
+            f"{asset} breaks the conservation law: {told}. The step is committed, and the stream has stopped before "
+            "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
+        )
+
+
+def account_step(advance: Advance, step: Step) -> list[DayAccount]:
+    """Account for the rows whose fate one step has settled.
+
+    A side whose unmatched rows are not kept has the rest of its rows there; it is short when more are matched and late
+    than were let in.
+
+    Args:
+        advance: the asset; its operator must be accountable, and its inputs sources.
+        step: a committed step of it.
+
+    Returns:
+        One account a side and day of the rows' own event time; nothing is pending.
+
+    Raises:
+        OperatorError: the operator's results do not name the rows they were made of.
+    """
+    operator, inputs = accountable(advance), advance.asset.inputs
+    closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
+    parts: list[DataFrame] = []
+    for which in range(len(inputs)):
+        span = _span(advance, step, closing, which)
+        settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
+        logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
+        held = advance.reading.table(advance.asset.name, FINAL_AT, span)
+        parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
+    counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
+    told = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
+    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in told.items()]
+    return sorted(accounts, key=lambda a: (a.day, a.side))
+
+
+def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Span:
+    """The event times that an input's settled rows may have: those within its reach, and those of rows that came too late."""
+    if closing.after is None:
+        return Span(None, closing.upto)
+    brought = advance.reading.ledger.source(advance.asset.inputs[which]).brought(step.before.seq, step.after.seq)
+    return Span(min([closing.after - longest_wait(advance, which), *brought["first_event_time"].to_pylist()]), closing.upto)
+
+
+def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
+    if closing.after is None:
+        return closing.holds(expires)
+    return closing.holds(expires) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (expires <= instant(closing.after, expires)))
+
+
+def _logged(rows: DataFrame, which: int) -> DataFrame:
+    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, accepted=F.count("*"), late=F.count_if(LATE))
+
+
+def _held(rows: DataFrame, which: int) -> DataFrame:
+    """A row is matched once, however many pairs it is in: a bit each, by its place. Every copy of an unmatched row counts."""
+    place = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
+    bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
+        F.bitmap_construct_agg(place).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
+    )
+    return _counts(bits, which, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
+
+
+def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:
+    return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[told.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
+
+
+def _account(side: str, day: date, terms: Counter[str], pads: bool) -> DayAccount:
+    rest = terms["accepted"] - terms["matched"] - terms["late"]
+    return DayAccount(side, day, **(terms if pads else {**terms, "unmatched": max(0, rest)}))

@@ -1,0 +1,58 @@
+"""Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
+
+The table is of the present: each showing replaces it, in one commit that remembers the ledger entry and the watermark it was
+made at, so that a run that was killed shows it again. Nothing is made of it. A result leaves it with the next showing after it is
+final; where the trigger is taken away there is none, and the table stays as it was.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.columns import FINAL_AT
+from operators.contract import Append, Closed, Early
+from operators.errors import OperatorError
+from operators.timing import instant
+from operators.triggers import IS_FINAL
+from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.faults import point
+
+SHOWN = "shown"
+
+
+def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
+    """Show what the asset's open windows hold at a ledger entry, where its operator has early results."""
+    operator = asset.operator
+    if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
+        return
+    told, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
+    closed_to = now.closed_to
+    at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
+    if not head or (told is not None and told.value == at) or not _is_fed(reading, asset):
+        return
+    made_by = None if told is None else (told.value["operator"], told.value.get("generation", 0))
+    if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
+        told = None
+    fresh = _so_far(reading, asset, operator, closed_to, head)
+    shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
+    before = None if told is None else told.value["closed_to"]
+    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
+    point("early.before_commit")
+    reading.lake.overwrite(due, asset.early, {SHOWN: at})
+    point("early.after_commit")
+
+
+def _is_fed(reading: Reading, asset: DerivedAsset) -> bool:
+    """Whether all derived inputs have a table."""
+    return all(reading.lake.delta(name) is not None for name in asset.inputs if name in reading.assets)
+
+
+def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+    if not isinstance(operator.reads, Closed):
+        raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
+    firsts = [None if closed_to is None else closed_to - reach for reach in operator.reads.reach]
+    rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
+    rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
+    return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -1,0 +1,135 @@
+"""What is due: how far assets have come, and what an advance of them would reach. No Spark job: commits and the ledger tell it."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from operators.contract import Closed
+from operators.timing import DAY_MS
+from platform_defs.engine.advance.corrections import oldest_touched
+from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.days import day_of, day_start
+from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.progress import Progress, stored_progress
+from platform_defs.engine.inputs.reader import Reading
+
+
+@dataclass(frozen=True)
+class Due:
+    """Tells what is due.
+
+    Args:
+        reading: reads the lake and its ledger; it needs no session.
+    """
+
+    reading: Reading
+
+    def described(self, asset: str) -> dict[str, Any]:
+        """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
+
+        `waits_for` names the derived inputs whose sources are all idle, where the asset's other inputs go on: they hold its watermark.
+
+        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
+        waits for no watermark.
+        """
+        reached = self._progress(asset)
+        if not self._has_days(asset):
+            return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
+        mark, closed_to = self._watermark(asset), reached.closed_to
+        start = self._start(asset) if closed_to is None else closed_to
+        behind = 0 if mark is None or start is None else mark - start
+        complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
+        told: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
+        return told | {"complete_to": complete, "waits_for": self._waits_for(asset)}
+
+    def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
+        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none.
+
+        Args:
+            asset: the asset.
+            since: of a table that was never advanced, start where rows lie from this time (epoch ms) on, if there are any: a single row
+                of 1970 would make it fifty years of days.
+        """
+        if not self._has_days(asset):
+            return None
+        mark, now = self._watermark(asset), self._progress(asset)
+        if mark is None:
+            return None
+        start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
+        start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
+        corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
+        first = start if corrected is None else min(start, corrected)
+        closes = now.closed_to is None or mark > now.closed_to
+        return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
+
+    def all_days(self, since: int | None = None) -> tuple[date, date] | None:
+        """The days that an advance of all assets would reach; see `days`."""
+        due = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
+        return (min(first for first, _ in due), max(last for _, last in due)) if due else None
+
+    def boards(self) -> list[str]:
+        """The assets without days that have something to handle, each after those that it follows.
+
+        That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
+        new entry, where keys live for a time.
+        """
+        found: list[str] = []
+        for name, asset in self.reading.assets.items():
+            if self._has_days(name):
+                continue
+            now = self._progress(name)
+            came = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
+            others = [of for of in asset.inputs if of in self.reading.assets]
+            behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
+            if came or behind or (now.step and self._folded(name) < now.step):
+                found.append(name)
+        return found
+
+    def idle(self) -> list[str]:
+        """The sources that are silent for longer than their idle timeout, which the ledger does not record yet."""
+        ledger = self.reading.ledger
+        return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
+
+    def _waits_for(self, asset: str) -> list[str]:
+        """The derived inputs whose sources are all idle; none where every input's are."""
+        last = self.reading.ledger.last()
+        idle = [
+            name for name in self.reading.assets[asset].inputs if all(s in last and last[s].idle for s in self.reading.sources_of(name))
+        ]
+        return [name for name in idle if name in self.reading.assets] if len(idle) < len(self.reading.assets[asset].inputs) else []
+
+    def _has_days(self, asset: str) -> bool:
+        """Whether an asset reads closed ranges, day by day."""
+        return isinstance(self.reading.assets[asset].operator.reads, Closed)
+
+    def _progress(self, asset: str) -> Progress:
+        return stored_progress(self.reading.lake, self.reading.assets[asset])
+
+    def _watermark(self, asset: str) -> int | None:
+        return self.reading.watermark(self.reading.assets[asset], self.reading.ledger.head)
+
+    def _folded(self, asset: str) -> int:
+        commit = self.reading.lake.newest(asset, FOLDED)
+        return 0 if commit is None else commit.value["step"]
+
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
+        ledger, sources = self.reading.ledger, self.reading.sources_of(asset)
+        first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
+        newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
+        return None if first is None or not newest else (first, max(newest))
+
+    def _start(self, asset: str, since: int | None = None) -> int | None:
+        """The oldest event time of an asset's sources; with `since` the oldest known from then on, if there is one.
+
+        The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
+        """
+        sources = [self.reading.ledger.source(of) for of in self.reading.sources_of(asset)]
+        known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
+        return min(known or [of.oldest for of in sources if of.oldest is not None], default=None)
+
+
+def _day(epoch_ms: int) -> date:
+    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    return day_of(max(day_start(date.min), min(epoch_ms, day_start(date.max))))

@@ -1,0 +1,61 @@
+"""Verdicts that cannot be worked out from a row and a watermark alone: given entry by entry, and recorded.
+
+They are kept in `verdicts/<asset>`: `which` (the input), `seq`, `arrival` and `session`, null for a late row. Each commit
+remembers the entry it judged, so that a run that was killed goes on with the next. An entry that brought nothing behind the
+watermark needs no judging.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.columns import parameter
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, Closed, Judging
+from operators.errors import OperatorError
+from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import JUDGED, Reading, Span, generation_of, seq_of
+from platform_defs.engine.ledger import watermarks
+from platform_defs.faults import point
+
+
+def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
+    """Judge the entries up to `head` that no commit tells of, one after the other, where the operator's verdicts are recorded."""
+    operator = asset.operator
+    if not isinstance(operator.reads, Closed) or not operator.reads.recorded:
+        return
+    if not isinstance(operator, Judging):
+        raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
+    tables = [name for name in asset.inputs if name in reading.assets]
+    if tables and len(tables) < len(asset.inputs):
+        raise OperatorError(
+            f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "
+            "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
+        )
+    generation = stored_progress(reading.lake, asset).generation
+    newest = reading.lake.newest(asset.verdicts, JUDGED)
+    anew, judged = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
+    after, timeline = 0 if anew else seq_of(judged), reading.operator_timeline(asset)
+    marks: dict[int, int] = {}
+    for name in asset.inputs:
+        if name not in tables:
+            marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
+    for seq, mark in sorted(marks.items()):
+        reach = 2 * max(operator.reads.reach) + operator.reads.lateness
+        frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
+        point("verdicts.before_commit")
+        rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        decided = {"seq": seq, "generation": generation} if generation else seq
+        if anew:
+            reading.lake.overwrite(rows, asset.verdicts, {JUDGED: decided})
+        else:
+            reading.lake.append(rows, asset.verdicts, {JUDGED: decided}, after=judged)
+        anew, judged = False, decided
+        point("verdicts.after_commit")
+
+
+def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
+    """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
+    brought = reading.ledger.source(asset.inputs[which]).brought(seq - 1, seq)["first_event_time"].to_pylist()
+    oldest = min(brought, default=first)
+    rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
+    return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

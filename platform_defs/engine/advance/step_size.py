@@ -1,0 +1,129 @@
+"""How far one step may go, so that memory stays bounded however long the backlog is."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from assets.contracts import DerivedAsset
+from operators.contract import Closed, Touched
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.ledger.columns import pc
+
+SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
+"""The shares of a batch's rows at whose quantiles the ledger records their event times (`SourceEntry.spread`)."""
+
+
+def changes_something(reading: Reading, asset: DerivedAsset, after: int, head: int) -> bool:
+    """Whether the batches `after < seq <= head` can change an asset's rows: by a row; or by the time, where keys live for some."""
+    reads = asset.operator.reads
+    by = reads.lives_by if isinstance(reads, Touched) and reads.lives is not None else None
+    if by == "processing":  # the clock, which every batch moves, whatever source it is of
+        return head > after
+    return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(reading, asset, after, head))
+
+
+def _accepted(reading: Reading, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
+    return [reading.ledger.source(name).table(["accepted"], after, head)["accepted"] for name in _sources(reading, asset)]
+
+
+def _sources(reading: Reading, asset: DerivedAsset) -> list[str]:
+    return [*dict.fromkeys(name for name in asset.inputs if name in reading.ledger.history.sources)]
+
+
+def cut_entries(reading: Reading, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
+    """The last batch of a step that handles batches: as many as hold `max_step` rows, and at least one that holds some."""
+    brought = [reading.ledger.source(name).brought(after, head).select(["seq", "accepted"]) for name in _sources(reading, asset)]
+    if not brought:
+        return head
+    rows = 0
+    every = pa.concat_tables(brought).sort_by("seq")
+    for seq, more in _by_batch(every["seq"].to_pylist(), every["accepted"].to_pylist()):
+        if rows and rows + more > max_step:
+            return seq - 1
+        rows += more
+    return head
+
+
+def _by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[int, int]]:
+    found: dict[int, int] = {}
+    for seq, more in zip(seqs, rows, strict=True):
+        found[seq] = found.get(seq, 0) + more
+    return found.items()
+
+
+@dataclass(frozen=True)
+class _Brought:
+    """What batches brought, as the step's bound counts it: rows spread evenly over stretches of time, and rows of one instant.
+
+    Args:
+        first: the first millisecond of each stretch.
+        last: its last.
+        rows: how many rows lie in it, about.
+    """
+
+    first: pa.ChunkedArray
+    last: pa.ChunkedArray
+    rows: pa.ChunkedArray
+
+    def within(self, after: int, upto: int) -> float:
+        """About how many rows lie in `after < event_time <= upto`."""
+        low, high = pc.max_element_wise(pc.subtract(self.first, 1), after), pc.min_element_wise(self.last, upto)
+        length = pc.cast(pc.add(pc.subtract(self.last, self.first), 1), pa.float64())
+        share = pc.divide(pc.cast(pc.max_element_wise(pc.subtract(high, low), 0), pa.float64()), length)
+        return pc.sum(pc.multiply(pc.cast(self.rows, pa.float64()), share)).as_py() or 0.0
+
+
+def cut_time(reading: Reading, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
+    """The watermark that a step closes up to: as far as it reads `max_step` rows, about, and at least 1 ms.
+
+    The ledger records how many rows each batch brought, between which times, and of larger spans their quantiles; between two of
+    these the rows are taken to be spread evenly. A derived input is not counted: its rows are bounded by those of the sources.
+    """
+    reads = asset.operator.reads
+    reach = max(reads.reach) if isinstance(reads, Closed) else 0
+    brought = _brought(reading, asset, None if after is None else after - reach, head)
+    if not len(brought.rows):
+        return upto
+    first = pc.min(brought.first).as_py() - 1
+    low = first if after is None else max(after, first)
+    if low >= upto or brought.within(low - reach, upto) <= max_step:
+        return upto
+    budget = max(max_step, brought.within(low - reach, low) + max_step // 4)
+    floor, high = low, upto
+    while high - floor > 1:
+        middle = (floor + high) // 2
+        floor, high = (middle, high) if brought.within(low - reach, middle) <= budget else (floor, middle)
+    return max(floor, low + 1)
+
+
+def _brought(reading: Reading, asset: DerivedAsset, after: int | None, head: int) -> _Brought:
+    """What an asset's sources brought with event times after one."""
+    parts: list[pa.Table] = []
+    for name in _sources(reading, asset):
+        source = reading.ledger.source(name)
+        rows = source.brought(0, head).select(["seq", "first_event_time", "last_event_time", "accepted"])
+        if after is not None:
+            rows = rows.filter(pc.greater(rows["last_event_time"], after))
+        spreads = source.spreads(rows["seq"])
+        plain = rows.filter(pc.invert(pc.is_in(rows["seq"], value_set=pa.array(spreads, pa.int32()))))
+        parts.append(plain.drop_columns(["seq"]).cast(_STRETCHES))
+        accepted = dict(zip(rows["seq"].to_pylist(), rows["accepted"].to_pylist(), strict=True)) if spreads else {}
+        parts += [_stretches(spread, accepted[seq]) for seq, spread in spreads.items()]
+    every = pa.concat_tables([_STRETCHES.empty_table(), *parts])
+    return _Brought(every["first_event_time"], every["last_event_time"], every["accepted"])
+
+
+_STRETCHES = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa.int64()), ("accepted", pa.float64())])
+
+
+def _stretches(spread: Sequence[int], accepted: int) -> pa.Table:
+    """A batch's rows between its quantiles. Those of the ends are few and may lie far off, so they count where the others begin."""
+    ends = list(itertools.pairwise(spread))
+    shares = [high - low for low, high in itertools.pairwise(SHARES)]
+    ends[0], ends[-1] = (spread[1], spread[1]), (spread[-2], spread[-2])
+    return pa.table(
+        [pa.array(column) for column in zip(*[(a, b, s * accepted) for (a, b), s in zip(ends, shares, strict=True)], strict=True)],
+        schema=_STRETCHES,
+    )

@@ -1,0 +1,197 @@
+"""The quarantine: what was kept out, and the two ways back in.
+
+A file of which no row was read is read again after `retry`: an entry of the ledger asks for it, and the next ingest finds the
+file as if it were new. Rejected rows come in again after `release`, as a new input file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import SourceContract
+from operators.contract import SEQ
+from platform_defs.engine.formats.files import RETRY, UNREAD, File, one_path
+from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.release import RELEASED, Release, Released, is_named
+from platform_defs.engine.ingest.uncommitted import clear_orphans
+from platform_defs.engine.ingest.writer import LedgerWriter
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.known_files import uris_below
+from platform_defs.engine.ledger.ledger import moved
+from platform_defs.faults import point
+
+_MOST_REASONS = 1_000
+
+
+@dataclass(frozen=True)
+class FileSetAside:
+    """A file of which no row was read.
+
+    Args:
+        file: the file, as it was then.
+        seq: the entry that set it aside.
+        reason: why, as the quarantine tells it.
+        asked: whether it is to be read again.
+    """
+
+    file: File
+    seq: int
+    reason: str = ""
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class RejectedRows:
+    """Rows that were kept out for one reason.
+
+    Args:
+        source: their source.
+        reason: why.
+        rows: how many.
+        released: how many of them were released.
+    """
+
+    source: str
+    reason: str
+    rows: int
+    released: int
+
+
+@dataclass(frozen=True)
+class Quarantine(LedgerWriter):
+    """Lists what was kept out, and puts it in again.
+
+    Args:
+        folders: each source's folder.
+    """
+
+    folders: Mapping[str, str] = field(default_factory=dict)
+
+    def files(self, source: str) -> list[FileSetAside]:
+        """The files of which no row was read so far, by path; a file that was read later under its name is none."""
+        contract = self._contract(source)
+        found = _set_aside(self.ledger.offsets_in_order(source), source, self.folders[source])
+        reasons = self._reasons(contract, {f.seq for f in found})
+        return [replace(f, reason=reasons.get((f.seq, f.file.path), "unknown")) for f in found]
+
+    def rows(self, source: str) -> list[RejectedRows]:
+        """Rejected rows by reason, the most frequent first; rows that stand for a whole file are left out."""
+        rows = rejected_rows(self, self._contract(source))
+        if rows is None:
+            return []
+        counts = rows.groupBy("reason").agg(F.count("*").alias("n"), F.count(RELEASED).alias("released"))
+        told = counts.orderBy(F.desc("n"), "reason").limit(_MOST_REASONS).collect()
+        return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in told]
+
+    def retry(self, source: str, named: Sequence[str] = ()) -> list[FileSetAside]:
+        """Ask for files to be read again as they are, by one entry of the ledger; the next ingest reads them.
+
+        Args:
+            source: the source.
+            named: the files, by path, URI, or the end of one; empty for all.
+
+        Returns:
+            The files.
+
+        Raises:
+            QuarantineError: a name fits no file that was set aside, or one whose rows were read before it changed.
+        """
+        with self.lake.writer("ledger"):
+            chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != GONE_LENGTH]
+            known = self.ledger.known(source, [f.file for f in chosen])
+            chosen = [replace(f, file=known.judged(f.file)) for f in chosen]
+            for f in chosen:
+                if named and f.file.fault is not None:
+                    raise QuarantineError.not_retried(source, unquote(f.file.path), f.file.fault)
+            chosen = [f for f in chosen if f.file.fault is None]
+            if chosen:
+                self._ask(source, [f.file.retry for f in chosen])
+        return chosen
+
+    def release(self, source: str, reasons: Sequence[str] = (), named: Sequence[str] = ()) -> list[Released]:
+        """Put rejected rows in again: their raw text becomes new input files, each row once; the next ingest reads them.
+
+        Args:
+            source: the source.
+            reasons: how the reasons of the rows begin; empty for all.
+            named: the files that the rows came in; empty for all.
+
+        Returns:
+            The files written, and those that a release which was cut short had left to finish.
+        """
+        contract = self._contract(source)
+        with self.lake.writer("ledger"):
+            return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.folders[source])(reasons, named)
+
+    def _contract(self, source: str) -> SourceContract:
+        if source not in self.contracts:
+            raise QuarantineError.no_source(source, self.contracts)
+        return self.contracts[source]
+
+    def _chosen(self, source: str, named: Sequence[str]) -> list[FileSetAside]:
+        found = self.files(source)
+        for name in named:
+            if not any(is_named(f.file.path, name) for f in found):
+                raise QuarantineError.no_file(source, name, [unquote(f.file.path) for f in found])
+        return [f for f in found if not named or any(is_named(f.file.path, name) for name in named)]
+
+    def _ask(self, source: str, offsets: Sequence[str]) -> None:
+        batch, last = self._begin(), self.ledger.last()[source]
+        clear_orphans(self.spark, self.lake, batch, self.contracts)
+        point("signals.before_ledger")
+        batch.commit([(moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets)),)])
+        point("signals.after_ledger")
+
+    def _reasons(self, contract: SourceContract, entries: set[int]) -> dict[tuple[int, str], str]:
+        if not entries:
+            return {}
+        rows = self.lake.frame(self.spark, contract.quarantine)
+        told = rows.where(F.col(SEQ).isin(*entries) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
+        paths = uris_below([row["path"] for row in told], self.folders[contract.name])
+        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(told, paths, strict=True)}
+
+
+def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
+    """A source's quarantined rows, without those that stand for a whole file; None where there is no quarantine yet.
+
+    Args:
+        of: what the quarantine works on.
+        contract: the source's contract.
+        lake: the lake as it shall be read; by default as it is now.
+    """
+    lake = lake or of.lake
+    if lake.delta(contract.quarantine) is None:
+        return None
+    rows = lake.frame(of.spark, contract.quarantine)
+    told = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
+    return told.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
+
+
+def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[FileSetAside]:
+    """What the ledger last records of files, by path: those it set aside.
+
+    Args:
+        offsets: what it records, each with its batch number, by batch.
+        source: the source.
+        folder: the source's folder, below which the files are now.
+    """
+    found: dict[str, FileSetAside] = {}
+    paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
+    for (seq, offset), path in zip(offsets, paths, strict=True):
+        _, modified, length, *mark = offset.split("|")
+        plain, file = unquote(path), File(int(modified), path, int(length), source, folder=one_path(folder))
+        if not mark:
+            found.pop(plain, None)
+        elif mark[0] == UNREAD:
+            found[plain] = FileSetAside(file, seq)
+        elif mark[0] == RETRY and plain in found:
+            found[plain] = replace(found[plain], asked=True)
+    return [found[plain] for plain in sorted(found)]
+
+
+def _one_slash(path: str) -> str:
+    return File(0, path, 0, "").path

@@ -1,0 +1,190 @@
+"""Rejected rows become input again: a new file in the source's folder, and each row is released once.
+
+The file is written under a hidden name, then its rows are marked with its final name in one commit of the quarantine, then it
+is renamed. After a kill the next release finds the hidden file: where its rows are marked it is renamed, else deleted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.contracts import SourceContract
+from operators.contract import ARRIVAL, SEQ
+from platform_defs.engine.formats.files import File, hadoop_file, one_path
+from platform_defs.engine.formats.opening import hadoop_path
+from platform_defs.engine.formats.text import header
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.writer import LedgerWriter
+from platform_defs.engine.lake.commits import widen
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.known_files import uris_below
+
+RELEASED = "released"
+"""The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""
+_HIDDEN = ".releasing"
+_NOT_TEXT = "malformed: not UTF-8"
+
+
+@dataclass(frozen=True)
+class Released:
+    """A file of released rows.
+
+    Args:
+        name: its name in the source's folder.
+        rows: how many rows it holds.
+    """
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Releases rows of one source.
+
+    Args:
+        of: what the quarantine works on.
+        rows: reads the rejected rows of a lake, with the column `released`; None where there is no quarantine.
+        contract: the source's contract.
+        folder: its folder of input files.
+    """
+
+    of: LedgerWriter
+    rows: Callable[[Lake], DataFrame | None]
+    contract: SourceContract
+    folder: str
+
+    def __call__(self, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
+        """Release rows of the quarantine whose reasons begin so, that came in files so named; see `Quarantine.release`."""
+        delta = self.of.lake.delta(self.contract.quarantine)
+        if delta is None:
+            return []
+        self.of.lake.still_mine()
+        widen(delta, StructType().add(RELEASED, "string"))
+        done = list(self._finished())
+        chosen = F.col(RELEASED).isNull() & _begins(reasons)
+        paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
+        groups = self._grouped([p for p in paths if not named or any(is_named(p, n) for n in named)])
+        stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        for number, ((suffix, head), group) in enumerate(groups.items(), 1):
+            name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
+            done.append(self._release(name, head, chosen, group, reasons))
+        return done
+
+    def _release(self, name: str, head: str | None, chosen: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
+        """Release the chosen rows of a group of files as one file."""
+        seen = PinnedLake.of(self.of.lake)
+        table = seen.delta(self.contract.quarantine)
+        assert table is not None
+        self._write(self._rows(seen).where(chosen & F.col("path").isin(*group)), head, name)
+        predicate = chosen_sql(self.of.ledger.head, group, reasons)
+        self.of.lake.update(self.of.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
+        self._show(name)
+        return Released(name, self._marked(name))
+
+    def _rows(self, lake: Lake | None = None) -> DataFrame:
+        found = self.rows(lake or self.of.lake)
+        assert found is not None
+        return found
+
+    def _marked(self, name: str) -> int:
+        return self._rows().where(F.col(RELEASED) == name).count()
+
+    def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
+        """Paths by the suffix of the file that takes their rows, and the header it needs."""
+        groups: dict[tuple[str, str | None], list[str]] = {}
+        for path in paths:
+            of_csv = File(0, path, 0, self.contract.name).suffix == ".csv"
+            groups.setdefault((".csv", self._header(path)) if of_csv else (".jsonl", None), []).append(path)
+        return groups
+
+    def _header(self, path: str) -> str:
+        """The header of a CSV file that is as it was when its rows were read."""
+        [now_at] = uris_below([path], self.folder)
+        file, spark = File(0, now_at, 0, self.contract.name), self.of.spark
+        try:
+            found, conf = hadoop_path(spark, file)
+            status = found.getFileSystem(conf).getFileStatus(found)
+            now = File(status.getModificationTime(), now_at, status.getLen(), self.contract.name, folder=one_path(self.folder))
+            if not self.of.ledger.known(self.contract.name, [now]).holds(now):
+                raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file by now")
+            return header(spark, file)
+        except Py4JJavaError as error:
+            kind = str(error.java_exception.getClass().getSimpleName())
+            raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error
+
+    def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
+        """Write the file under its hidden name: a folder of one part."""
+        line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw")).alias("value")
+        lines = rows.select(SEQ, ARRIVAL, line)
+        if head is not None:
+            first = self.of.spark.createDataFrame([(-1, -1, head)], lines.schema)
+            lines = first.union(lines)
+        whole = lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL)
+        whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
+
+    def _show(self, name: str) -> None:
+        """Give a file its name, by which the next ingest finds it."""
+        files, hidden = hadoop_file(self.of.spark, self._hidden(name))
+        for part in _parts(files, hidden):
+            _, target = hadoop_file(self.of.spark, f"{one_path(self.folder)}/{name}")
+            _, checksum = hadoop_file(self.of.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
+            files.delete(checksum, False)  # else a file that is mended by hand could not be read for it
+            if not files.rename(part, target):
+                raise QuarantineError.not_renamed(self.contract.name, name)
+        files.delete(hidden, True)
+
+    def _finished(self) -> Iterator[Released]:
+        """Finish what a release that was cut short has left: show a file whose rows are marked, remove any other."""
+        files, folder = hadoop_file(self.of.spark, one_path(self.folder))
+        left = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
+        for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
+            if marked := self._marked(name):
+                self._show(name)
+                yield Released(name, marked)
+            else:
+                files.delete(hadoop_file(self.of.spark, self._hidden(name))[1], True)
+
+    def _hidden(self, name: str) -> str:
+        return f"{one_path(self.folder)}/.{name}{_HIDDEN}"
+
+
+def _parts(files: Any, folder: Any) -> list[Any]:
+    return [s.getPath() for s in files.listStatus(folder) if s.getPath().getName().startswith("part-")]
+
+
+def _begins(reasons: Sequence[str]) -> Column:
+    found = F.lit(not reasons)
+    for reason in reasons:
+        found = found | F.col("reason").startswith(reason)
+    return found
+
+
+def chosen_sql(head: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
+    """The rows of a release in the SQL of DataFusion: not released, recorded, of these files, with reasons that begin so."""
+    terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {head}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
+    begins = " OR ".join(f"starts_with(reason, {_quoted(reason)})" for reason in reasons)
+    return " AND ".join([*terms, *([f"({begins})"] if begins else [])])
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_named(path: str, name: str) -> bool:
+    """Whether a name means the file of a path: it is the path, its URI, or the end of one."""
+    plain = unquote(path)
+    return name in (path, plain, plain.removeprefix("file:")) or plain.endswith(f"/{name}")
+
+
+def _bytes_of(raw: Column) -> Column:
+    """The bytes that a raw text of no UTF-8 stands for."""
+    return F.unhex(F.substr(raw, F.lit(len("hex:") + 1))).cast("string")

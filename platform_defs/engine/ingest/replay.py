@@ -1,0 +1,91 @@
+"""Replay: many entries of rows and watermarks let in with one commit a table, as a log taken from elsewhere is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import EVENT_TIME_RAW, SourceContract
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import millis, timestamp
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_orphans
+from platform_defs.engine.ingest.validate import REASON, classify
+from platform_defs.engine.ingest.writer import LedgerWriter
+from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
+
+ENTRY = "_entry"
+
+
+@dataclass(frozen=True)
+class Replay(LedgerWriter):
+    """Lets a recorded sequence of entries in."""
+
+    def __call__(self, rows: Mapping[str, DataFrame], marks: Sequence[Mapping[str, int]]) -> None:
+        """Append entries: those with rows move no watermark, those with marks hold no rows.
+
+        Args:
+            rows: by source, what `sources.read` returns and `_entry` (int): the entry's index, from 0. Every row
+                must pass its contract, and nothing is looked up as a duplicate: what is replayed was let in before.
+            marks: for each entry, the watermarks it gives (epoch ms) by source; empty for an entry of rows.
+
+        Raises:
+            ValueError: a row does not pass its contract.
+        """
+        with self.lake.writer("ledger"):
+            batch = self._begin()
+            head, now = batch.seq - 1, batch.now
+            clear_orphans(self.spark, self.lake, batch, self.contracts)
+            counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
+            last, entries = self.ledger.last(), list[Entry]()
+            for index, given in enumerate(marks):
+                said = [
+                    _told(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
+                ]
+                entries.append(tuple(said))
+                last = {s.source: s for s in said}
+            batch.commit(entries)
+
+    def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
+        judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
+        if contract.by_ingest_time:
+            came = timestamp(F.col(ENTRY) + F.lit(now))
+            judged = judged.withColumns({EVENT_TIME: came, EVENT_TIME_RAW: came})
+        judged = judged.persist()
+        try:
+            wrong = judged.where(F.col(REASON).isNotNull()).first()
+            if wrong is not None:
+                raise ValueError(f"a row to replay into {contract.name!r} does not pass its contract: {wrong[REASON]}")
+            seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
+            log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
+            self.lake.append(
+                log,
+                contract.log,
+                {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
+                pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
+            )
+            time = millis(F.col(EVENT_TIME))
+            told = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            return {entry: (count, first, last) for entry, count, first, last in told}
+        finally:
+            judged.unpersist()
+
+
+def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
+    said = moved(
+        last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
+        seq=seq,
+        kind="rows" if mark is None else "watermark",
+        ingested_at=now,
+    )
+    if mark is None and rows is None:
+        return moved(said, kind="silent") if said.idle else said
+    said = moved(said, idle=False)
+    if mark is not None:
+        said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
+    if rows is None:
+        return said
+    count, first, newest = rows
+    known = newest if said.max_event_time is None else max(newest, said.max_event_time)
+    return moved(said, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=known)

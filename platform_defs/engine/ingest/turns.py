@@ -1,0 +1,91 @@
+"""The turns of a stream: a micro-batch of files, or, when none comes, what time alone brings."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.ledger import Entry
+
+MOST_KEPT = 1_000
+"""How many of its newest entries a stream remembers."""
+PATIENCE_S = 600.0
+"""How long a micro-batch of a stream that stays waits for another process that writes the ledger."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Turns:
+    """Takes a stream's turns.
+
+    Args:
+        ingest: ingests files as one batch of the ledger; None when nothing was new.
+        idle: records the sources that became idle; None when there is none.
+        on_entry: called after each batch is committed.
+        on_quiet: called when the time has come and there is nothing to record.
+        patience_s: how long to wait for another process that writes the ledger; 0 to be refused at once.
+        sleep: waits some seconds.
+    """
+
+    ingest: Callable[[Sequence[File]], Entry | None]
+    idle: Callable[[], Entry | None]
+    on_entry: Callable[[Entry], None]
+    on_quiet: Callable[[], None]
+    patience_s: float = 0.0
+    sleep: Callable[[float], None] = time.sleep
+    made: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
+
+    def files(self, files: Sequence[File]) -> None:
+        """Ingest the files of a micro-batch.
+
+        Raises:
+            LakeBusy: another process wrote the ledger for longer than `patience_s`.
+        """
+        self._take(self._patiently(partial(self.ingest, files)))
+
+    def quiet(self) -> None:
+        """Record idle sources. What stands in the way is logged: the next time will do.
+
+        Raises:
+            LedgerError: the ledger is corrupted, which no later time mends.
+        """
+        try:
+            entry = self.idle()
+        except LedgerError:
+            raise
+        except Exception as error:
+            why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
+            _log.warning("idle sources are recorded at the next interval: %s", why)
+            return
+        self.on_quiet() if entry is None else self._take(entry)
+
+    def _take(self, entry: Entry | None) -> None:
+        if entry is not None:
+            self.made.append(entry)
+            self.on_entry(entry)
+
+    def _patiently(self, ingest: Callable[[], Entry | None]) -> Entry | None:
+        waited = 0.0
+        for wait in _waits():
+            try:
+                return ingest()
+            except LakeBusy as busy:
+                if waited >= self.patience_s:
+                    raise
+                _log.warning("the micro-batch waits %.0f s: %s", wait, busy)
+            self.sleep(wait)
+            waited += wait
+        raise AssertionError("waits have no end")
+
+
+def _waits() -> Iterable[float]:
+    wait = _FIRST_WAIT_S
+    while True:
+        yield wait
+        wait = min(2 * wait, _LONGEST_WAIT_S)

@@ -1,0 +1,114 @@
+"""Following an upserted table: what a step reads of it is the changes of the steps it has not read yet, and the rows that are there."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
+from operators.columns import check_free, parameter
+from operators.contract import Closed, Upsert
+from operators.errors import OperatorError
+from platform_defs.engine.inputs.progress import Progress, ProgressError
+from platform_defs.engine.inputs.reader import Reading
+
+STEP = "step"
+"""The column of a changelog that holds the step a change was made in."""
+FOLDED = "folded"
+"""What a commit of an upserted table remembers: the `step` of its changelog up to which it is folded, and the `seq` that step handled."""
+
+
+def upserted(asset: DerivedAsset) -> Upsert:
+    """How an asset's rows replace each other.
+
+    Raises:
+        OperatorError: they do not.
+    """
+    emits = asset.operator.emits
+    if not isinstance(emits, Upsert):
+        raise OperatorError(f"the rows of {asset.name} are added and stay, so it has no changelog; read the table itself")
+    return emits
+
+
+def change_column(asset: DerivedAsset) -> str:
+    """The column in which an asset reads what a row is."""
+    reads = asset.operator.reads
+    return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
+
+
+def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
+    """The upserted table that an asset is made of; None where it reads sources, or closed ranges.
+
+    Raises:
+        OperatorError: it cannot read what it is to be made of.
+    """
+    derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
+    if isinstance(asset.operator.reads, Closed) or not derived:
+        return None
+    [of, *more] = derived
+    kind = type(asset.operator).__name__
+    if more or len(asset.inputs) > 1:
+        raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
+    if not isinstance(of.operator.emits, Upsert):
+        raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {of.name!r} are of none; let it read the sources")
+    if asset.operator.reads.change is None:
+        raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
+    return of
+
+
+def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
+    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read.
+
+    Raises:
+        ProgressError: the table is behind its reader.
+    """
+    folded = reading.lake.newest(of.name, FOLDED)
+    if folded is None or folded.value["step"] == read:
+        return None
+    if folded.value["step"] < read:
+        raise ProgressError.made_anew(of.name, read, folded.value["step"])
+    return Progress(seq=folded.value["seq"], read={of.name: folded.value["step"]})
+
+
+def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: str, *, last: bool) -> DataFrame:
+    """The changes of a table's steps `after < step <= upto`.
+
+    Args:
+        reading: reads the lake.
+        of: the table.
+        after: the step after which to read.
+        upto: the last step to read.
+        told_in: the column that tells what a change is.
+        last: whether only the last of each key is wanted.
+    """
+    if not after:
+        return rows_after(reading, of, upto, told_in)
+    told = steps_of(reading, of, after, upto)
+    told = net(told, key=upserted(of).key, order=STEP) if last else told
+    return told.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, told_in)
+
+
+def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
+    """The changelog of an asset's steps `after < step <= upto`."""
+    told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
+    step = F.col(STEP)
+    return told.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
+
+
+def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
+    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too.
+
+    Raises:
+        ColumnError: the table has a column of the name in which that is said.
+    """
+    rows = pinned(reading, of, step)
+    check_free(rows, told_in)
+    return rows.withColumn(told_in, F.lit(INSERT))
+
+
+def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+    """A table after a step: as it is, with whatever others did to it, where no later step is folded into it; else by its changelog."""
+    version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
+    if now is not None and version is not None and now.version <= version and now.value["step"] == step:
+        return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
+    told = steps_of(reading, of, 0, step)
+    return fold(told.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -1,0 +1,175 @@
+"""An asset's progress: committed with its rows, in one Delta commit, and read back from there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from assets.contracts import DerivedAsset
+from operators.contract import Upsert
+from platform_defs.engine.inputs.identity import differences
+from platform_defs.engine.lake.tables import Lake
+
+Corrected = tuple[int, int, int]
+"""A step, and the first and the last `final_at` of the closed results that it changed, in epoch ms."""
+
+PROGRESS = "progress"
+
+
+class ProgressError(RuntimeError):
+    """An asset cannot go on from where it stands."""
+
+    @classmethod
+    def other_operator(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
+        """The table was made with other settings."""
+        return cls(
+            f"{asset} was made with other settings than it has now: {'; '.join(differing)}. Rows of both in one table would mean nothing. "
+            f"Use the former settings, or another lake (TIDEMARK_LAKE), or run `tidemark rebuild {asset} --downstream`: "
+            "it makes the table, and every table that reads it, again from the log"
+        )
+
+    @classmethod
+    def input_replaced(cls, asset: str, replaced: Sequence[str], readers: Sequence[str]) -> "ProgressError":
+        """An input is not the table any more that the asset was made of."""
+        others = f", and the tables that read it ({', '.join(readers)})," if readers else ""
+        return cls(
+            f"{asset} was made of an earlier {', '.join(replaced)}, which has been made again since, so its rows may be wrong. "
+            f"Run `tidemark rebuild {asset} --downstream`: it makes {asset}{others} again from the log"
+        )
+
+    @classmethod
+    def read_by(cls, names: Sequence[str], readers: Sequence[str]) -> "ProgressError":
+        """Tables that are to be made again are read by others."""
+        return cls(
+            f"{', '.join(readers)} {'are' if len(readers) > 1 else 'is'} made of {', '.join(names)}, and would have to be made again too. "
+            "Nothing was changed. Add `--downstream` to make these tables again as well"
+        )
+
+    @classmethod
+    def other_columns(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
+        """The table's rows would have other columns than it holds."""
+        return cls(
+            f"{asset} would have other columns than its table holds: {'; '.join(differing)}. Nothing was computed. Give its inputs the "
+            f"columns they had, or run `tidemark rebuild {asset} --downstream`: it makes the table, and every table that reads it, "
+            "again from the log"
+        )
+
+    @classmethod
+    def lost_changelog(cls, asset: str, changelog: str, step: int) -> "ProgressError":
+        """A table is there without the changelog that it was folded from."""
+        return cls(
+            f"{asset} holds what its changelog told up to step {step}, and {changelog} is not there. "
+            f"Run `tidemark rebuild {asset} --downstream`: the log holds all that is needed"
+        )
+
+    @classmethod
+    def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
+        """What was made of a table has read more of it than there is."""
+        return cls(
+            f"{table} was read up to its step {read}, and stands at step {step}: it was made anew since. "
+            "Run `tidemark rebuild NAME --downstream` for each table that reads it; publish it into a new folder"
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an asset has come.
+
+    Args:
+        step: the number of its commits of results.
+        seq: the ledger entry up to which rows were handled.
+        closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
+        operator: what made the table; see `identity.identity_of`.
+        read: by derived input, the step of it up to which its corrections were followed.
+        corrected: what steps of this asset changed in results that were closed before; the oldest are told together.
+        generation: how often the table was emptied and made again in place.
+        inputs: by input, the identity of the table that the rows were made of; see `input_identity`.
+    """
+
+    step: int = 0
+    seq: int = 0
+    closed_to: int | None = None
+    operator: str | None = None
+    read: Mapping[str, int] = field(default_factory=dict)
+    corrected: tuple[Corrected, ...] = ()
+    generation: int = 0
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> dict[str, Any]:
+        """What the commit remembers."""
+        return {PROGRESS: asdict(self)}
+
+    @classmethod
+    def told(cls, metadata: Mapping[str, Any]) -> "Progress":
+        """The progress that a commit remembers."""
+        corrected = tuple((step, first, last) for step, first, last in metadata.get("corrected", ()))
+        return cls(**{**metadata, "corrected": corrected})
+
+
+def progress(lake: Lake, asset: DerivedAsset) -> Progress:
+    """How far an asset has come, from its own commits.
+
+    Raises:
+        ProgressError: the table was made with other settings.
+    """
+    found = stored_progress(lake, asset)
+    differing = [] if found.operator is None else differences(found.operator, asset)
+    if differing:
+        raise ProgressError.other_operator(asset.name, differing)
+    return found
+
+
+def is_emptied(now: Progress) -> bool:
+    """Whether a table was emptied in place and no step has been made since, so that the next may give it other columns."""
+    return now.generation > 0 and not now.seq and now.closed_to is None
+
+
+def commit_step(
+    lake: Lake, asset: DerivedAsset, rows: DataFrame, after: Progress, pruned_by: Sequence[str], *, followed: bool = False
+) -> int:
+    """Commit a step's rows with its progress, where they follow the progress that the lake holds; returns how many rows.
+
+    Raises:
+        LakeError: another writer has made a step since.
+    """
+    table, metadata = results_table(asset), after.metadata()
+    if not is_emptied(stored_progress(lake, asset)):
+        known = stored_value(lake, asset)
+        return lake.append(rows, table, metadata, after=known, number=after.step, pruned_by=pruned_by, followed=followed)
+    lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, followed=followed)
+    made = lake.live.newest(table, PROGRESS)
+    return 0 if made is None else made.rows
+
+
+def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
+    """The progress as the newest commit holds it, which a step's commit must follow; None before the first."""
+    commit = lake.newest(results_table(asset), PROGRESS)
+    return None if commit is None else commit.value
+
+
+def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
+    """How far an asset has come, whatever operator made it."""
+    commit = lake.newest(results_table(asset), PROGRESS)
+    return Progress() if commit is None else Progress.told(commit.value)
+
+
+def results_table(asset: DerivedAsset) -> str:
+    """The table whose commits are the asset's commit points."""
+    return asset.changelog if isinstance(asset.operator.emits, Upsert) else asset.name
+
+
+def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
+    """What an asset's table has that one made again has not: Delta's id of it, and its generation; None where there is no table."""
+    found = lake.identity(results_table(asset))
+    generation = 0 if found is None else stored_progress(lake, asset).generation
+    return f"{found}#{generation}" if generation else found
+
+
+def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
+    """The assets that are made of some, directly or by way of others; each after those that it reads."""
+    found: list[str] = []
+    for name, asset in assets.items():
+        if name not in names and any(of in found or of in names for of in asset.inputs):
+            found.append(name)
+    return found

@@ -1,0 +1,255 @@
+"""What a step reads: the rows of its inputs that are not late, pinned at a ledger entry."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
+from operators.changelog import OWN_COPIES, bag_difference
+from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
+from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed, Touched
+from operators.errors import OperatorError
+from operators.timing import ClosedRange, instant, timestamp
+from platform_defs.engine.inputs.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
+from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
+from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
+
+_MARK, _JUDGED = temporary("mark"), temporary("judged")
+VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
+VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
+"""The columns of `verdicts/<asset>`."""
+LATE = temporary("late")
+JUDGED = "judged"
+"""What a commit of `verdicts/<asset>` records: the batch that it decided about, and the generation of the table it was for, if not 0."""
+
+
+def seq_of(decided: Any) -> int:
+    """The batch that a commit of `verdicts/<asset>` decided about; 0 for none."""
+    return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
+
+
+def generation_of(decided: Any) -> int:
+    """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
+    return decided["generation"] if isinstance(decided, dict) else 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """Event times to read: `first <= event_time <= last`, in epoch ms; None for no end."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def holds(self, time: Column) -> Column:
+        """Whether a time lies in the span."""
+        condition = F.lit(True) if self.first is None else time >= instant(self.first, time)
+        return condition if self.last is None else condition & (time <= instant(self.last, time))
+
+
+EVER = Span()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads assets' inputs.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        sources: the sources, by name.
+        assets: the derived assets, by name.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+    _timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
+
+    def pinned(self, *assets: str) -> "Reading":
+        """The inputs as they are now, whatever is committed later: the tables of some assets first, then the ledger, then all others.
+
+        In this order each fits the next: a table's progress names a batch that the ledger has, and steps that its inputs have made.
+        """
+        lake = PinnedLake.of(self.lake)
+        for name in assets:
+            lake.delta(results_table(self.assets[name]))
+            lake.delta(name)
+        return replace(self, lake=lake, ledger=LedgerView.of(self.ledger))
+
+    def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
+        """What the tables of an asset's inputs have that ones made again have not; inputs without a table are left out."""
+        found = {name: self.lake.identity(self.sources[name].log) for name in asset.inputs if name in self.sources}
+        found |= {name: table_identity(self.lake, self.assets[name]) for name in asset.inputs if name in self.assets}
+        return {name: identity for name, identity in found.items() if identity is not None}
+
+    def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
+        """Pass if the inputs are the tables that an asset's rows were made of.
+
+        Raises:
+            ProgressError: one was made again since.
+        """
+        found = self.input_identities(asset)
+        behind = {n for n, step in now.read.items() if n in self.assets and stored_progress(self.lake, self.assets[n]).step < step}
+        replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind)
+        if replaced:
+            raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
+
+    def timeline(self, name: str) -> Timeline:
+        """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
+        return self._kept(f"seen:{name}", lambda known, history: self._timeline(name, known, history))
+
+    def _timeline(self, name: str, known: Timeline, history: History) -> Timeline:
+        if name in self.sources:
+            return watermarks.of_source(history.source(name), history.head, known)
+        asset = self.assets[name]
+        reads = asset.operator.reads
+        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, Closed) else 0, known)
+        return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources_of(name)], len(seen.after) - 1))
+
+    def sources_of(self, name: str) -> frozenset[str]:
+        """The sources that a table is made of, by way of others too; of a source itself."""
+        if name in self.sources:
+            return frozenset({name})
+        return frozenset().union(*(self.sources_of(of) for of in self.assets[name].inputs))
+
+    def operator_timeline(self, asset: DerivedAsset) -> Timeline:
+        """An asset's own watermark over the ledger."""
+        return self._kept(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+
+    def _kept(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
+        """A timeline up to the ledger's head, made of what is known of it; anew where the ledger is another."""
+        history = self.ledger.history
+        known = self._timelines.get(key, NOTHING)
+        if len(known.after) > history.head + 1:
+            known = NOTHING
+        if len(known.after) != history.head + 1:
+            known = self._timelines[key] = extend(known, history)
+        return known
+
+    def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
+        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far.
+
+        It is never above the one that decides which rows are late, `operator_timeline`.
+        """
+        marks = [self.operator_timeline(asset).after[seq]]
+        for name in asset.inputs:
+            if name in self.assets:
+                marks.append(self._delivered(self.assets[name]))
+        return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
+
+    def _delivered(self, upstream: DerivedAsset) -> int | None:
+        closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
+        return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, Closed) else 0)
+
+    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """The rows of an input, up to an entry, that are not late.
+
+        Args:
+            asset: the asset that reads.
+            which: the input's index.
+            head: the last entry to read.
+            span: the event times to read.
+            after: the entry after which to read.
+
+        Returns:
+            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
+            standing for its `result_time`.
+        """
+        name = asset.inputs[which]
+        if name in self.assets:
+            return self._derived(self.assets[name], span)
+        if isinstance(asset.operator.reads, Closed) and asset.operator.reads.results:
+            kind = type(asset.operator).__name__
+            raise OperatorError(
+                f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
+            )
+        rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
+        reads = asset.operator.reads
+        return self._with_times(rows, head, after) if isinstance(reads, Touched) and reads.lives_by == "processing" else rows
+
+    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
+        time = F.unix_millis(EVENT_TIME)
+        [(first, last)] = self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)).collect()
+        return None if first is None else (first, last)
+
+    def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
+        """Rows with `CAME_AT`: when the ledger let their entries in."""
+        first, arrived = self.ledger.arrived(head, after)
+        told = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
+        times = self.spark.createDataFrame(told).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
+        return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
+
+    def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
+        """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
+        if asset.inputs[which] in self.assets:
+            return self._derived(self.assets[asset.inputs[which]], span).withColumn(LATE, F.lit(False))
+        return self.judged(asset, which, head, span)
+
+    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
+        name = asset.inputs[which]
+        rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
+        if isinstance(asset.operator.reads, Closed) and asset.operator.reads.recorded:
+            return self._recorded(asset, which, rows)
+        ends = (span.first, span.last)
+        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
+        reads = asset.operator.reads
+        kept = [WATERMARK] if isinstance(reads, Closed) and reads.judged else []
+        if not marks:
+            return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
+        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
+        before = rows.join(F.broadcast(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK))), SEQ, "left")
+        return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
+
+    def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
+        """Rows with the verdicts that were recorded of them."""
+        newest = self.lake.newest(asset.verdicts, JUDGED)
+        is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
+        told = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
+        known = told.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
+        late = F.coalesce(F.col(_JUDGED), F.lit(False)) & F.col(SESSION).isNull()
+        return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
+
+    def table(self, name: str, column: str, span: Span) -> DataFrame:
+        """A table that is there: its rows whose time in a column lies in a span."""
+        return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
+
+    def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
+        """The days (of `final_at`) on which a range of a table is not what is wanted: how many rows are missing, and how many too many."""
+        within = {FINAL_AT: (closing.after, closing.upto)}
+        held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
+        copies = F.col(OWN_COPIES)
+        by_day = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+        counted = by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
+        return {day: (missing, extra) for day, missing, extra in counted}
+
+    def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""
+        contract, seq = self.sources[source], F.col(SEQ)
+        head = last_with_rows(self.ledger, source, head)
+        within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
+        rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
+        rows = rows.where(seq > parameter(after, seq)) if after else rows
+        return rows.where(span.holds(F.col(EVENT_TIME)))
+
+    def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
+        if not isinstance(upstream.operator.emits, Append):
+            raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
+        rows = self.table(upstream.name, RESULT_TIME, span)
+        return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)

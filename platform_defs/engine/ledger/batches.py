@@ -1,0 +1,56 @@
+"""A ledger's batches as objects, each read when it is asked for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import pyarrow as pa
+
+from platform_defs.engine.ledger.rows import AS_INTS, SCHEMA, Entry, entries_of
+from platform_defs.engine.ledger.store import LedgerStore
+
+
+class Entries(Sequence[Entry]):
+    """All batches of a ledger, by batch number; the batch with `seq` n stands at index n - 1.
+
+    A batch is read from the store when it is asked for, so ask for few. What grows with the ledger goes by its columns (`Ledger.history`).
+
+    Args:
+        store: the ledger's store.
+        head: the newest batch number.
+    """
+
+    def __init__(self, store: LedgerStore, head: int) -> None:
+        self._store, self._head = store, head
+
+    def __len__(self) -> int:
+        return self._head
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        if isinstance(index, int):
+            return self._read(range(self._head)[index], range(self._head)[index] + 1)[0]
+        first, end, step = index.indices(self._head)
+        return self._read(first, end)[::step] if step > 0 else list(self)[index]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._read(0, self._head))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return f"Entries({list(self)!r})"
+
+    def _read(self, first: int, end: int) -> list[Entry]:
+        return entries_of(together(self._store.rows(SCHEMA.names, first, end), SCHEMA.names)) if first < end else []
+
+
+def together(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:
+    """The parts of rows as one table, without rows where there is none."""
+    found = list(parts)
+    return pa.concat_tables(found) if found else pa.schema([AS_INTS.field(name) for name in names]).empty_table()

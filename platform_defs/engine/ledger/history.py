@@ -1,0 +1,266 @@
+"""What a ledger remembers of its batches: columns by source, checked as they are read.
+
+A value of Python among Arrow's operands makes Arrow load pandas, which costs more than to open a ledger. So there is none on that way.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from platform_defs.engine.ledger.columns import Column, pc
+from platform_defs.engine.ledger.rows import Entry, SourceEntry, as_ints, table_of
+
+_INT, _BOOL = pa.int64(), pa.bool_()
+COLUMNS = (
+    "seq",
+    "kind",
+    "source",
+    "ingested_at",
+    "clock",
+    "watermark",
+    "idle",
+    "first_event_time",
+    "last_event_time",
+    "accepted",
+    "rows_read",
+    "quarantined",
+    "spread",
+)
+"""What is read of a ledger's rows when it is opened."""
+_KEPT = {
+    "seq": pa.int32(),
+    "watermark": _INT,
+    "idle": _BOOL,
+    "idle_by_old_rule": _BOOL,
+    "first_event_time": _INT,
+    "last_event_time": _INT,
+    "accepted": _INT,
+}
+_SILENT, _RETRY = pa.scalar("silent"), pa.scalar("retry")
+_AS_BEFORE = pa.scalar(None, _BOOL)
+_GIVEN = pa.array(["watermark", "drain"])
+
+
+@dataclass(frozen=True)
+class SourceHistory:
+    """The batches that record something of one source, in their order.
+
+    Args:
+        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None where it is
+            as it was before), `first_event_time`, `last_event_time`, `accepted`.
+        spread: for each batch whose rows' times have recorded quantiles: its number, and the quantiles.
+        read_in: the newest batch that read rows, or in which a watermark was given; None where none did.
+        rejected_in: the newest batch that brought rows to the quarantine; None where none did.
+        oldest: the oldest event time of all of its rows.
+    """
+
+    columns: dict[str, Column] = field(default_factory=lambda: {name: Column(kind) for name, kind in _KEPT.items()})
+    spread: tuple[Column, Column] = field(default_factory=lambda: (Column(pa.int32()), Column(pa.list_(_INT))))
+    read_in: int | None = None
+    rejected_in: int | None = None
+    oldest: int | None = None
+
+    def range(self, after: int, upto: int | None = None) -> tuple[int, int]:
+        """The indexes `first <= index < end` of the batches `after < seq <= upto`."""
+        seq = self.columns["seq"]
+        return seq.count_upto(after), len(seq) if upto is None else seq.count_upto(upto)
+
+    @property
+    def is_idle_by_old_rule(self) -> bool:
+        """Whether an earlier version recorded the source as idle, and nothing was recorded of it since but files to read again."""
+        old = self.columns["idle_by_old_rule"]
+        return next((old[n] for n in range(len(old) - 1, -1, -1) if old[n] is not None), False)
+
+    def table(self, names: Sequence[str], after: int, upto: int | None = None) -> pa.Table:
+        """Columns of the batches `after < seq <= upto`."""
+        first, end = self.range(after, upto)
+        return pa.table({name: self.columns[name].between(first, end) for name in names})
+
+    def brought(self, after: int, upto: int | None = None) -> pa.Table:
+        """The batches that brought rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
+        found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
+        return found.filter(pc.and_(pc.greater(found["accepted"], 0), pc.is_valid(found["first_event_time"])))
+
+    def oldest_since(self, since: int) -> int | None:
+        """The oldest event time known from a time on: of a batch whose rows begin before it, the last one; None where there is none."""
+        rows = self.brought(0)
+        rows = rows.filter(pc.greater_equal(rows["last_event_time"], pa.scalar(since, _INT)))
+        first, last = rows["first_event_time"], rows["last_event_time"]
+        return pc.min(pc.if_else(pc.greater_equal(first, pa.scalar(since, _INT)), first, last)).as_py()
+
+    def spreads(self, seqs: pa.ChunkedArray) -> dict[int, list[int]]:
+        """By batch number, of some batches, the quantiles of the event times of their rows, where they were recorded."""
+        seq, spread = (column.between(0) for column in self.spread)
+        asked = pc.is_in(seq, value_set=seqs)
+        return dict(zip(seq.filter(asked).to_pylist(), spread.filter(asked).to_pylist(), strict=True))
+
+    def extended(self, more: "_New") -> "SourceHistory":
+        """The history with more batches."""
+        columns = {name: column.extended(more.columns[name]) for name, column in self.columns.items()}
+        seq, spread = self.spread
+        oldest = [t for t in (self.oldest, pc.min(more.columns["first_event_time"]).as_py()) if t is not None]
+        spreads = seq.extended(more.spread["seq"]), spread.extended(more.spread["spread"])
+        read_in, rejected_in = _newest(self.read_in, more.read_in), _newest(self.rejected_in, more.rejected_in)
+        return SourceHistory(columns, spreads, read_in, rejected_in, min(oldest, default=None))
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a ledger.
+
+    Args:
+        times: `ingested_at` of batch n, at index n - 1.
+        clocks: the wall clock of batch n, at index n - 1: `ingested_at` unless the clock had stepped back.
+        sources: each source's batches.
+        rows: how many rows were read.
+    """
+
+    times: Column = field(default_factory=lambda: Column(_INT))
+    clocks: Column = field(default_factory=lambda: Column(_INT))
+    sources: dict[str, SourceHistory] = field(default_factory=dict)
+    rows: int = 0
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "History":
+        """The history of batches given as objects, unchecked."""
+        found = list(entries)
+        return cls()._with(_read([as_ints(table_of(found))])) if found else cls()
+
+    @property
+    def head(self) -> int:
+        """The newest batch number; 0 where there is none."""
+        return len(self.times)
+
+    def source(self, name: str) -> SourceHistory:
+        """A source's batches; none where it was never seen."""
+        return self.sources.get(name) or SourceHistory()
+
+    def followed_by(self, parts: Iterable[pa.Table]) -> "History | None":
+        """The history with the rows of more batches (`COLUMNS`), in any order; None where they do not follow it.
+
+        They do where no batch is missing or records a source twice, all rows of a batch have its one time, times rise, and no
+        watermark falls.
+        """
+        new = _read(parts)
+        if not new.rows:
+            return self
+        follows = self._goes_on(new) and all(self._rises(name, of) for name, of in new.sources.items())
+        return self._with(new) if follows else None
+
+    def _with(self, new: "_News") -> "History":
+        sources = {name: self.source(name).extended(of) for name, of in new.sources.items()}
+        times, clocks = self.times.extended(new.batches["time"]), self.clocks.extended(new.batches["clock"])
+        return History(times, clocks, {**self.sources, **sources}, self.rows + new.rows)
+
+    def _goes_on(self, new: "_News") -> bool:
+        """Whether batches go on where the history ends, each at one time, later than the one before."""
+        seq = new.batches["seq"]
+        ends = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (self.head + 1, self.head + len(seq))
+        return new.agree and ends and _rising(seq, strictly=True) and _rising(_after(self.times, new.batches["time"]), strictly=True)
+
+    def _rises(self, name: str, new: "_New") -> bool:
+        """Whether a source is recorded once a batch, and its watermark never falls or vanishes."""
+        known = self.source(name).columns
+        marks = _after(known["watermark"], new.columns["watermark"])
+        vanished = marks.null_count and pc.any(pc.is_valid(marks.slice(0, marks.null_count))).as_py()
+        once = _rising(_after(known["seq"], new.columns["seq"]), strictly=True)
+        return once and not vanished and _rising(marks.drop_null() if marks.null_count else marks)
+
+
+@dataclass(frozen=True)
+class _New:
+    """New rows of one source, by batch number."""
+
+    columns: dict[str, pa.ChunkedArray]
+    spread: pa.Table
+    read_in: int | None
+    rejected_in: int | None
+
+
+@dataclass(frozen=True)
+class _News:
+    """New rows: each source's, and of each batch `seq`, `time` and `clock`; `agree` where all rows of each batch have one time."""
+
+    sources: dict[str, _New]
+    batches: pa.Table
+    agree: bool
+    rows: int
+
+
+def _read(parts: Iterable[pa.Table]) -> _News:
+    """Sort rows out by source as they are read: what is kept of a part is less than a third of it."""
+    found: dict[str, list[_New]] = {}
+    batches, rows = list[pa.Table](), 0
+    for part in parts:
+        rows += part.num_rows
+        batches.append(_distinct(_batches(part)))
+        for name in pc.unique(part["source"]):
+            found.setdefault(name.as_py(), []).append(_of_source(part.filter(pc.equal(part["source"], name))))
+    every = _ordered(pa.concat_tables(batches)) if batches else pa.table({})
+    alike = _distinct(every) if rows else every
+    agree = not rows or len(alike) == len(pc.unique(alike["seq"]))
+    return _News({name: _joined(of) for name, of in found.items()}, alike, agree, rows)
+
+
+def _batches(part: pa.Table) -> pa.Table:
+    clock = pc.coalesce(part["clock"], part["ingested_at"])
+    return _ordered(pa.table({"seq": part["seq"].cast(pa.int32()), "time": part["ingested_at"], "clock": clock}))
+
+
+def _of_source(rows: pa.Table) -> _New:
+    old = pc.and_(rows["idle"].cast(_BOOL), pc.not_equal(rows["kind"], _SILENT))
+    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _AS_BEFORE, old)  # it records nothing of a source's silence
+    columns = {name: (old if name == "idle_by_old_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
+    spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
+    heard = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_GIVEN))
+    read_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in (heard, rows["quarantined"].cast(_BOOL)))
+    return _New(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), read_in, rejected_in)
+
+
+def _joined(parts: Sequence[_New]) -> _New:
+    """The parts of a source as one, ordered; column by column, so that little is held twice."""
+    parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
+    seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
+    order = None if _rising(seq) else pc.sort_indices(seq)
+    columns: dict[str, pa.ChunkedArray] = {}
+    for name in _KEPT:
+        column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
+        columns[name] = column if order is None else column.take(order)
+    spread = _ordered(pa.concat_tables([part.spread for part in parts]))
+    return _New(columns, spread, _newest(*[p.read_in for p in parts]), _newest(*[p.rejected_in for p in parts]))
+
+
+def _newest(*seqs: int | None) -> int | None:
+    return max((seq for seq in seqs if seq is not None), default=None)
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Ordered rows, those left out that are like the one before."""
+    if len(rows) < 2:
+        return rows
+    alike = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
+    differs = pc.invert(pc.and_(pc.and_(alike[0], alike[1]), alike[2]))
+    return rows.filter(pa.chunked_array([*pc.is_valid(rows["seq"].slice(0, 1)).chunks, *differs.chunks]))
+
+
+def _ordered(rows: pa.Table) -> pa.Table:
+    return rows if _rising(rows["seq"]) else rows.sort_by("seq")
+
+
+def _after(known: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values with the last known before them."""
+    return pa.chunked_array([*known.between(max(0, len(known) - 1)).chunks, *values.chunks], values.type)
+
+
+def _rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
+    compare = pc.less if strictly else pc.less_equal
+    return len(values) < 2 or pc.all(compare(values.slice(0, len(values) - 1), values.slice(1))).as_py()
+
+
+def said_last(rows: Iterable[SourceEntry]) -> dict[str, SourceEntry]:
+    """The newest of some rows, by source."""
+    found: dict[str, SourceEntry] = {}
+    for row in sorted(rows, key=lambda r: r.seq):
+        found[row.source] = row
+    return found

@@ -1,0 +1,115 @@
+"""The files of a source that the ledger records, in columns: asked about some files, without an object for each that ever landed."""
+
+from collections.abc import Collection, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from platform_defs.engine.formats.files import File, Known, decoded, mark_of, one_path, uri_below
+from platform_defs.engine.ledger.columns import Column, pc
+
+_TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
+_READ = pa.scalar(0, _MARK)
+
+
+class KnownFiles:
+    """The files of one source.
+
+    A path is kept as the ledger has it: relative to the source's folder (`./`), or whole, as ledgers of format 1 have it. A whole path
+    below the folder is taken as the relative one. One that is elsewhere was read before the lake was moved: it is taken as what follows the
+    folder's name in it, after the first and after the last time that the name occurs.
+    """
+
+    def __init__(self) -> None:
+        self._paths, self._modified, self._length, self._marks = Column(_TEXT), Column(_INT), Column(_INT), Column(_MARK)
+        self._keys: dict[str | None, tuple[Column, Column]] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, offsets: pa.Array) -> None:
+        """Add what the ledger records: `path|modified|length` a file that was read.
+
+        `|unread` follows where no row of it was, and `|unread|n` where that was so at the nth retry. `|retry|n` asks for one: it
+        voids every `unread` with a lower number.
+        """
+        parts = pc.split_pattern(offsets, "|")
+        self._paths = self._paths.extended(_decoded(pc.list_element(parts, 0)))
+        self._modified = self._modified.extended(pc.list_element(parts, 1).cast(_INT))
+        self._length = self._length.extended(pc.list_element(parts, 2).cast(_INT))
+        self._marks = self._marks.extended(_marks(parts))
+
+    def among(self, files: Collection[File]) -> Known:
+        """What is known of some files of the source."""
+        folder = next((f.folder for f in files), None)
+        keys = self._of(folder)
+        asked = pa.array([key for file in files for key in file.keys], _TEXT)
+        found = pc.or_(*[pc.is_in(key.between(0), value_set=asked) for key in keys]) if len(self) and len(asked) else None
+        marks: dict[str, dict[tuple[int, int], list[int]]] = {}
+        if found is None:
+            return Known(marks)
+        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._marks)]
+        for one, other, modified, length, mark in zip(*columns, strict=True):
+            for key in {one, other}:
+                marks.setdefault(key, {}).setdefault((modified, length), []).append(mark)
+        return Known(marks)
+
+    def _of(self, folder: str | None) -> tuple[Column, Column]:
+        """The names by which files go below a folder."""
+        first, last = self._keys.get(folder, (Column(_TEXT), Column(_TEXT)))
+        new = self._paths.between(len(first))
+        if len(new):
+            names = (new, new) if folder is None else _below(new, decoded(folder).rstrip("/"))
+            first, last = (known.extended(name) for known, name in zip((first, last), names, strict=True))
+            self._keys[folder] = first, last
+        return first, last
+
+
+def _below(paths: pa.ChunkedArray, root: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Paths relative to a folder, by the first and by the last time that its name occurs in those that lie elsewhere."""
+    if pc.all(pc.starts_with(paths, "./")).as_py():
+        return paths, paths
+    name = root.rsplit("/", 1)[-1]
+    here, elsewhere = pc.starts_with(paths, f"{root}/"), pc.match_substring(paths, f"/{name}/")
+    relative = pc.starts_with(paths, "./")
+    inside = pc.binary_join_element_wise("./", pc.utf8_slice_codeunits(paths, len(root) + 1), "")
+    escaped = "".join(c if c.isalnum() or ord(c) > 127 else f"\\{c}" for c in name)
+    tails = [pc.replace_substring_regex(paths, f"^(?s:{any_}/{escaped}/)", "./") for any_ in (".*?", ".*")]
+    first, last = (pc.if_else(relative, paths, pc.if_else(here, inside, pc.if_else(elsewhere, tail, paths))) for tail in tails)
+    return first, last
+
+
+def uris_below(paths: Sequence[str], folder: str) -> list[str]:
+    """The URIs that files have now, given the paths by which the ledger or a quarantine has them, and their source's folder.
+
+    One of which the place below the folder is not known keeps its path.
+    """
+    if not paths:
+        return []
+    root, names = decoded(one_path(folder)).rstrip("/"), _decoded(pa.array(paths, _TEXT))
+    ends = zip(paths, *[end.to_pylist() for end in _below(pa.chunked_array([names]), root)], strict=True)
+    return [path if first != last or not first.startswith("./") else _uri(path, first[2:], folder) for path, first, last in ends]
+
+
+def _uri(path: str, name: str, folder: str) -> str:
+    if path.startswith("./"):  # encoded already: a name that is no UTF-8 would not survive a decoding
+        return uri_below(folder, "") + path[2:]
+    return path if decoded(path) == f"{decoded(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
+
+
+def _marks(parts: pa.Array) -> pa.Array:
+    """What follows the files' states, as numbers; few have anything there."""
+    plain = pa.repeat(_READ, len(parts))
+    marked = pc.greater_equal(pc.list_value_length(parts), 4)
+    if not pc.any(marked).as_py():
+        return plain
+    return pc.replace_with_mask(plain, marked, pa.array([mark_of(found[3:]) for found in parts.filter(marked).to_pylist()], _MARK))
+
+
+def _decoded(paths: pa.Array) -> pa.Array:
+    """Paths decoded; few have anything to decode."""
+    plain = pc.replace_substring_regex(paths, "^file:/+", "/")
+    encoded = pc.match_substring(plain, "%")
+    if not pc.any(encoded).as_py():
+        return plain
+    return pc.replace_with_mask(plain, encoded, pa.array([unquote(p) for p in plain.filter(encoded).to_pylist()], _TEXT))

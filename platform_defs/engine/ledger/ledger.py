@@ -1,0 +1,331 @@
+"""The ledger: one total order of everything that was ingested, and the commit point of ingest.
+
+A batch is a micro-batch, or has no rows and only moves watermarks. It is stored as one row for each source it records, all rows of
+a batch (or of several) in one commit; readers see the batches up to `head` and nothing else. This module holds the order and its
+checks; where the rows are kept is a `LedgerStore`.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from threading import RLock
+
+import pyarrow as pa
+
+from platform_defs.engine.formats.files import File, Known
+from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.ledger.batches import Entries, together
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.history import COLUMNS, History, SourceHistory, said_last
+from platform_defs.engine.ledger.known_files import KnownFiles
+from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
+from platform_defs.engine.ledger.store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
+
+__all__ = [
+    "FORMAT",
+    "SCHEMA",
+    "TABLE",
+    "Entries",
+    "Entry",
+    "Kind",
+    "Ledger",
+    "LedgerStore",
+    "SourceEntry",
+    "as_table",
+    "moved",
+]
+_CLOCK_STEP = 60_000
+"""A clock that stepped back by less is not worth a note."""
+_NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
+
+
+class Ledger:
+    """The ledger of a lake. What was read is kept in columns; only what was committed since, by whom ever, is read again.
+
+    Args:
+        lake: the lake.
+        clock: the wall clock, in epoch ms.
+        store: where the rows are kept; by default the lake's own table.
+    """
+
+    def __init__(self, lake: Lake, clock: Callable[[], int], store: LedgerStore | None = None) -> None:
+        self._clock = clock
+        self._store: LedgerStore = DeltaLedgerStore(lake) if store is None else store
+        self._mutex = RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._version: Version | None = None
+        self._history = History()
+        self._last: dict[str, SourceEntry] = {}
+        self._files: dict[str, KnownFiles] = {}
+        self._files_upto = 0
+
+    @property
+    def history(self) -> History:
+        """What is known of all batches, in columns.
+
+        Raises:
+            LedgerError: a batch is missing, repeated or goes back in time, or a file cannot be read.
+            LakeError: a later version of the project made the lake.
+        """
+        with self._mutex:  # sources are ingested side by side, and each asks
+            version = self._store.look()
+            if version is None or (self._version is not None and version.table != self._version.table):
+                self._forget()
+            if version is not None and version != self._version:
+                self._take_new(version)
+            return self._history
+
+    def _take_new(self, version: Version) -> None:
+        self._take_rows()
+        if self._history.rows != version.rows:  # rows were added to batches that are known
+            self._forget()
+            self._take_rows()
+        self._version = version
+
+    def _take_rows(self) -> None:
+        """Take the rows after those known: the few of a next look as they are, many in parts, of which the columns are kept."""
+        known = self._history
+        parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
+        first = list(islice(parts, 1)) if known.head else []
+        found = known.followed_by(chain(first, parts))
+        if found is None:
+            raise self._broken()
+        self._history = found
+        if first and first[0].num_rows == found.rows - known.rows:
+            self._last |= said_last(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
+            return
+        newest = {
+            name: seq[-1]
+            for name, of in found.sources.items()
+            if len(seq := of.columns["seq"]) and (name not in self._last or seq[-1] > self._last[name].seq)
+        }
+        self._last |= self._read_last(newest)
+
+    def _read_last(self, newest: dict[str, int]) -> dict[str, SourceEntry]:
+        """The newest rows of sources, given by their batch numbers."""
+        found: dict[str, SourceEntry] = {}
+        for seq in sorted(set(newest.values())):
+            rows = together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
+            found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
+        return found
+
+    def _broken(self) -> LedgerError:
+        """The first batch after those known that does not follow the one before it, read row by row."""
+        head, times, last = self._history.head, self._history.times, dict(self._last)
+        before = times[-1] if head else None
+        for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+            wrong = _wrong(entry, head, before, last)
+            if wrong:
+                return LedgerError.broken(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
+            head, before = head + 1, entry[0].ingested_at
+            last |= said_last(entry)
+        return LedgerError.broken(head, "its rows contradict each other", self._store.name, "unknown")
+
+    def entries(self) -> Entries:
+        """All batches, by batch number."""
+        return Entries(self._store, self.head)
+
+    @property
+    def head(self) -> int:
+        """The newest batch number; 0 when there is none."""
+        return self.history.head
+
+    def last(self) -> dict[str, SourceEntry]:
+        """What was last recorded of each source, without its offsets."""
+        _ = self.history
+        return dict(self._last)
+
+    def source(self, name: str) -> SourceHistory:
+        """A source's batches, in columns."""
+        return self.history.source(name)
+
+    def totals(self, source: str) -> dict[str, int]:
+        """The counts of a source, over all of its batches."""
+        sums: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        for part in self._store.rows(["seq", "source", *COUNTS], 0, self.head):
+            of = part.filter(pc.equal(part["source"], source))
+            sums = {name: known + (pc.sum(of[name]).as_py() or 0) for name, known in sums.items()}
+        return sums
+
+    def offsets(self, source: str) -> set[str]:
+        """Everything read from a source so far. It is read anew: ask `known` whether files are known."""
+        found: set[str] = set()
+        for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
+            found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
+        return found
+
+    def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
+        """Everything recorded of a source's files, each with its batch number, by batch."""
+        found: list[tuple[int, str]] = []
+        for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
+            of = part.filter(pc.equal(part["source"], source))
+            found += [(seq, o) for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True) for o in some or ()]
+        return sorted(found, key=lambda pair: pair[0])
+
+    def known(self, source: str, files: Collection[File]) -> Known:
+        """What the ledger records of some files of a source."""
+        return self._known_files(source).among(files)
+
+    def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
+        """The files of a source that the ledger does not record as they are now."""
+        known = self.known(source, files)
+        return [file for file in files if not known.holds(file)]
+
+    def _known_files(self, source: str) -> KnownFiles:
+        with self._mutex:
+            head = self.head
+            if head > self._files_upto:
+                for part in self._store.rows(["seq", "source", "offsets"], self._files_upto, head):
+                    for name in pc.unique(part["source"]).to_pylist():
+                        offsets = pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
+                        self._files.setdefault(name, KnownFiles()).add(offsets)
+                self._files_upto = head
+            return self._files.get(source) or KnownFiles()
+
+    def true_now(self) -> int:
+        """The wall clock as it is, by which silence and skew are judged."""
+        return self._clock()
+
+    def now(self, after: int = 0) -> int:
+        """The wall clock for the next batch: later than the newest batch's, even where the clock stepped back."""
+        return max(after + 1, self._next_time(self.history))
+
+    def _next_time(self, known: History) -> int:
+        return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
+
+    def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
+        """When the batches `after < seq <= head` came, in processing time: epoch ms by batch, rising; and `after`.
+
+        That is the wall clock, but none later than a later batch's: what a clock that had jumped ahead recorded is put right by the
+        first batch after it was set back.
+        """
+        clocks = self.history.clocks.between(after, head)
+        backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
+        least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
+        return after, least.take(backwards) if len(clocks) else pa.array([], pa.int64())
+
+    def set_back(self, after: int, head: int) -> bool:
+        """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
+        clocks = self.history.clocks.between(max(0, after - 1), head)
+        return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+
+    def began(self) -> int:
+        """When the first batch was made, by the wall clock; now where there is none, or where the clock is known to have been wrong."""
+        now, clocks = self.true_now(), self.history.clocks
+        if not len(clocks):
+            return now
+        return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
+
+    def heard(self, source: str) -> int | None:
+        """When rows of a source were last read, by the wall clock; None where none ever were.
+
+        Where the clock had jumped ahead then, and is right again, it is the newest batch before that whose time is not in the future.
+        """
+        seq = self.source(source).read_in
+        if seq is None:
+            return None
+        now, clocks = self.true_now(), self.history.clocks
+        if clocks[seq - 1] <= now + _CLOCK_STEP:  # a second host, or a clock that is corrected, may be a moment behind
+            return min(now, clocks[seq - 1])
+        later = clocks.between(seq)
+        known = pc.min(later).as_py()
+        if known is not None and known <= now:
+            return known
+        before = clocks.between(0, seq - 1)
+        return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
+
+    def require(self, seq: int, witness: str) -> None:
+        """Pass if the ledger has a batch that another table records.
+
+        Raises:
+            LedgerError: it has not; it has lost it.
+        """
+        if seq > self.head:
+            raise LedgerError.too_short(self.head, seq, witness, self._store.name)
+
+    def begin(self) -> Batch:
+        """Begin a batch: the one after the newest."""
+        with self._mutex:
+            known = self.history  # looked up once, so that number, time and version are of one ledger
+            return Batch(self, known.head + 1, self._next_time(known), self._version)
+
+    def fence(self, seen: Version | None) -> Version:
+        """Commit nothing on a version, so that no other batch that began with it lands; returns the version that this makes.
+
+        Raises:
+            LakeError: another has committed since.
+        """
+        with self._mutex:
+            self._unmoved(seen)
+            self._store.fence()
+            made = self._store.look()
+            if made is None or made.number != (0 if seen is None else seen.number + 1):  # another's commit is on top of it
+                raise LakeError.overtaken(TABLE, "batch")
+            return made
+
+    def commit_after(self, seen: Version | None, entries: Sequence[Entry]) -> None:
+        """Commit batches, as `commit` does, on a version or not at all.
+
+        Raises:
+            LakeError: another has committed since.
+        """
+        with self._mutex:
+            self._commit(self._unmoved(seen), entries)
+
+    def _unmoved(self, seen: Version | None) -> History:
+        found = self.history
+        if self._version != seen:
+            raise LakeError.overtaken(TABLE, "batch")
+        return found
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """Commit batches, all or none. Everything they record must be in the logs already.
+
+        Raises:
+            LakeError: another writer has committed a batch of the number meanwhile.
+        """
+        with self._mutex:
+            self._commit(self.history, entries)
+
+    def _commit(self, known: History, entries: Sequence[Entry]) -> None:
+        """Commit on what was looked up last: another look here would let the commit land on what is new in it."""
+        seqs, head = [entry[0].seq for entry in entries], known.head
+        if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
+            raise LakeError.overtaken(TABLE, "batch")
+        if seqs != list(range(head + 1, head + 1 + len(seqs))):
+            raise ValueError(f"entries {seqs} do not follow the head {head}")
+        clock = self._clock()
+        if head and clock < known.clocks[0]:  # a clock that has lost its time says nothing
+            clock = known.times[-1] + 1
+        self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
+
+    def compact(self) -> None:
+        """Put the ledger's files together, and make a checkpoint of its log."""
+        self._store.compact()
+
+
+def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
+    """A row with the wall clock, where that has stepped back behind the ledger's."""
+    return replace(row, clock=clock) if clock < row.ingested_at - _CLOCK_STEP else row
+
+
+def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
+    """What keeps a batch from following those before it."""
+    seq, now = entry[0].seq, entry[0].ingested_at
+    if seq != head + 1:
+        return f"it follows entry {head}, so entries between them are missing"
+    if len({said.source for said in entry}) < len(entry):
+        return "it tells of a source twice"
+    if any(said.ingested_at != now for said in entry) or (before is not None and now <= before):
+        return f"its ingested_at {now} does not rise from the entry before, {before}"
+    return next((w for said in entry if (w := _fallen(said, last.get(said.source)))), None)
+
+
+def _fallen(said: SourceEntry, last: SourceEntry | None) -> str | None:
+    if last is None or last.watermark is None or (said.watermark is not None and said.watermark >= last.watermark):
+        return None
+    return f"the watermark of {said.source!r} falls from {last.watermark} to {said.watermark}"

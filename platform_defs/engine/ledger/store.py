@@ -1,0 +1,273 @@
+"""Where a ledger's rows are kept: a small protocol, and the Delta table that a lake keeps them in.
+
+The ledger's logic (the order, its checks, what was last recorded of each source) needs four operations of a store. A store in
+memory that implements them runs the same logic without a file.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake, refused_if_overtaken
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA
+from platform_defs.faults import point
+
+TABLE = "ledger"
+MANY_FILES = 64
+FULL_BYTES = 1024 * 1024
+"""A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
+FORMAT = 2  # of the lake: recorded by the ledger from its first commit on; one more for each change that an older version misreads
+EVERYTHING = -(1 << 62)
+"""A batch number before any, that of a damaged row too."""
+_AT_ONCE = 1 << 13
+
+
+@dataclass(frozen=True)
+class Version:
+    """A state of a store.
+
+    Args:
+        table: what identifies the table; another one where it was deleted and made anew.
+        number: 0 for the first commit, and one more for each after it.
+        rows: how many rows it holds.
+    """
+
+    table: str
+    number: int
+    rows: int
+
+
+class LedgerStore(Protocol):
+    """Keeps a ledger's rows, of which there is one for each batch and source.
+
+    `rows` and `append` are about the version that `look` last returned.
+    """
+
+    @property
+    def name(self) -> str:
+        """How error messages name the store."""
+        ...
+
+    def look(self) -> Version | None:
+        """The newest version; None where there is no ledger yet.
+
+        Raises:
+            LedgerError: the store cannot be read.
+            LakeError: a later version of the project made the lake.
+        """
+        ...
+
+    def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
+        """The rows of `after < seq <= upto` at that version, in parts, and in any order.
+
+        Args:
+            columns: the columns, in the order and with the types of `AS_INTS`: times are epoch ms.
+            after: the batch number after which to read.
+            upto: the last batch number to read; None for all.
+
+        Raises:
+            LedgerError: rows cannot be read.
+        """
+        ...
+
+    def append(self, rows: pa.Table) -> None:
+        """Commit rows (of the schema `SCHEMA`) on that version, all or none.
+
+        Raises:
+            LakeError: another writer has committed meanwhile.
+        """
+        ...
+
+    def fence(self) -> None:
+        """Commit nothing on that version, or make a store without rows where there is none.
+
+        Raises:
+            LakeError: another writer has committed meanwhile.
+        """
+        ...
+
+    def files_of(self, seq: int) -> list[str]:
+        """The files that hold rows of a batch, for an error message."""
+        ...
+
+    def compact(self) -> None:
+        """Put small files together; the rows stay the same."""
+        ...
+
+
+@dataclass
+class DeltaLedgerStore:
+    """The ledger's table of a lake.
+
+    Args:
+        lake: the lake.
+    """
+
+    lake: Lake
+    _delta: DeltaTable | None = field(default=None, init=False)
+    _place: str | None = field(default=None, init=False)
+    _known: int = field(default=0, init=False)
+
+    @property
+    def name(self) -> str:
+        """Where the table lies."""
+        return self.lake.path(TABLE)
+
+    def look(self) -> Version | None:
+        """The table as it is now: opened once, then updated by what was committed since, which takes an eighth of the time."""
+        try:
+            if self._delta is None or self.lake.place(TABLE, self._delta.version()) != self._place:  # not there yet, or made anew
+                self._delta = self.lake.delta(TABLE)
+            else:
+                self._delta.update_incremental()
+            if self._delta is None:
+                return None
+            self._place = self.lake.place(TABLE, self._delta.version())
+            self._check_format(self._delta)
+            return Version(str(self._delta.metadata().id), self._delta.version(), _rows_of(self._delta))
+        except (DeltaError, OSError) as error:
+            self._delta = None
+            raise LedgerError.unreadable(self._known, self.name, f"{self.name}/_delta_log", _one_line(error)) from error
+
+    def _check_format(self, delta: DeltaTable) -> None:
+        found = _format_of(delta)
+        if found > FORMAT:
+            raise LakeError.newer(self.lake.root, found, FORMAT)
+
+    def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
+        """The rows of a range of batches. A file is read in small parts, and not at all where its statistics lie outside of the range."""
+        self._known = max(0, after)
+        if self._delta is None:
+            return
+        delta, schema = self._delta, pa.schema([IN_MS.field(c) for c in columns])
+        for path in self._files(delta, after, upto):
+            try:
+                for part in self._parts(delta, path, columns):
+                    if (found := _within(part, after, upto)).num_rows:
+                        yield found.cast(schema).cast(pa.schema([AS_INTS.field(c) for c in columns]))
+            except (OSError, pa.ArrowException, DeltaError) as error:
+                raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
+
+    def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
+        """The files that can hold rows of a range of batches, those of old batches first."""
+        names = ("path", "min.seq", "max.seq")
+        ends = zip(*[_actions(delta, name) for name in names], strict=True)
+        held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not _above(low, upto)]
+        return [path for _, path in sorted(held)]
+
+    def _parts(self, delta: DeltaTable, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """A file's rows in small parts, so that a large file takes little memory. A column that the file lacks is null."""
+        with pq.ParquetFile(self._open(delta, path), pre_buffer=False, buffer_size=1 << 15) as file:
+            held = [c for c in columns if c in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=_AT_ONCE, columns=held, use_threads=False):
+                part = pa.Table.from_batches([batch])
+                for column in columns:
+                    if column not in held:
+                        part = part.append_column(SCHEMA.field(column), pa.nulls(part.num_rows, SCHEMA.field(column).type))
+                yield part.select(list(columns))
+
+    def _open(self, delta: DeltaTable, path: str) -> Any:
+        """A file of this machine by its path, which needs less memory and time than a data set; any other by deltalake's own reader."""
+        if self.lake.is_local:
+            return f"{self.name}/{path}"
+        return next(f for f in delta.to_pyarrow_dataset().get_fragments() if f.path == path).open()
+
+    def append(self, rows: pa.Table) -> None:
+        """Commit rows; a ledger of an older format gets this version's first, so that no older version reads what it would misread."""
+        if self._delta is not None and _format_of(self._delta) < FORMAT:
+            self.lake.still_mine()
+            before = self._delta.version()
+            with refused_if_overtaken(TABLE, "batch"):
+                self._delta.alter.set_table_description(_description())
+            if self._delta.version() != before + 1:  # on another writer's commit
+                raise LakeError.overtaken(TABLE, "batch")
+        self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
+        if self._delta is not None:  # it has followed its own commit
+            self._place = self.lake.place(TABLE, self._delta.version())
+        self._compact_many()
+
+    def fence(self) -> None:
+        """Commit nothing; where there is no table, make one without rows."""
+        commit_nothing(self.lake, self._delta, SCHEMA.empty_table())
+
+    def _compact_many(self) -> None:
+        """One file a commit would make a long ledger slow to open."""
+        self.look()
+        if self._delta is not None and sum(size < FULL_BYTES for size in _actions(self._delta, "size_bytes")) >= MANY_FILES:
+            self.compact()
+
+    def compact(self) -> None:
+        """Put the small files together, and make a checkpoint of the log."""
+        self.look()
+        if self._delta is not None:
+            point("ledger.before_compact")
+            self._delta.optimize.compact(target_size=FULL_BYTES)
+            point("ledger.after_compact")
+            self._delta.create_checkpoint()
+
+    def files_of(self, seq: int) -> list[str]:
+        """The files that hold rows of a batch."""
+        if self._delta is None:
+            return []
+        files = self._files(self._delta, seq - 1, seq)
+        return [f for f in files if any(_within(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
+
+
+def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
+    """Commit to the ledger's table, on the version that was seen, nothing; where none was seen, make it with no rows."""
+    if seen is None:
+        lake.append_small(no_rows, TABLE, seen=None, description=_description())
+        return
+    with refused_if_overtaken(TABLE, "batch"):
+        lake.carry({}, seen)
+
+
+def _description() -> str:
+    return f"Tidemark lake, format {FORMAT}"
+
+
+def _format_of(delta: DeltaTable) -> int:
+    found = re.search(r"format (\d+)", delta.metadata().description or "")
+    return 1 if found is None else int(found[1])
+
+
+def _within(part: pa.Table, after: int, upto: int | None) -> pa.Table:
+    """The rows of `after < seq <= upto`; by a search where they are ordered, since a comparison with a number would load pandas."""
+    seq = part["seq"]
+    last = pc.max(seq).as_py() if upto is None else upto
+    if pc.min(seq).as_py() > after and pc.max(seq).as_py() <= last:
+        return part
+    if pc.all(pc.less_equal(seq.slice(0, len(seq) - 1), seq.slice(1))).as_py() is False:
+        part = part.sort_by("seq")
+        seq = part["seq"]
+    first, end = (bisect_right(range(len(seq)), bound, key=lambda n: seq[n].as_py()) for bound in (after, last))
+    return part.slice(first, end - first)
+
+
+def _above(low: int | None, upto: int | None) -> bool:
+    return low is not None and upto is not None and low > upto
+
+
+def _actions(delta: DeltaTable, name: str) -> list[Any]:
+    """What the table's log records of each file; None where it does not. `pyarrow.table` would load pandas for it."""
+    found = delta.get_add_actions(flatten=True)
+    return list(found[name].to_pylist()) if name in found.column_names else [None] * found.num_rows
+
+
+def _rows_of(delta: DeltaTable) -> int:
+    """How many rows the table has, by its log."""
+    return sum(_actions(delta, "num_records"))
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

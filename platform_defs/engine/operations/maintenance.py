@@ -1,0 +1,195 @@
+"""Maintenance: few files, short logs, and nothing forgotten.
+
+Table by table: small files are compacted, files that no version within the retention needs are deleted, what the
+table's commits remember (progress, attempt, fold) is committed again, a checkpoint is made, and what has expired of
+the log behind it is deleted. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
+and maintenance that meets a live writer leaves the table for the next time. A table that cannot be maintained (a data file is lost,
+a writer feature that is not supported) is reported, and the others are maintained all the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import Upsert
+from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
+from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.progress import PROGRESS
+from platform_defs.engine.inputs.reader import JUDGED
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
+from platform_defs.engine.lake.missing_files import naming_lost_files
+from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import Lake, small_files
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.ledger import TABLE, Ledger
+from platform_defs.faults import point
+
+_UNSUPPORTED = "Unsupported table features"
+"""In the text of a commit that deltalake refuses for good, and not because another was first."""
+
+
+class MaintenanceError(RuntimeError):
+    """Some tables could not be maintained; the others were."""
+
+    @classmethod
+    def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
+        """The tables, and why each could not be maintained."""
+        each = "; ".join(f"{table}: {why}" for table, why in failed.items())
+        return cls(f"{len(failed)} of the lake's tables could not be maintained, and stay as they are; every other table was. {each}")
+
+    @classmethod
+    def check(cls, done: Iterable["Maintained"]) -> None:
+        """Raise `MaintenanceError` where a table could not be maintained."""
+        if failed := {m.table: m.failed for m in done if m.failed}:
+            raise cls.of(failed)
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What maintenance did to one table.
+
+    Args:
+        table: the table.
+        before: its data files before.
+        after: its data files after.
+        removed: files deleted that no version within the retention needs.
+        left: why the table was left for the next time; None where it was not.
+        failed: what stands in the way of maintaining the table; None where nothing does.
+    """
+
+    table: str
+    before: int = 0
+    after: int = 0
+    removed: int = 0
+    left: str | None = None
+    failed: str | None = None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A table, its writer's name, and the keys that its commits remember."""
+
+    table: str
+    writer: str
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """Maintains a lake.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        ledger: its ledger.
+        sources: the sources, by name.
+        assets: the derived assets, by name.
+        small_files: compact a table that has this many files below 32 MiB.
+        retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
+            is 7 days). A shorter time breaks readers that have been reading for longer.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+    small_files: int = 16
+    retention_hours: int | None = None
+
+    def __call__(self) -> list[Maintained]:
+        """Maintain every table that is there; one that has a writer is left for the next time, one that fails is reported.
+
+        Raises:
+            LedgerError: the ledger is not whole, or a log has lost rows: maintaining it would make a backup useless.
+            LakeError: a later version of the project made the lake, or another maintains it.
+        """
+        require_logs(self.lake, self.ledger, self.sources)
+        with self.lake.writer("maintenance", "maintenance"):
+            return [done for kept in self._tables() if (done := self._table(kept)) is not None]
+
+    def _tables(self) -> Iterator[_Kept]:
+        yield _Kept(TABLE, "ledger", ())
+        for source in self.sources.values():
+            yield _Kept(source.log, "ledger", (ATTEMPT,))
+            yield _Kept(source.quarantine, "ledger", (ATTEMPT,))
+        for asset in self.assets.values():
+            if isinstance(asset.operator.emits, Upsert):
+                yield _Kept(asset.changelog, asset.name, (PROGRESS,))
+                yield _Kept(asset.name, asset.name, (FOLDED,))
+            else:
+                yield _Kept(asset.name, asset.name, (PROGRESS,))
+            yield _Kept(asset.verdicts, asset.name, (JUDGED,))
+            yield _Kept(asset.early, asset.name, (SHOWN,))
+
+    def _table(self, kept: _Kept) -> Maintained | None:
+        try:
+            if self.lake.delta(kept.table) is None:
+                return None
+            with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
+                return self._maintain(kept)
+        except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
+            why = str(busy).splitlines()[0]
+            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
+                return Maintained(kept.table, failed=why)
+            return Maintained(kept.table, left=why)
+        except (PySparkException, Py4JJavaError) as error:  # before OSError and others: a text of Spark may quote rows
+            return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
+        except (DeltaError, LakeError, LedgerError, OSError) as error:
+            return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+
+    def _maintain(self, kept: _Kept) -> Maintained:
+        before = _files(self._open(kept))
+        self._compact(kept)
+        removed = self._vacuum(kept)
+        self._carry(kept)
+        self._checkpoint(kept)
+        return Maintained(kept.table, before, _files(self._open(kept)), removed)
+
+    def _open(self, kept: _Kept) -> DeltaTable:
+        return DeltaTable(self.lake.path(kept.table))
+
+    def _compact(self, kept: _Kept) -> None:
+        if small_files(self._open(kept)) < self.small_files:
+            return
+        point("maintenance.before_compact")
+        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)
+        point("maintenance.after_compact")
+
+    def _vacuum(self, kept: _Kept) -> int:
+        """Delete what no version needs, what killed writers left among it."""
+        found = self.lake.unneeded(self.spark, kept.table, self.retention_hours)
+        if found:
+            point("maintenance.before_vacuum")
+            self.lake.vacuum(self.spark, kept.table, self.retention_hours)
+            point("maintenance.after_vacuum")
+        return found
+
+    def _carry(self, kept: _Kept) -> None:
+        """Let the newest commit hold what the table's commits remember, where it does not."""
+        pinned = PinnedLake.of(self.lake)
+        commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
+        seen = pinned.delta(kept.table)
+        if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
+            point("maintenance.before_carry")
+            self.lake.carry(commits, seen)
+            point("maintenance.after_carry")
+
+    def _checkpoint(self, kept: _Kept) -> None:
+        point("maintenance.before_checkpoint")
+        table = self._open(kept)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        point("maintenance.after_checkpoint")
+
+
+def _files(table: DeltaTable) -> int:
+    return len(table.file_uris())

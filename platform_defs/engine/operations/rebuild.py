@@ -1,0 +1,111 @@
+"""Rebuild: recompute closed days from the log, and write only what differs; or a whole table, under its present settings."""
+
+from dataclasses import dataclass, replace
+from datetime import date
+
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from operators.contract import Upsert
+from operators.timing import DAY_MS, ClosedRange
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.days import day_start
+from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP
+from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.progress import Progress, progress, results_table, stored_progress
+from platform_defs.engine.lake.tables import LakeError
+from platform_defs.faults import point
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild found.
+
+    Args:
+        first: the first day.
+        last: the last day.
+        days: the days that differed and were written.
+        missing: rows that the table lacked.
+        extra: rows that it held and should not.
+    """
+
+    first: date
+    last: date
+    days: tuple[date, ...] = ()
+    missing: int = 0
+    extra: int = 0
+
+
+def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
+    """Recompute the closed part of days (of `final_at`, UTC) and put right what differs.
+
+    It is one correction: a step of the table that writes only what differs, so that its change feed holds that alone, and that every
+    table made of it follows. A table that upserts is recomputed whole: its rows are of no day. Where nothing differs nothing is written.
+
+    Raises:
+        OperatorError: its results are never final.
+        LakeError: the asset has a writer.
+    """
+    if isinstance(advance.asset.operator.emits, Upsert):
+        return _put_right(advance, first, last)
+    with advance.reading.lake.writer(advance.asset.name):
+        advance.recover()
+        return _rebuild(advance.pinned(), first, last)
+
+
+def _put_right(advance: Advance, first: date, last: date) -> Rebuilt:
+    point("rebuild.before_write")
+    kinds = advance.put_right()
+    point("rebuild.after_write")
+    lacked, held = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
+    return Rebuilt(first, last, (), lacked, held)
+
+
+def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
+    asset, reading = advance.asset, advance.reading
+    now = progress(reading.lake, asset)
+    start, end = day_start(first) - 1, day_start(last) + DAY_MS - 1
+    if now.closed_to is None or now.closed_to <= start:
+        return Rebuilt(first, last)
+    closing = ClosedRange(start, min(end, now.closed_to))
+    wanted = advance.closed(closing, now.seq)
+    found = reading.differing_days(asset.name, closing, wanted)
+    if not found:
+        return Rebuilt(first, last)
+    days = tuple(sorted(found))
+    point("rebuild.before_write")
+    advance.correct(now, replace(now, step=now.step + 1), closing)
+    point("rebuild.after_write")
+    return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
+
+
+def empty(advance: Advance) -> None:
+    """Empty a table in place, so that its next steps make it again from the log under its present settings, columns included.
+
+    It is a step of its own, of the table's next generation: every table that was made of the earlier one refuses to go on until it is
+    made again too. Steps go on counting, so that a writer that was paused is refused. A table without a step is left as it is.
+
+    Raises:
+        LakeError: the asset has a writer.
+    """
+    reading, asset = advance.reading, advance.asset
+    with reading.lake.writer(asset.name):
+        was, schema = _stored(advance), reading.lake.schema(results_table(asset))
+        if not was.step:
+            return
+        if not schema.fields:  # a changelog that is lost: the first step gives it the columns that it must have
+            schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
+        after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
+        point("rebuild.before_empty")
+        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(), number=after.step)
+        point("rebuild.after_empty")
+        advance.recover()
+
+
+def _stored(advance: Advance) -> Progress:
+    """How far a table has come; where its commits have lost that, a step that no commit of it can have reached."""
+    lake, asset = advance.reading.lake, advance.asset
+    try:
+        found = stored_progress(lake, asset)
+        current = None if found.step or not isinstance(asset.operator.emits, Upsert) else lake.newest(asset.name, FOLDED)
+    except LakeError:
+        return Progress(step=lake.version(results_table(asset)) or 1)
+    return found if current is None else Progress(step=current.value["step"], generation=current.value.get("generation", 0))

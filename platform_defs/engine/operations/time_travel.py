@@ -1,0 +1,60 @@
+"""An upserted table as it was, and as it would have been: read from its changelog, and from the log."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGED_AT, INSERT, fold
+from operators.columns import keys_of, of_keys
+from operators.contract import Touched
+from operators.errors import OperatorError
+from platform_defs.engine.inputs.changelog_reader import STEP, change_column, pinned, steps_of, upserted
+from platform_defs.engine.inputs.reader import Reading, Span
+
+
+def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
+    """A table and its changelog, both as far as a step; beside a writer too."""
+    return pinned(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
+
+
+def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+    """A table as it was at a time (epoch ms, by the ledger's clock): its changelog folded as far as it went then.
+
+    That is up to the first step that came later, though the clock stepped back after it.
+
+    Raises:
+        OperatorError: the asset has no changelog, or none yet.
+    """
+    key = upserted(asset).key
+    if reading.lake.delta(asset.changelog) is None:
+        raise OperatorError(f"{asset.name} has made no step yet, so there is nothing that it was at any time; advance it first")
+    changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
+    [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
+    told = changelog if later is None else changelog.where(F.col(STEP) < later)
+    return fold(told.drop(CHANGED_AT), key=key, order=STEP)
+
+
+def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+    """A table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
+
+    Every row counts by its own time, however late it came; those of a changelog in the order in which they came. Keys that live for a
+    time are as old as that time lets them be; in processing time, which the rows do not tell, none is too old.
+
+    Raises:
+        OperatorError: the asset, or one that it follows, has no changelog.
+    """
+    _ = upserted(asset)
+    rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
+    reads = asset.operator.reads
+    if not isinstance(reads, Touched) or reads.lives is None or reads.lives_by == "processing":
+        return rows
+    newest = Span(time - reads.lives, time)
+    living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
+    return of_keys(rows, keys_of(living, reads.key), reads.key)
+
+
+def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
+    name = asset.inputs[which]
+    if name in reading.sources:
+        return reading.input(asset, which, reading.ledger.head, Span(None, time))
+    return as_known_now(reading, reading.assets[name], time).withColumn(change_column(asset), F.lit(INSERT))
