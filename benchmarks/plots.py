@@ -15,8 +15,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.contenders import HOT_ITEMS, JOIN
-from benchmarks.report import SECONDS, curve, step_seconds
 from benchmarks.results import Record, chosen, medians, slope
+from benchmarks.steps import SECONDS, curve, step_seconds
 
 OURS, OTHERS = "#0b6e99", "#b0b7bf"
 STYLE: dict[Any, Any] = {

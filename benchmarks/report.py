@@ -8,12 +8,11 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, VARIANTS, WINDOW_MS, Contender
-from benchmarks.plan import WARM_STEPS, tail
+from benchmarks.plan import WARM_STEPS
 from benchmarks.results import Record, chosen, medians, slope
+from benchmarks.steps import PARTS, SECONDS, curve, step_seconds
 
 NOTHING = "Not measured."
-PARTS = ("ingest", "advance", "law")
-SECONDS = ("told", "seconds")
 
 
 class ReportError(ValueError):
@@ -262,22 +261,6 @@ def _batches(records: Sequence[Record]) -> str:
     return table(head, lines)
 
 
-class Point:
-    """One point of the latency-throughput curve: medians over its steps, without the first, which warm up, and the tail."""
-
-    def __init__(self, record: Record) -> None:
-        cell, laps = record["cell"], record["told"]["steps"]
-        self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
-        laps = laps[1 + WARM_STEPS : len(laps) - tail(self.rows)]
-        self.parts_s = [median(lap.get(part, 0.0) for lap in laps) for part in PARTS]
-        self.step_s = median(sum(lap.values()) for lap in laps)
-
-
-def curve(records: Sequence[Record]) -> list[Point]:
-    """The latency-throughput curve."""
-    return sorted((Point(r) for r in chosen(records, "batch")), key=lambda point: point.rows)
-
-
 def age(records: Sequence[Record]) -> str:
     """How step time and file counts change over many small steps."""
     found = chosen(records, "age")
@@ -298,11 +281,6 @@ def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, in
     known = [f for f in files if f["step"] <= begin + len(seconds) + 1]
     counts = [str(count) for name, count in (known[-1] if known else {}).items() if name != "step"]
     return [f"{begin + 1} to {begin + len(seconds)}", _number(median(seconds)), _number(worst), *counts]
-
-
-def step_seconds(record: Record) -> list[float]:
-    """Seconds of each small step, without the first micro-batch."""
-    return [sum(lap.values()) for lap in record["told"]["steps"][1:]]
 
 
 def backlog(records: Sequence[Record]) -> str:

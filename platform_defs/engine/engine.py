@@ -38,8 +38,7 @@ from platform_defs.engine.inputs.pipeline_checks import checked_assets
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.lake.missing_files import naming_lost_files
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance

@@ -10,7 +10,7 @@ from dagster_pyspark.resources import spark_session_from_config
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from platform_defs.engine.lake.tables import SMALL_BYTES
+from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from benchmarks import report, results
+from benchmarks.steps import curve
 from platform_defs.settings import PROJECT
 
 MACHINE = {
@@ -110,7 +111,7 @@ def test_a_part_costs_what_its_absence_saves():
 
 
 def test_the_curve_leaves_out_the_warming_steps_and_those_that_close_nothing():
-    (point,) = report.curve(SAMPLE)
+    (point,) = curve(SAMPLE)
     assert (point.rows, point.parts_s) == (1_000, pytest.approx([2.05, 0.5, 0.25]))
 
 

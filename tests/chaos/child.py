@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from operators.changelog import fold
 from platform_defs import faults
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import tables as lake
+from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.resources.spark import LOGGING, session
@@ -205,7 +205,7 @@ def main() -> None:
     def tell(said: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
 
-    ledger_store.MANY_FILES, lake.MANY_FILES = 5, 3  # so that a short life compacts its tables
+    ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short life compacts its tables
     spark = quick_session(order)
     Child(order, tell, lambda: spark).run()
     spark.stop()

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import tables as lake
+from platform_defs.engine.lake import compaction
 from tests.chaos.child import Child, Order
 from tests.chaos.content import Content, content
 from tests.chaos.plan import Passages
@@ -24,8 +24,8 @@ class InProcess(Child):
     """Dies by an exception that nothing may catch. Tables compact themselves in a rebuild alone: maintenance shall find some to compact."""
 
     def act(self, engine: Engine, index: int) -> None:
-        often = 2 if self.actions[index].what == "rebuild" else lake.MANY_FILES
-        with patch.object(lake, "MANY_FILES", often):
+        often = 2 if self.actions[index].what == "rebuild" else compaction.MANY_FILES
+        with patch.object(compaction, "MANY_FILES", often):
             super().act(engine, index)
 
     def _die(self, point: str) -> None:

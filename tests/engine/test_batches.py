@@ -14,9 +14,9 @@ from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_orphans, take_over
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.tables import Lake, LakeError, PinnedLake
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
 from tests.engine.made import said
 from tests.engine.old_ledger import write_format_1
@@ -59,7 +59,7 @@ def begun(request: pytest.FixtureRequest, two: Two) -> Two:
 
 
 def test_of_two_batches_that_began_together_one_lands(begun: Two) -> None:
-    one, other = (ledger.begin() for ledger in begun)
+    one, other = (Batch.begin(ledger) for ledger in begun)
     one.commit([(said("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
         other.commit([(said("l", other.seq),)])
@@ -76,7 +76,7 @@ def test_two_first_batches_committed_at_once_leave_one(two: Two) -> None:
 
 
 def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_later(begun: Two) -> None:
-    one, other = (ledger.begin() for ledger in begun)
+    one, other = (Batch.begin(ledger) for ledger in begun)
     other.fence()
     with pytest.raises(LakeError, match=REFUSED):
         one.commit([(said("l", one.seq),)])
@@ -90,7 +90,7 @@ def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_l
 
 def test_a_fence_alone_is_no_batch(begun: Two) -> None:
     before = begun[0].head
-    begun[0].begin().fence()
+    Batch.begin(begun[0]).fence()
     assert [(ledger.head, len(ledger.entries())) for ledger in begun] == [(before, before)] * 2
 
 
@@ -110,7 +110,7 @@ ATTEMPTED = {"seq": 1, "input": "a file"}
 def test_whose_rows_were_deleted_cannot_commit_their_batch(tmp_path: Path) -> None:
     """A writer is held up with its rows in the log; another takes them for orphans, and is killed before its own batch."""
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
-    held_up, other = (Ledger(lake, Clock(5)).begin() for _ in range(2))
+    held_up, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     clear_orphans(NO_SESSION, lake, other, contracts)
     assert _held(lake, "events/l") == []

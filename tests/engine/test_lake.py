@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.ingest.release import chosen_sql
+from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake import tables as lakes
 from platform_defs.engine.lake.tables import Commit, Lake, LakeError
 
@@ -109,11 +110,11 @@ def test_a_compaction_remembers_nothing_even_where_it_says_so(lake: Lake) -> Non
 
 
 def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lakes, "MANY_FILES", 4)
+    monkeypatch.setattr(compaction, "MANY_FILES", 4)
     counts = []
     for n in range(6):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n}, pruned_by=["id"])
-        counts.append(lakes.small_files(DeltaTable(lake.path("t"))))
+        counts.append(compaction.small_files(DeltaTable(lake.path("t"))))
         found = lake.newest("t", "key")
         assert found is not None
         assert (found.value, found.rows) == (n, 1)
@@ -122,7 +123,7 @@ def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSessio
 
 
 def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lakes, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(compaction, "CHECKPOINT_EVERY", 3)
     for n in range(12):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n})
     log = Path(lake.path("t"), "_delta_log")

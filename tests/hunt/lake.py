@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.locks import Purpose
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import ANY, Commit, Lake
+from platform_defs.engine.lake.tables import ANY, Commit, Lake, PinnedLake
 from tests.hunt.frames import Rows
 from tests.hunt.process import Process, StoreFault
 from tests.hunt.store import Conflict, Row, Store, Version

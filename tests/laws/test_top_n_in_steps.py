@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
 from operators import TopN, fold
-from platform_defs.engine.lake import tables as lake
+from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source
@@ -30,7 +30,7 @@ APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table is taken for a large one, of which files are chosen."""
-    monkeypatch.setattr(lake, "SMALL_BYTES", 0)
+    monkeypatch.setattr(reads, "SMALL_BYTES", 0)
 
 
 def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:

@@ -10,9 +10,7 @@ from assets.contracts import DerivedAsset
 from operators.contract import Closed, Touched
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.columns import pc
-
-SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
-"""The shares of a batch's rows at whose quantiles the ledger records their event times (`SourceEntry.spread`)."""
+from platform_defs.engine.ledger.rows import SHARES
 
 
 def changes_something(reading: Reading, asset: DerivedAsset, after: int, head: int) -> bool:

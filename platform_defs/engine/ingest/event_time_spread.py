@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from operators.contract import EVENT_TIME
 from operators.timing import DAY_MS, millis
-from platform_defs.engine.advance.step_size import SHARES
+from platform_defs.engine.ledger.rows import SHARES
 
 _MOST_BUCKETS = 1_000
 _MOST_RANGES = 16

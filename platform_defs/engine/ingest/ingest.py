@@ -43,7 +43,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.snapshot import PinnedLake
+from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows

@@ -23,8 +23,7 @@ from platform_defs.engine.formats.text import header
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.known_files import uris_below
 
 RELEASED = "released"

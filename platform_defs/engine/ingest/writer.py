@@ -34,6 +34,6 @@ class LedgerWriter:
 
         It begins first: what is asked of the ledger afterwards is true of it, or the batch does not land.
         """
-        batch = self.ledger.begin()
+        batch = Batch.begin(self.ledger)
         self.require()
         return batch

@@ -18,8 +18,7 @@ from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine.inputs.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
 from platform_defs.engine.inputs.schemas import log_schema
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger

@@ -8,8 +8,9 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
+from threading import Lock
 from typing import Any, cast
 
 import pyarrow.fs as pa_fs
@@ -18,8 +19,10 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+
+from platform_defs.engine.lake.errors import LakeError
 
 APPLICATION = "tidemark"
 """Under this name a table's log holds the number of its newest guarded commit, which Spark's own guarded commits ask for."""
@@ -27,6 +30,9 @@ _NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 _LONGEST_BOUND = 32
 _AFTER_ALL = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+_APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_ONE_AT_A_TIME = Lock()
 
 
 def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -204,3 +210,27 @@ def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
     if isinstance(value, date):
         return {column: value.isoformat()}
     return {column: value} if isinstance(value, int) and not isinstance(value, bool) else {}
+
+
+@contextmanager
+def refused_if_overtaken(table: str, what: str) -> Iterator[None]:
+    """Raise the error of a commit that another's came before, in words."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LakeError.overtaken(table, what) from error
+
+
+@contextmanager
+def session_metadata(spark: SparkSession, metadata: dict[str, Any], number: int | None) -> Iterator[None]:
+    """Give commits that take no option their metadata and number: by the session's settings, so one at a time."""
+    numbered = {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
+    settings = {_METADATA_CONF: json.dumps(metadata), **numbered}
+    with _ONE_AT_A_TIME:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in settings:
+                spark.conf.unset(key)

@@ -19,7 +19,6 @@ from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import COLUMNS, History, SourceHistory, said_last
 from platform_defs.engine.ledger.known_files import KnownFiles
-from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger.store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 
@@ -247,11 +246,11 @@ class Ledger:
         if seq > self.head:
             raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
-    def begin(self) -> Batch:
-        """Begin a batch: the one after the newest."""
+    def next_batch(self) -> tuple[int, int, Version | None]:
+        """The number and the time (epoch ms) of the batch after the newest, and the version that it follows; see `Batch.begin`."""
         with self._mutex:
             known = self.history  # looked up once, so that number, time and version are of one ledger
-            return Batch(self, known.head + 1, self._next_time(known), self._version)
+            return known.head + 1, self._next_time(known), self._version
 
     def fence(self, seen: Version | None) -> Version:
         """Commit nothing on a version, so that no other batch that began with it lands; returns the version that this makes.

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
+from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.store import Version
-
-if TYPE_CHECKING:
-    from platform_defs.engine.ledger.ledger import Entry, Ledger
 
 
 class Batch:
@@ -20,10 +17,15 @@ class Batch:
         seen: the ledger's version that it follows; None where there is no ledger yet.
     """
 
-    def __init__(self, ledger: "Ledger", seq: int, now: int, seen: Version | None) -> None:
+    def __init__(self, ledger: Ledger, seq: int, now: int, seen: Version | None) -> None:
         self.ledger, self.seq, self.now = ledger, seq, now
         self._seen = seen
         self._mutex = Lock()
+
+    @classmethod
+    def begin(cls, ledger: Ledger) -> "Batch":
+        """Begin a batch: the one after the newest."""
+        return cls(ledger, *ledger.next_batch())
 
     def fence(self) -> None:
         """Refuse every other batch that is being made: whoever deletes rows that no batch names does this first.
@@ -36,7 +38,7 @@ class Batch:
         with self._mutex:  # sources are ingested side by side
             self._seen = self.ledger.fence(self._seen)
 
-    def commit(self, entries: "Sequence[Entry]") -> None:
+    def commit(self, entries: Sequence[Entry]) -> None:
         """Commit the batch, and those that follow it in the same commit.
 
         Raises:

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.tables import Lake, refused_if_overtaken
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA

@@ -24,10 +24,10 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import FOLDED
 from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.inputs.reader import JUDGED
+from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
-from platform_defs.engine.lake.snapshot import PinnedLake
-from platform_defs.engine.lake.tables import Lake, small_files
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.faults import point

@@ -1,0 +1,31 @@
+"""What a benchmark of many small steps recorded, as the report and the plots show it."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.plan import WARM_STEPS, tail
+from benchmarks.results import Record, chosen
+
+SECONDS = ("told", "seconds")
+PARTS = ("ingest", "advance", "law")
+
+
+class Point:
+    """One point of the latency-throughput curve: medians over its steps, without the first, which warm up, and the tail."""
+
+    def __init__(self, record: Record) -> None:
+        cell, laps = record["cell"], record["told"]["steps"]
+        self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
+        laps = laps[1 + WARM_STEPS : len(laps) - tail(self.rows)]
+        self.parts_s = [median(lap.get(part, 0.0) for lap in laps) for part in PARTS]
+        self.step_s = median(sum(lap.values()) for lap in laps)
+
+
+def curve(records: Sequence[Record]) -> list[Point]:
+    """The latency-throughput curve."""
+    return sorted((Point(r) for r in chosen(records, "batch")), key=lambda point: point.rows)
+
+
+def step_seconds(record: Record) -> list[float]:
+    """Seconds of each small step, without the first micro-batch."""
+    return [sum(lap.values()) for lap in record["told"]["steps"][1:]]

@@ -1,0 +1,103 @@
+"""What keeps a table quick to read: few files, a short log, and no file that no version needs."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, PyFileSystem
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.root import LakeRoot
+from platform_defs.faults import point
+
+SMALL_BYTES = 32 * 1024 * 1024
+MANY_FILES = 64
+"""A commit that leaves a table with this many files below `SMALL_BYTES` compacts them."""
+CHECKPOINT_EVERY = 20
+_RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+@dataclass(frozen=True)
+class MaintainedTables(LakeRoot):
+    """The maintenance of a lake's tables."""
+
+    def _after_commit(self, spark: SparkSession, table: str) -> None:
+        """Make a checkpoint of the log, and compact small files, where a commit has left enough of them.
+
+        Delta would do both itself, at a higher price: a checkpoint by Spark jobs, whose code alone takes seconds to
+        compile, and a compaction after each process's first commit to a table, however few the files are.
+        """
+        delta = DeltaTable(self.path(table))
+        if small_files(delta) >= MANY_FILES:
+            point("lake.before_compact")
+            with suppress(DeltaConcurrentModificationException):
+                self.optimize(spark, table)
+            point("lake.after_compact")
+            delta.update_incremental()
+        if delta.version() >= CHECKPOINT_EVERY and delta.version() % CHECKPOINT_EVERY < 2:  # a compaction takes one version
+            delta.create_checkpoint()
+
+    def optimize(self, spark: SparkSession, table: str) -> None:
+        """Compact a table's files below `SMALL_BYTES`."""
+        from delta.tables import DeltaTable as SparkDelta
+
+        self.still_mine()
+        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
+
+    def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
+        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention.
+
+        Where another table lies below the table's folder, only files that the table's own log once named are counted, and of a table
+        with deletion vectors none.
+        """
+        delta = DeltaTable(self.path(table))
+        if not has_vectors(delta):
+            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
+        if holds_tables(delta):
+            return 0
+        return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it tells folders too
+
+    def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
+        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark.
+
+        A full vacuum deletes every file below the folder that the log does not name, another table's log too; so where
+        there is one, files are deleted by the table's own log alone, or, by Spark, none.
+        """
+        self.still_mine()
+        delta = DeltaTable(self.path(table))
+        if not has_vectors(delta):
+            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
+        elif not holds_tables(delta):
+            self._vacuumed(spark, table, hours)
+
+    def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
+        spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
+        retain = "" if hours is None else f" RETAIN {hours} HOURS"
+        return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{how}")
+
+
+def has_vectors(delta: DeltaTable) -> bool:
+    """Whether deletion vectors may mark rows of a table's files as gone."""
+    return "deletionVectors" in (delta.protocol().writer_features or ())
+
+
+def holds_tables(delta: DeltaTable) -> bool:
+    """Whether another table lies somewhere below a table's folder, on a disk or behind a URI."""
+    handler = DeltaStorageHandler.from_table(delta._table)  # pyright: ignore[reportPrivateUsage]
+    below = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
+    return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in below)
+
+
+def small_files(delta: DeltaTable) -> int:
+    """How many of a table's data files are below `SMALL_BYTES`."""
+    return sum(size < SMALL_BYTES for size in file_sizes(delta))
+
+
+def file_sizes(delta: DeltaTable) -> list[int]:
+    """The bytes of each of a table's data files, by its log."""
+    return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
