@@ -16,7 +16,7 @@ from assets.partitions import end_of
 from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs.cli import quarantine as quarantine_cli
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.cli.arguments import interval, one_folder
 from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
@@ -61,7 +61,7 @@ EXPECTED = (
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 """What Typer raises for a command line that it cannot read."""
 
-errors = report.Terminal(stderr=True, emoji=False)
+errors = render.Terminal(stderr=True, emoji=False)
 
 
 def _engine() -> Engine:
@@ -106,7 +106,7 @@ def demo(
             lake=folder,
             tick=lambda what: bar.update(task, description=what, advance=1),
         )
-    _show(as_json, told, report.print_demo)
+    _show(as_json, told, render.print_demo)
 
 
 @app.command()
@@ -135,7 +135,7 @@ def ingest(
             entries, failed = engine.let_in(looks, entered, advancing.retry), None
         except UnreadError as error:  # what was ingested is shown all the same
             entries, failed = error.entries, error
-    _show(as_json, {"entries": [report.entry(e) for e in entries]}, report.print_entries)
+    _show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
     if failed is not None:
         raise failed
 
@@ -153,7 +153,7 @@ def advance(assets: Named = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. Where one fails, those not made of it go on."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
-    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, report.print_steps)
+    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, render.print_steps)
     failures.check()
 
 
@@ -174,7 +174,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
                 state = engine.described(name)
                 task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
                 for step in engine.steps(name, until):
-                    told.append(report.step(name, step))
+                    told.append(render.step(name, step))
                     bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
     return told
 
@@ -195,9 +195,9 @@ def backfill(
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
             with failures.kept(name):
-                rebuilt.append(report.rebuilt(name, engine.rebuild(name, from_day, to_day)))
+                rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
     steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
-    _show(as_json, {"rebuilt": rebuilt, "steps": steps}, report.print_backfill)
+    _show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
     failures.check()
 
 
@@ -210,8 +210,8 @@ def rebuild(
     """Make tables again from the event logs, under the present settings. For days of a table see `backfill --rebuild`."""
     engine = _engine()
     names = _named(engine, assets)
-    steps = [report.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
-    _show(as_json, {"steps": steps}, report.print_steps)
+    steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
+    _show(as_json, {"steps": steps}, render.print_steps)
 
 
 @app.command()
@@ -222,7 +222,7 @@ def drain(assets: Named = None, as_json: Json = False) -> None:
     entry = engine.drain()
     failures = Failures(engine.assets, _without_rows)
     steps = _advance_all(engine, None, named, failures)
-    _show(as_json, {"entries": [report.entry(entry)] if entry else [], "steps": steps}, report.print_drain)
+    _show(as_json, {"entries": [render.entry(entry)] if entry else [], "steps": steps}, render.print_drain)
     failures.check()
 
 
@@ -231,7 +231,7 @@ def maintain(as_json: Json = False) -> None:
     """Compact small files, delete what no version needs, and make checkpoints, beside whatever writes to the lake."""
     engine = _engine()
     done = engine.maintain()
-    _show(as_json, {"tables": [report.maintained(m) for m in done]}, report.print_maintained)
+    _show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
     MaintenanceError.check(done)
 
 
@@ -239,7 +239,7 @@ def maintain(as_json: Json = False) -> None:
 def status(assets: Named = None, as_json: Json = False) -> None:
     """Sources, watermarks, lag, counts and the conservation law, at a glance."""
     engine = _engine()
-    _show(as_json, report.status(engine, _named(engine, assets)), report.print_status)
+    _show(as_json, render.status(engine, _named(engine, assets)), render.print_status)
 
 
 @app.command()
@@ -254,7 +254,7 @@ def publish(
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
     told = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
     _show(
-        as_json, told, lambda t: report.out.print(f"{report.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False)
+        as_json, told, lambda t: render.out.print(f"{render.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False)
     )
 
 
@@ -270,9 +270,9 @@ def late(
     _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
     _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
     if not engine.ledger.head and not as_json:
-        report.out.print("Nothing has landed yet.")
+        render.out.print("Nothing has landed yet.")
         return
-    _show(as_json, report.late(engine, source, asset, limit), report.print_late)
+    _show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
 
 def _known(what: str, name: str, legal: Iterable[str]) -> None:

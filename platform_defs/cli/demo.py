@@ -9,7 +9,7 @@ from typing import Any, Literal
 import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.cli.demo_lake import FOLDER, DemoLake
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
@@ -62,7 +62,7 @@ def run(
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)
-    return {"status": report.status(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
+    return {"status": render.status(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:

@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine import FileSetAside
 from platform_defs.resources.engine import make_engine
@@ -74,7 +74,7 @@ def _file(found: FileSetAside) -> dict[str, Any]:
 def _print_list(told: dict[str, Any]) -> None:
     found = {name: of for name, of in told["sources"].items() if of["files"] or of["rows"]}
     if not found:
-        report.out.print("Nothing is in quarantine.")
+        render.out.print("Nothing is in quarantine.")
     for name, of in found.items():
         if of["files"]:
             rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in of["files"]]
@@ -85,27 +85,27 @@ def _print_list(told: dict[str, Any]) -> None:
 
 def _print_retry(told: dict[str, Any]) -> None:
     if not told["files"]:
-        report.out.print("There is no file to read again.")
+        render.out.print("There is no file to read again.")
         return
     _table(f"{told['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in told["files"]])
 
 
 def _print_release(told: dict[str, Any]) -> None:
     if not told["files"]:
-        report.out.print("There are no such rows to release.")
+        render.out.print("There are no such rows to release.")
         return
     _table(f"{told['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in told["files"]])
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    shown = report.plain(title)
+    shown = render.plain(title)
     table = Table(title=shown, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for n, column in enumerate(columns):
         table.add_column(column, overflow="fold", justify="right" if rows and isinstance(rows[0][n], int) else "left")
     for row in rows:
-        table.add_row(*[f"{v:,}" if isinstance(v, int) else report.plain(v) for v in row])
-    report.out.print(table)
-    report.out.print()
+        table.add_row(*[f"{v:,}" if isinstance(v, int) else render.plain(v) for v in row])
+    render.out.print(table)
+    render.out.print()
 
 
 __all__ = ["app"]

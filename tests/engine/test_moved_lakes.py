@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest import stream
 from platform_defs.engine.lake.tables import Lake
@@ -113,7 +113,7 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     for name in "lr":
         land(engine, name, "1.jsonl", [json.dumps({"k": "a", "v": 1, "ts": times["l"]})])
     assert sum(s.accepted for s in engine.let_in()[0]) == 2
-    told = report.status(engine, ["pairs"])
+    told = render.status(engine, ["pairs"])
     assert told["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
     assert engine.described("pairs")["watermark"] is not None
     engine.advance("pairs")
@@ -121,10 +121,10 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     engine.let_in()
     assert engine.due.all_days() is None or engine.due.all_days()
     assert engine.drain() is not None
-    assert report.status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
+    assert render.status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
     assert engine.due.all_days() is not None
     engine.advance("pairs")
-    told = report.status(engine, ["pairs"])
+    told = render.status(engine, ["pairs"])
     assert told["assets"]["pairs"]["law"]["holds"], told
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting import counted_rows as counting
 from platform_defs.engine.accounting.account import RowBooks
@@ -82,7 +82,7 @@ def test_a_status_is_of_one_ledger_entry(engine: Engine, make_engine: MakeEngine
             other.advance(name)
 
     meanwhile(monkeypatch, RowBooks, "_results", act)
-    seen = report.status(engine, engine.assets)
+    seen = render.status(engine, engine.assets)
     assert seen["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in seen["assets"].values())
     assert seen["assets"]["pairs"]["accepted"] == {side: seen["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}

@@ -124,7 +124,7 @@ def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
         stream.run("1 second", entered)
     assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
     assert _keys(engine) == ["a", "b.jsonl", "healed"]
-    assert [r.getMessage().split(" (")[0] for r in caplog.records if r.name.endswith("pending")] == [
+    assert [r.getMessage().split(" (")[0] for r in caplog.records if r.name.endswith("pending_files")] == [
         f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
     ]
 

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException, PySparkValueError
 
 from examples.olist.prepare import prepare
 from platform_defs.cli import commands as cli
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 from platform_defs.cli.commands import main
 from platform_defs.cli.demo_lake import DemoLake
 from platform_defs.resources.engine import make_engine
@@ -202,11 +202,11 @@ def test_late_shows_the_late_rows(demo):
 def test_a_row_that_would_steer_the_terminal_is_printed_as_text(demo, monkeypatch):
     """A row's own text, in a table and in an error: control sequences, markup, bidirectional overrides."""
     evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
-    shown = report.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
+    shown = render.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
     shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil
-    monkeypatch.setattr(report, "late", lambda *_: shown)
+    monkeypatch.setattr(render, "late", lambda *_: shown)
     for width in ("80", "400"):
-        monkeypatch.setattr(report.out, "_width", int(width))
+        monkeypatch.setattr(render.out, "_width", int(width))
         said = tidemark("late", "payments")
         assert r"\x1b[31m\x9b2J[bold]:warning:\u202e\x07" in said.out
         assert said.out.replace("\n", "").isprintable()

@@ -204,7 +204,7 @@ def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch:
     for name, folder in (("LAKE", users), ("DAGSTER_HOME", users / "dagster")):
         monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
     monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
-    monkeypatch.setattr(demo.report, "status", lambda *_: {})
+    monkeypatch.setattr(demo.render, "status", lambda *_: {})
     monkeypatch.setattr("platform_defs.engine.advance.pending_work.Due.boards", lambda _: [])
     before = _contents(users)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from platform_defs.cli import render as report
+from platform_defs.cli import render
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
 SHOWN = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
@@ -16,7 +16,7 @@ def _late(rows: list[dict[str, Any]], total: int | None = None) -> dict[str, Any
 
 @pytest.fixture(params=[80, 200], ids=["narrow", "wide"])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(report.out, "_width", request.param)
+    monkeypatch.setattr(render.out, "_width", request.param)
     return request.param
 
 
@@ -30,7 +30,7 @@ def test_late_rows_fit_the_terminal_and_are_text(width: int, capsys: pytest.Capt
         "big": 2**40,
         "event_time": "2026-03-01T00:00:00Z",
     }
-    report.print_late(_late([row, row], 7))
+    render.print_late(_late([row, row], 7))
     out = capsys.readouterr().out
     assert out.startswith("Rows of payments too late for wide: 7, of which 2")
     assert out.count(SHOWN) == (4 if width == 80 else 3)
@@ -41,7 +41,7 @@ def test_late_rows_fit_the_terminal_and_are_text(width: int, capsys: pytest.Capt
 
 
 def test_a_long_value_is_cut_and_its_length_said(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_late(_late([{"a": "x" * 1_000}]))
+    render.print_late(_late([{"a": "x" * 1_000}]))
     out = capsys.readouterr().out
     assert out.startswith("Rows of payments too late for wide: 1\n")
     assert out.count("x") == 200
@@ -49,14 +49,14 @@ def test_a_long_value_is_cut_and_its_length_said(width: int, capsys: pytest.Capt
 
 
 def test_no_late_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_late(_late([]))
+    render.print_late(_late([]))
     assert capsys.readouterr().out == "No row of payments came too late for wide.\n"
 
 
 def test_names_and_reasons_are_text_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A file's name in what maintenance left for the next time; a lake's name; a side of a broken law."""
-    report.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
-    report.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
+    render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
+    render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out

@@ -24,7 +24,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.unreadable_files import Patience, Unread, set_aside
-from platform_defs.engine.ingest import event_time_spread as spread
+from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import attempt_of
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
@@ -205,7 +205,7 @@ class Ingest(LedgerWriter):
             F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
             F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
             F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
-            *spread.aggregates(good),
+            *event_time_spread.aggregates(good),
             *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
@@ -217,14 +217,15 @@ class Ingest(LedgerWriter):
 
     def _spread(self, judged: DataFrame, counts: _Counts) -> tuple[int, ...]:
         """How the rows' times lie, where they lie unevenly."""
-        uneven = spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
-        return spread.quantiles(judged, _is_good()) if uneven else ()
+        uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
+        return event_time_spread.quantiles(judged, _is_good()) if uneven else ()
 
     def _repeated(self, judged: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*spread.ranges(judged, _is_good(), counts.first, counts.last, horizon)]}
+        times = event_time_spread.ranges(judged, _is_good(), counts.first, counts.last, horizon)
+        within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
         newest = last_with_rows(self.ledger, contract.name)
