@@ -65,6 +65,7 @@ lint: setup ## check style, format, types and the direction of imports
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 audit: setup ## look for known vulnerabilities in the locked dependencies; without a network it says so and passes
 	$(BIN)/python .ci/audit.py $(ARGS)

@@ -22,7 +22,7 @@ def log_days(
         days: by partition key, whether it passed, and what to show.
         severity: of a failure.
     """
-    due = {day: told for day, told in days.items() if len(days) <= _MOST_DAYS or not told[0]}
-    for day, (passed, metadata) in sorted(due.items())[-_MOST_DAYS:]:
-        told = AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day)
-        context.log_event(told)  # pyright: ignore[reportArgumentType]  # Dagster takes it, and does not say so
+    shown = {day: evaluation for day, evaluation in days.items() if len(days) <= _MOST_DAYS or not evaluation[0]}
+    for day, (passed, metadata) in sorted(shown.items())[-_MOST_DAYS:]:
+        evaluation = AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day)
+        context.log_event(evaluation)  # pyright: ignore[reportArgumentType]  # Dagster takes it, and does not say so

@@ -81,18 +81,18 @@ def event_time_asset(
         checks = [law_check(accounts, engine.uncounted(derived.name, settled))]
         checks.append(_in_days(engine.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
-        yield dg.MaterializeResult(metadata=_told(engine, derived) | done, check_results=checks)
+        yield dg.MaterializeResult(metadata=_metadata(engine, derived) | done, check_results=checks)
 
     return table
 
 
 def _advance(engine: EnginePort, name: str, first: date, last: date, config: AdvanceConfig) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    done: dict[str, Any] = {}
     if config.rebuild:
         rebuilt = engine.rebuild(name, first, last)
-        told = {"rebuilt": span(rebuilt.days), "rows_put_right": rebuilt.missing + rebuilt.extra}
+        done = {"rebuilt": span(rebuilt.days), "rows_put_right": rebuilt.missing + rebuilt.extra}
     steps = list(engine.steps(name, end_of(last)))
-    return told | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
+    return done | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
 
 
 def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
@@ -109,21 +109,21 @@ def _reach(derived: DerivedAsset) -> timedelta:
     return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, Closed) else timedelta(0)
 
 
-def _told(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
+def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     state = engine.described(derived.name)
-    told = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("waits_for"):
-        told["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
+        metadata["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
     if not state["steps"]:
-        return told
+        return metadata
     frame = engine.table(derived.name)
     schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
-    return told | {"dagster/column_schema": schema, "dagster/column_lineage": lineage}
+    return metadata | {"dagster/column_schema": schema, "dagster/column_lineage": lineage}
 
 
 def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
-    sides = sorted({a.side for a in accounts})
-    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in sides for term in TERMS}
+    names = sorted({a.side for a in accounts})
+    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in names for term in TERMS}
 
 
 def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], first: date, last: date) -> None:
@@ -135,7 +135,8 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
     """The law over accounts, and the ledger's totals held to the log."""
     broken = [a for a in accounts if not a.holds]
     differing = [
-        f"{source}, entry {seq}: the ledger tells of {told} rows, the log holds {held}" for (source, seq), (told, held) in uncounted.items()
+        f"{source}, entry {seq}: the ledger tells of {in_ledger} rows, the log holds {held}"
+        for (source, seq), (in_ledger, held) in uncounted.items()
     ]
     return dg.AssetCheckResult(
         check_name=LAW,
@@ -154,14 +155,14 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
     """Report events outside of the partitions, by the ledger: they are handled as all others, and shown on no day."""
     known = range_of(days)
     outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
-    told = (
+    description = (
         "events lie outside of the days: their results are in the table, and in no partition" if outside else "all events lie in the days"
     )
     return dg.AssetCheckResult(
         check_name=IN_DAYS,
         passed=not outside,
         severity=dg.AssetCheckSeverity.WARN,
-        description=told,
+        description=description,
         metadata={
             "oldest_event_time": moment(times[0] if times else None),
             "newest_event_time": moment(times[1] if times else None),
@@ -191,8 +192,8 @@ def _log(
 ) -> None:
     first, last = days_of(context)
     days = sorted({a.day for a in accounts if first <= a.day <= last})
-    told = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}
-    log_days(context, check, told, severity)
+    by_day = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}
+    log_days(context, check, by_day, severity)
 
 
 def _row(account: AccountPort) -> dict[str, Any]:

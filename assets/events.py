@@ -30,15 +30,15 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
     def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
         failed: Exception | None = None
         try:
-            entries = engine.let_in()
+            entries = engine.ingest()
         except Exception as error:  # where files could not be read, it names the entries of all others
             entries, failed = getattr(error, "entries", None), error
             if not entries:
                 raise
         context.log.info(f"{len(entries)} ledger entries")
         for contract in contracts:
-            said = [s for entry in entries for s in entry if s.source == contract.name]
-            yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_told(said))
+            rows = [s for entry in entries for s in entry if s.source == contract.name]
+            yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_metadata(rows))
         if failed is not None:
             raise failed
 
@@ -66,11 +66,11 @@ def _log_schema(contract: SourceContract) -> StructType:
     return StructType([*own, *contract.struct.fields])
 
 
-def _told(said: Sequence[SourceEntryPort]) -> dict[str, Any]:
-    counts = {name: sum(getattr(s, name) for s in said) for name in COUNTS}
-    newest = said[-1] if said else None
+def _metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
+    counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
+    newest = rows[-1] if rows else None
     return counts | {
         "dagster/partition_row_count": counts["accepted"],
-        "ledger_entries": len(said),
+        "ledger_entries": len(rows),
         "watermark": moment(newest.watermark if newest else None),
     }

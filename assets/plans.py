@@ -40,38 +40,40 @@ _BEST = ("units DESC", "revenue DESC", "item_id")
 def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
     """Each payment beside its order, where it came at most `within` after it; with `full`, the unmatched of both sides too."""
     join = IntervalJoin(on="order_id", lower=0, upper=within, how=how, left_prefix="order_", right_prefix="payment_")
-    told = f"Each payment beside its order, at most {within} after it; kept: {how} join."
-    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=told)
+    description = f"Each payment beside its order, at most {within} after it; kept: {how} join."
+    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=description)
 
 
 def order_wide() -> DerivedAsset:
     """Each order beside each of its items, and the unmatched of both."""
     join = IntervalJoin(on="order_id", lower=f"-{BESIDE}", upper=BESIDE, how="full", left_prefix="order_", right_prefix="item_")
-    told = f"Each order beside each of its items, written at most {BESIDE} before or after it; and the unmatched of both."
-    return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=told)
+    description = f"Each order beside each of its items, written at most {BESIDE} before or after it; and the unmatched of both."
+    return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=description)
 
 
 def payment_wide() -> DerivedAsset:
     """Each payment beside its order and that order's items, one row an item; made of `order_wide`."""
     join = IntervalJoin(on="order_id", lower=f"-{BACK}", upper=0, how="left", left_prefix="payment_", right_prefix="wide_")
-    told = f"Each payment beside its order and each of that order's items, where it came at most {BACK} after them; and the others alone."
-    return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=told)
+    description = (
+        f"Each payment beside its order and each of that order's items, where it came at most {BACK} after them; and the others alone."
+    )
+    return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=description)
 
 
 def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = None) -> DerivedAsset:
     """What was sold of each item in each window; of open ones early, where a trigger says when."""
     sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness, early=early)
-    told = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
-    return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=told, group=WINDOWS)
+    description = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
+    return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=description, group=WINDOWS)
 
 
 def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
     """How often each item was clicked in each window."""
     seen = {"clicks": "count(*)", "seconds": "sum(seconds)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=seen, allowed_lateness=allowed_lateness)
-    told = f"Clicks on each item, in windows of {window.size} every {window.slide}."
-    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=told, group=WINDOWS)
+    description = f"Clicks on each item, in windows of {window.size} every {window.slide}."
+    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=description, group=WINDOWS)
 
 
 def item_conversion(window: Sliding) -> DerivedAsset:
@@ -79,48 +81,54 @@ def item_conversion(window: Sliding) -> DerivedAsset:
     join = WindowJoin(
         on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"
     )
-    told = "What was clicked beside what was sold, of each item and window with either; of an item without a category each by itself."
-    return DerivedAsset(name=ITEM_CONVERSION, inputs=(ITEM_CLICKS, ITEM_SALES), operator=join, description=told, group=WINDOWS)
+    description = (
+        "What was clicked beside what was sold, of each item and window with either; of an item without a category each by itself."
+    )
+    return DerivedAsset(name=ITEM_CONVERSION, inputs=(ITEM_CLICKS, ITEM_SALES), operator=join, description=description, group=WINDOWS)
 
 
 def hot_items(k: int) -> DerivedAsset:
     """The items that sold best in each window, of all."""
-    told = f"The {k} items of each window with the most units sold."
-    return DerivedAsset(name=HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST), description=told, group=WINDOWS)
+    description = f"The {k} items of each window with the most units sold."
+    return DerivedAsset(name=HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST), description=description, group=WINDOWS)
 
 
 def category_hot_items(k: int) -> DerivedAsset:
     """The items that sold best in each window, of each category."""
-    told = f"The {k} items of each window and category with the most units sold."
+    description = f"The {k} items of each window and category with the most units sold."
     return DerivedAsset(
-        name=CATEGORY_HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST, by="category"), description=told, group=WINDOWS
+        name=CATEGORY_HOT_ITEMS,
+        inputs=(ITEM_SALES,),
+        operator=TopK(k=k, order_by=_BEST, by="category"),
+        description=description,
+        group=WINDOWS,
     )
 
 
 def seller_leaderboard(n: int) -> DerivedAsset:
     """The dearest items that each seller sold: rows that only come."""
     top = TopN(by="seller_id", order_by="price DESC", rank_end=n)
-    told = f"The {n} dearest items that each seller sold, of those with one price the first."
-    return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=told, group=LEADERBOARDS)
+    description = f"The {n} dearest items that each seller sold, of those with one price the first."
+    return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=description, group=LEADERBOARDS)
 
 
 def seller_revenue() -> DerivedAsset:
     """What each seller took in each category, kept current."""
     sold = {"revenue": "sum(quantity * price)", "units": "sum(quantity)", "items": "count(*)"}
-    told = "Revenue, units and items of each seller in each category, of all that was sold so far."
+    description = "Revenue, units and items of each seller in each category, of all that was sold so far."
     operator = Aggregate(by=("category", "seller_id"), aggregates=sold)
-    return DerivedAsset(name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=told, group=LEADERBOARDS)
+    return DerivedAsset(name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=description, group=LEADERBOARDS)
 
 
 def category_leaderboard(n: int) -> DerivedAsset:
     """The sellers that took most in each category: over an aggregate whose rows change."""
     top = TopN(by="category", order_by=("revenue DESC", "seller_id"), rank_end=n, unique_key=("category", "seller_id"), change="change")
-    told = f"The {n} sellers of each category with the most revenue so far."
-    return DerivedAsset(name=CATEGORY_LEADERBOARD, inputs=(SELLER_REVENUE,), operator=top, description=told, group=LEADERBOARDS)
+    description = f"The {n} sellers of each category with the most revenue so far."
+    return DerivedAsset(name=CATEGORY_LEADERBOARD, inputs=(SELLER_REVENUE,), operator=top, description=description, group=LEADERBOARDS)
 
 
 def order_status_board(n: int) -> DerivedAsset:
     """The orders that came to each status last: a row leaves its board when its order goes on."""
     top = TopN(by="status", order_by=("update_time DESC", "order_id"), rank_end=n, unique_key="order_id", with_rank=False)
-    told = f"The {n} orders of each status that came to it last; an order stands where its newest update, by arrival, put it."
-    return DerivedAsset(name=ORDER_STATUS_BOARD, inputs=(ORDER_UPDATES,), operator=top, description=told, group=LEADERBOARDS)
+    description = f"The {n} orders of each status that came to it last; an order stands where its newest update, by arrival, put it."
+    return DerivedAsset(name=ORDER_STATUS_BOARD, inputs=(ORDER_UPDATES,), operator=top, description=description, group=LEADERBOARDS)

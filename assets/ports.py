@@ -75,7 +75,7 @@ class EnginePort(Protocol):
         """The derived assets, by name."""
         ...
 
-    def let_in(self) -> Sequence[Sequence[SourceEntryPort]]:
+    def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
         """Let in what has landed, and record sources fallen idle; returns the ledger entries made."""
         ...
 
@@ -99,7 +99,7 @@ class EnginePort(Protocol):
         """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
         ...
 
-    def put_right(self, asset: str) -> int:
+    def repair(self, asset: str) -> int:
         """Recompute an upserted table, and put right what differs; returns how many changes that took."""
         ...
 

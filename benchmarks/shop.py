@@ -43,10 +43,10 @@ def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
     return Engine(lake, sources, {asset.name: asset}, lambda: spark, max_step=max_step, folders=folders, max_files=1)
 
 
-def let_in(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
+def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
     """Ingest files as one micro-batch; returns the rows that the log took."""
     found = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
-    entry = engine.ingest.files(found)
+    entry = engine.ingester.files(found)
     return sum(said.accepted for said in entry or ())
 
 
@@ -79,7 +79,7 @@ def has_a_law(engine: Engine) -> bool:
     return isinstance(engine.assets[only(engine)].operator, Accountable)
 
 
-def let_in_so_far(engine: Engine) -> int:
+def ingested_so_far(engine: Engine) -> int:
     """How many rows the ledger says were let in."""
     return sum(said.accepted for entry in engine.ledger.entries() for said in entry)
 

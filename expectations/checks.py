@@ -142,12 +142,12 @@ def _words(finding: Finding) -> str:
 
 def _metadata(expectation: Expectation, finding: Finding, schema: StructType) -> dict[str, Any]:
     config = expectation.configuration
-    told: dict[str, Any] = {"expectation": dg.MetadataValue.json({"type": config.type, **config.kwargs})}
+    metadata: dict[str, Any] = {"expectation": dg.MetadataValue.json({"type": config.type, **config.kwargs})}
     if finding.evaluated is not None:
-        told |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
+        metadata |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
     if finding.sample:
-        told["failing_rows"] = _shown(finding.sample, schema)
-    return told
+        metadata["failing_rows"] = _shown(finding.sample, schema)
+    return metadata
 
 
 def _shown(rows: Sequence[Row], schema: StructType) -> dg.TableMetadataValue:

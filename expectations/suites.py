@@ -61,7 +61,7 @@ def payment_order_wide() -> gx.ExpectationSuite:
             ExpectColumnValuesToNotBeNull(
                 column="payment_seq",
                 row_condition=Column("order_seq").is_null(),
-                **_told("row_has_a_side", "A row with neither order nor payment was made of nothing."),
+                **_named("row_has_a_side", "A row with neither order nor payment was made of nothing."),
             ),
             _unique(
                 "pair_unique",
@@ -85,7 +85,7 @@ def order_items() -> gx.ExpectationSuite:
         _not_null("item_id", "What was sold cannot be counted otherwise."),
         _not_null("category", "Rankings by category lack it.", WARNING),
         _not_negative("price"),
-        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_told("quantity_positive", "Nobody orders less than one.")),
+        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_named("quantity_positive", "Nobody orders less than one.")),
     ]
     return gx.ExpectationSuite(name="order_items", expectations=[*own, *_log()])
 
@@ -118,7 +118,7 @@ def order_wide() -> gx.ExpectationSuite:
         ExpectColumnValuesToNotBeNull(
             column="item_seq",
             row_condition=Column("order_seq").is_null(),
-            **_told("row_has_a_side", "A row with neither order nor item was made of nothing."),
+            **_named("row_has_a_side", "A row with neither order nor item was made of nothing."),
         ),
         _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="An order and an item of it meet once."),
         _not_negative("price"),
@@ -175,9 +175,9 @@ def item_conversion() -> gx.ExpectationSuite:
 
 def hot_items(name: str, k: int, *group: str) -> gx.ExpectationSuite:
     """A ranking of each window, or of each window and group."""
-    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_told("rank_in_range", f"A ranking keeps {k}."))
-    place = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="Ties are broken: no two items share a rank.")
-    return gx.ExpectationSuite(name=name, expectations=[ranks, place, *_by_window("item_id", "category")])
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_named("rank_in_range", f"A ranking keeps {k}."))
+    one_item = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="Ties are broken: no two items share a rank.")
+    return gx.ExpectationSuite(name=name, expectations=[ranks, one_item, *_by_window("item_id", "category")])
 
 
 def seller_revenue() -> gx.ExpectationSuite:
@@ -193,7 +193,7 @@ def seller_revenue() -> gx.ExpectationSuite:
 def order_status_board() -> gx.ExpectationSuite:
     """The orders of each status."""
     own = [
-        ExpectColumnValuesToBeUnique(column="order_id", **_told("one_row_an_order", "An order is in one status at a time.")),
+        ExpectColumnValuesToBeUnique(column="order_id", **_named("one_row_an_order", "An order is in one status at a time.")),
         _not_null("status", "An order without a status stands on no board."),
     ]
     return gx.ExpectationSuite(name="order_status_board", expectations=own)
@@ -218,11 +218,11 @@ def _results(*, or_equal: bool = False) -> list[Expectation]:
 
 
 def _unique(check: str, *columns: str, why: str, ignore_row_if: IgnoreRow = "never") -> Expectation:
-    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if=ignore_row_if, **_told(check, why))
+    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if=ignore_row_if, **_named(check, why))
 
 
 def _at_least(column: str, least: int, why: str) -> Expectation:
-    return ExpectColumnValuesToBeBetween(column=column, min_value=least, **_told(f"{column}_at_least_{least}", why))
+    return ExpectColumnValuesToBeBetween(column=column, min_value=least, **_named(f"{column}_at_least_{least}", why))
 
 
 def _log() -> list[Expectation]:
@@ -234,32 +234,32 @@ def _log() -> list[Expectation]:
         ExpectCompoundColumnsToBeUnique(
             column_list=[SEQ, ARRIVAL],
             ignore_row_if="any_value_is_missing",
-            **_told("row_identity_unique", "Ledger entry and arrival name a row for good."),
+            **_named("row_identity_unique", "Ledger entry and arrival name a row for good."),
         ),
         _ordered("event_time_floored", EVENT_TIME_RAW, EVENT_TIME, "The event time is the raw one floored to 1 ms, never later."),
     ]
 
 
 def _not_null(column: str, why: str, severity: str = CRITICAL) -> Expectation:
-    return ExpectColumnValuesToNotBeNull(column=column, **_told(f"{column}_not_null", why, severity))
+    return ExpectColumnValuesToNotBeNull(column=column, **_named(f"{column}_not_null", why, severity))
 
 
 def _known(column: str, values: tuple[str, ...]) -> Expectation:
-    told = _told(f"{column}_known", "A new value is news for the reports, no fault of the row.", WARNING)
-    return ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **told)
+    meta = _named(f"{column}_known", "A new value is news for the reports, no fault of the row.", WARNING)
+    return ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **meta)
 
 
 def _not_negative(column: str, why: str = "Money flows one way here.") -> Expectation:
-    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_told(f"{column}_not_negative", why))
+    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_named(f"{column}_not_negative", why))
 
 
 def _ordered(check: str, high: str, low: str, why: str, severity: str = CRITICAL, *, or_equal: bool = True) -> Expectation:
     """`high >= low`, or `high > low`, where both are there."""
-    told = _told(check, why, severity)
+    meta = _named(check, why, severity)
     return ExpectColumnPairValuesAToBeGreaterThanB(
-        column_A=high, column_B=low, or_equal=or_equal, ignore_row_if="either_value_is_missing", **told
+        column_A=high, column_B=low, or_equal=or_equal, ignore_row_if="either_value_is_missing", **meta
     )
 
 
-def _told(check: str, why: str, severity: str = CRITICAL) -> dict:
+def _named(check: str, why: str, severity: str = CRITICAL) -> dict:
     return {"meta": {"check": check}, "description": why, "severity": severity}

@@ -91,14 +91,14 @@ def _run(batch: Batch, expectations: Sequence[Expectation], result_format: dict[
 
 
 def _finding(result: ExpectationValidationResult) -> Finding:
-    told = result.result
+    found = result.result
     return Finding(
         passed=bool(result.success),
-        evaluated=told.get("element_count"),
-        unexpected=told.get("unexpected_count") or 0,
-        percent=told.get("unexpected_percent") or 0.0,
-        observed=told.get("observed_value"),
-        sample=tuple(told.get("unexpected_rows") or ()),
+        evaluated=found.get("element_count"),
+        unexpected=found.get("unexpected_count") or 0,
+        percent=found.get("unexpected_percent") or 0.0,
+        observed=found.get("observed_value"),
+        sample=tuple(found.get("unexpected_rows") or ()),
         error=_error(result.exception_info or {}),
     )
 

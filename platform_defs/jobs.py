@@ -59,7 +59,7 @@ def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartit
     return days if isinstance(days, dg.DailyPartitionsDefinition) else None
 
 
-def due(
+def advance_request(
     engine: Engine,
     run_key: str | None = None,
     days: dg.DailyPartitionsDefinition | None = None,
@@ -75,7 +75,7 @@ def due(
         tags: further tags of the run.
     """
     known = range_of(days) if days else None
-    wanted, boards = engine.due.all_days(start_of(known[0]) if known else None), engine.due.boards()
+    wanted, boards = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.boards()
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:

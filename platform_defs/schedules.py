@@ -3,7 +3,7 @@
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import due, maintenance_job, partition_days
+from platform_defs.jobs import advance_request, maintenance_job, partition_days
 
 
 @dg.schedule(
@@ -11,7 +11,7 @@ from platform_defs.jobs import due, maintenance_job, partition_days
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
-    return due(engine, days=partition_days(_repository(context))) or dg.SkipReason("every table stands at its watermark")
+    return advance_request(engine, days=partition_days(_repository(context))) or dg.SkipReason("every table stands at its watermark")
 
 
 def _repository(context: dg.ScheduleEvaluationContext) -> dg.RepositoryDefinition | None:

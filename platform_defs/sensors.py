@@ -11,7 +11,7 @@ import dagster as dg
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
-from platform_defs.jobs import due, partition_days
+from platform_defs.jobs import advance_request, partition_days
 from platform_defs.tries import Tries, tries
 
 
@@ -23,7 +23,7 @@ from platform_defs.tries import Tries, tries
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files and idle sources; the ledger decides what is new."""
     fresh = [file for source in sorted(engine.folders) for file in engine.new_files(source)]
-    idle = engine.due.idle()
+    idle = engine.pending.idle()
     if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
     if busy := engine.ingesting():
@@ -47,7 +47,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
         return dg.SensorResult(skip_reason=f"all tables are advanced up to entry {head}", cursor=cursor)
     if before.wait:
         return dg.SkipReason(before.wait)
-    request = due(engine, before.key, partition_days(context.repository_def), before.tags)
+    request = advance_request(engine, before.key, partition_days(context.repository_def), before.tags)
     return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has anything to do", cursor=cursor)
 
 

@@ -68,8 +68,8 @@ class Tries:
         wait_s = self._wait_s(failures)
         if not wait_s or age_s >= wait_s:
             return None
-        what = f"failed, the last of {failures} in a row" if failures else "succeeded, and left this to do"
-        return f"run {run.run_id} {what}; the next is asked for in {wait_s - age_s:.0f} s"
+        outcome = f"failed, the last of {failures} in a row" if failures else "succeeded, and left this to do"
+        return f"run {run.run_id} {outcome}; the next is asked for in {wait_s - age_s:.0f} s"
 
     def _wait_s(self, failures: int) -> float:
         if failures:

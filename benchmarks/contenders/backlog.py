@@ -10,7 +10,7 @@ from benchmarks.data import micro_batches
 def run(job: Job) -> dict[str, Any]:
     spark = shop.spark_session(job)
     engine = shop.make_engine(job, spark, max_step=job.options["max_step"])
-    ingest_s = shop.seconds_of(lambda: [shop.let_in(engine, files) for files in micro_batches(job.data, job.batches)])
+    ingest_s = shop.seconds_of(lambda: [shop.ingest(engine, files) for files in micro_batches(job.data, job.batches)])
     engine.drain()
     steps: list[Any] = []
     seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))

@@ -9,7 +9,7 @@ from benchmarks.contenders import Job
 def run(job: Job) -> dict[str, Any]:
     spark = shop.spark_session(job)
     engine = shop.make_engine(job, spark, max_step=2 * job.rows)
-    ingest_s = shop.seconds_of(lambda: shop.let_in(engine, shop.whole_files(job)))
+    ingest_s = shop.seconds_of(lambda: shop.ingest(engine, shop.whole_files(job)))
     engine.drain()
     steps: list[Any] = []
     seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))

@@ -47,7 +47,7 @@ class Live:
         for files in micro_batches(self.job.data, self.job.batches, self.job.first):
             self.watch.lap()
             with self.watch.time("ingest"):
-                shop.let_in(self.engine, files)
+                shop.ingest(self.engine, files)
             self.entered()
             after()
 
@@ -67,8 +67,8 @@ class Live:
         self.watch.lap()
         self.engine.drain()
         self.advance()
-        if self.lawful and self.settled != shop.let_in_so_far(self.engine):
-            raise shop.WrongAnswer(f"of {shop.let_in_so_far(self.engine)} rows let in the law has settled {self.settled}")
+        if self.lawful and self.settled != shop.ingested_so_far(self.engine):
+            raise shop.WrongAnswer(f"of {shop.ingested_so_far(self.engine)} rows let in the law has settled {self.settled}")
 
     def empty_steps(self) -> float:
         """The median of steps that no row came for: a moved watermark, an advance and the law."""

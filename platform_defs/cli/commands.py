@@ -97,16 +97,16 @@ def demo(
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
-        told = demos.run(
+        report = demos.run(
             data,
             orders=orders,
             parts=parts,
             seed=seed,
             arrival=arrival,
             lake=folder,
-            tick=lambda what: bar.update(task, description=what, advance=1),
+            tick=lambda step: bar.update(task, description=step, advance=1),
         )
-    _show(as_json, told, render.print_demo)
+    _show(as_json, report, render.print_demo)
 
 
 @app.command()
@@ -132,7 +132,7 @@ def ingest(
                 advancing()
 
         try:
-            entries, failed = engine.let_in(looks, entered, advancing.retry), None
+            entries, failed = engine.ingest(looks, entered, advancing.retry), None
         except UnreadError as error:  # what was ingested is shown all the same
             entries, failed = error.entries, error
     _show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
@@ -142,9 +142,9 @@ def ingest(
 
 def _report_failed(asset: str, failed: Failed) -> None:
     error = failed.error
-    told = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
+    reason = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
     tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    text = f"{asset} does not advance ({tries}): {told}. It is tried again in {failed.wait_s:.0f} s; all else goes on"
+    text = f"{asset} does not advance ({tries}): {reason}. It is tried again in {failed.wait_s:.0f} s; all else goes on"
     errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
@@ -165,7 +165,7 @@ def _named(engine: Engine, assets: list[str] | None) -> list[str]:
 
 def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
     """The steps made, of every asset that is not made of a failed one; `failures` keeps which failed."""
-    told: list[dict[str, Any]] = []
+    steps_made: list[dict[str, Any]] = []
     with _progress() as bar:
         for name in assets:
             if failures.is_blocked(name):
@@ -174,9 +174,9 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
                 state = engine.described(name)
                 task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
                 for step in engine.steps(name, until):
-                    told.append(render.step(name, step))
+                    steps_made.append(render.step(name, step))
                     bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
-    return told
+    return steps_made
 
 
 @app.command()
@@ -252,9 +252,11 @@ def publish(
     target = one_folder("folder", folder, canonical)
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
-    told = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
+    published = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
     _show(
-        as_json, told, lambda t: render.out.print(f"{render.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False)
+        as_json,
+        published,
+        lambda t: render.out.print(f"{render.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False),
     )
 
 
@@ -275,9 +277,9 @@ def late(
     _show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
 
-def _known(what: str, name: str, legal: Iterable[str]) -> None:
+def _known(argument: str, name: str, legal: Iterable[str]) -> None:
     if name not in legal:
-        raise ValueError(f"`{what}` is {name!r}; legal: {', '.join(legal)}")
+        raise ValueError(f"`{argument}` is {name!r}; legal: {', '.join(legal)}")
 
 
 def _day(option: str, text: str) -> date:

@@ -120,12 +120,12 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     Dagster stores several events for each asset and day of a run: minutes for all assets over Olist's two years. The
     others are advanced by the engine, as the stream does it.
     """
-    days = engine.due.days(PAYMENT_ORDER_WIDE) if years else engine.due.all_days()
+    days = engine.pending.days(PAYMENT_ORDER_WIDE) if years else engine.pending.all_days()
     only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
     job = definitions.resolve_job_def("advance")
     if days:
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
-    elif not years and (boards := engine.due.boards()):
+    elif not years and (boards := engine.pending.boards()):
         job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in boards])
     for name in engine.assets if years else ():
         for _ in engine.lawful_steps(name):

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from platform_defs.engine import Engine, LedgerError
-from platform_defs.engine.ingest.stream import place
+from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import LakeError
 from platform_defs.paths import is_within
 from platform_defs.settings import HOME, PREFIX, Settings
@@ -30,10 +30,10 @@ class NotTheDemos(FileExistsError):
     """A folder holds something that the demo did not make, so the demo neither empties it nor writes to it."""
 
     @classmethod
-    def holding(cls, root: Path, what: str) -> "NotTheDemos":
+    def holding(cls, root: Path, content: str) -> "NotTheDemos":
         """Something else is in the folder."""
         return cls(
-            f"`--lake` is '{root}', which holds {what}, which no demo made; nothing was deleted. "
+            f"`--lake` is '{root}', which holds {content}, which no demo made; nothing was deleted. "
             "Legal: a folder that is absent, empty or a demo's own; name another one, or delete it yourself if nothing in it is needed"
         )
 
@@ -85,7 +85,7 @@ class DemoLake:
         if self.root.exists() and any(self.root.iterdir()):
             self._landed()  # before a lock is put into a folder that may be another's
             with ExitStack() as places:
-                for name in ("maintenance", place(engine.folders), "ledger", *engine.assets):
+                for name in ("maintenance", writer_name(engine.folders), "ledger", *engine.assets):
                     places.enter_context(engine.lake.writer(name))
                 self.require_own(engine)
                 self._clear()
@@ -133,8 +133,8 @@ class DemoLake:
             marked = json.loads((self.root / MARK).read_text("utf-8"))["landed"]
             return {str(name): state and (int(state[0]), int(state[1])) for name, state in marked.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-            what = f"{sorted(e.name for e in self.root.iterdir())[0]!r} and no legible {MARK}"
-            raise NotTheDemos.holding(self.root, what) from None
+            content = f"{sorted(e.name for e in self.root.iterdir())[0]!r} and no legible {MARK}"
+            raise NotTheDemos.holding(self.root, content) from None
 
     def _write_mark(self, landed: dict[str, State]) -> None:
         """A reader sees the old mark or the new one."""

@@ -47,8 +47,8 @@ def release(
     """Put rejected rows in again as new files, each once, after the contract was mended; `tidemark ingest` reads them."""
     engine = _engine()
     written = engine.quarantine.release(source, reason or [], file or [])
-    told = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
-    _show(as_json, told, _print_release)
+    released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
+    _show(as_json, released, _print_release)
 
 
 def _engine() -> Engine:
@@ -71,8 +71,8 @@ def _file(found: FileSetAside) -> dict[str, Any]:
     return {"file": unquote(found.file.path), "seq": found.seq, "reason": found.reason, "asked": found.asked}
 
 
-def _print_list(told: dict[str, Any]) -> None:
-    found = {name: of for name, of in told["sources"].items() if of["files"] or of["rows"]}
+def _print_list(listed: dict[str, Any]) -> None:
+    found = {name: of for name, of in listed["sources"].items() if of["files"] or of["rows"]}
     if not found:
         render.out.print("Nothing is in quarantine.")
     for name, of in found.items():
@@ -83,18 +83,18 @@ def _print_list(told: dict[str, Any]) -> None:
             _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in of["rows"]])
 
 
-def _print_retry(told: dict[str, Any]) -> None:
-    if not told["files"]:
+def _print_retry(retried: dict[str, Any]) -> None:
+    if not retried["files"]:
         render.out.print("There is no file to read again.")
         return
-    _table(f"{told['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in told["files"]])
+    _table(f"{retried['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in retried["files"]])
 
 
-def _print_release(told: dict[str, Any]) -> None:
-    if not told["files"]:
+def _print_release(released: dict[str, Any]) -> None:
+    if not released["files"]:
         render.out.print("There are no such rows to release.")
         return
-    _table(f"{told['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in told["files"]])
+    _table(f"{released['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in released["files"]])
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -49,10 +49,10 @@ def instant(epoch_ms: int | None) -> str | None:
     return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
-def entry(said: Entry) -> dict[str, Any]:
+def entry(batch: Entry) -> dict[str, Any]:
     """A ledger entry."""
-    sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in said}
-    return {"seq": said[0].seq, "kind": said[0].kind, "sources": sources}
+    sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in batch}
+    return {"seq": batch[0].seq, "kind": batch[0].kind, "sources": sources}
 
 
 def step(asset: str, done: Step) -> dict[str, Any]:
@@ -83,12 +83,12 @@ def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
 
 def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     """The rows of a source that came too late for an asset: how many, and the first of them."""
-    told: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
+    summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
-        return told
+        return summary
     rows = engine.late(asset, source)
     shown = rows.orderBy("seq", "arrival").limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
-    return told | {"total": rows.count(), "rows": [json.loads(row[0]) for row in shown.collect()]}
+    return summary | {"total": rows.count(), "rows": [json.loads(row[0]) for row in shown.collect()]}
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
 
 def _asset(engine: Engine, name: str) -> dict[str, Any]:
     state, reached = engine.described(name), engine.progress(name)
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "operator": reached.operator,
         "steps": reached.step,
         "ledger_entry": reached.seq,
@@ -110,23 +110,23 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
         "waits_for": state["waits_for"],
     }
     if reached.step == 0 and engine.ledger.head == 0:
-        return told | {"pairs": 0, "law": {"holds": True, "broken": []}}
+        return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
     try:
         accounts, pairs = engine.account(name), engine.pairs(name)
     except ProgressError as error:
-        return told | {"law": {"holds": False, "broken": [], "refused": str(error)}}
+        return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
     counted = {"results": engine.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
-    return told | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
+    return summary | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
-    sides = sorted({a.side for a in accounts})
-    return {term: {side: sum(getattr(a, term) for a in accounts if a.side == side) for side in sides} for term in TERMS}
+    names = sorted({a.side for a in accounts})
+    return {term: {side: sum(getattr(a, term) for a in accounts if a.side == side) for side in names} for term in TERMS}
 
 
 def _law(accounts: Sequence[DayAccount], uncounted: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
     broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
-    entries = [{"source": s, "seq": n, "ledger": told, "log": held} for (s, n), (told, held) in sorted(uncounted.items())]
+    entries = [{"source": s, "seq": n, "ledger": in_ledger, "log": held} for (s, n), (in_ledger, held) in sorted(uncounted.items())]
     return {"holds": not broken and not entries, "broken": broken, "ledger_differs_from_log": entries}
 
 
@@ -146,43 +146,45 @@ def _as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object
     return table
 
 
-def print_entries(told: dict[str, Any]) -> None:
+def print_entries(report: dict[str, Any]) -> None:
     """Ledger entries."""
     rows = [
-        [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in told["entries"] for name, s in e["sources"].items()
+        [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in report["entries"] for name, s in e["sources"].items()
     ]
     _table("Ledger entries", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
 
 
-def print_steps(told: dict[str, Any]) -> None:
+def print_steps(report: dict[str, Any]) -> None:
     """Steps."""
-    rows = [list(s.values()) for s in told["steps"]]
+    rows = [list(s.values()) for s in report["steps"]]
     _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print("Every table stands at its watermark.")
 
 
-def print_backfill(told: dict[str, Any]) -> None:
+def print_backfill(report: dict[str, Any]) -> None:
     """What a backfill did."""
-    for done in told["rebuilt"]:
+    for done in report["rebuilt"]:
         days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
         right = f"put right: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, and nothing differed"
         out.print(f"{plain(done['asset'])}: {right}")
-    print_steps(told)
+    print_steps(report)
 
 
-def print_drain(told: dict[str, Any]) -> None:
+def print_drain(report: dict[str, Any]) -> None:
     """What a drain did."""
-    print_entries(told)
-    print_steps(told)
+    print_entries(report)
+    print_steps(report)
 
 
-def print_late(told: dict[str, Any]) -> None:
+def print_late(report: dict[str, Any]) -> None:
     """Late rows: as a table where the terminal is wide enough, else one column a line."""
-    rows, total = told["rows"], told["total"]
+    rows, total = report["rows"], report["total"]
     if not rows:
-        out.print(f"No row of {plain(told['source'])} came too late for {plain(told['asset'])}.", highlight=False)
+        out.print(f"No row of {plain(report['source'])} came too late for {plain(report['asset'])}.", highlight=False)
         return
     columns, cells = list(rows[0]), [[_cell(row[column]) for column in row] for row in rows]
-    title = f"Rows of {told['source']} too late for {told['asset']}: {total:,}" + (f", of which {len(rows):,}" if total > len(rows) else "")
+    title = f"Rows of {report['source']} too late for {report['asset']}: {total:,}" + (
+        f", of which {len(rows):,}" if total > len(rows) else ""
+    )
     table = _as_table(title, columns, cells)
     if Measurement.get(out, out.options.update(max_width=100_000), table).maximum <= out.width:
         out.print(table)
@@ -199,22 +201,22 @@ def _cell(value: Any) -> str:
     return shortened(text, LONGEST_CELL)
 
 
-def print_maintained(told: dict[str, Any]) -> None:
+def print_maintained(report: dict[str, Any]) -> None:
     """What maintenance did."""
-    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in told["tables"]]
+    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in report["tables"]]
     _table("Maintained", ["table", "files before", "after", "deleted", "left, and why"], rows) if rows else out.print("No tables yet.")
 
 
-def print_status(told: dict[str, Any]) -> None:
+def print_status(report: dict[str, Any]) -> None:
     """The lake at a glance."""
-    out.print(f"[bold]Lake[/] {plain(told['lake'])}, {told['ledger_head']} ledger entries", highlight=False)
-    shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in told["sources"].values())]
+    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger entries", highlight=False)
+    shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [
         [name, *[s[c] for c in shown], f"{s['watermark'] or 'none yet'}{', idle' if s['idle'] else ''}"]
-        for name, s in told["sources"].items()
+        for name, s in report["sources"].items()
     ]
     _table("Sources", ["source", *shown, "watermark"], rows)
-    for name, asset in told["assets"].items():
+    for name, asset in report["assets"].items():
         _print_asset(name, asset)
 
 
@@ -229,12 +231,12 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         )
         return
     terms = [t for t in TERMS if t in asset]
-    sides = sorted(asset["accepted"])
-    _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in sides])
+    names = sorted(asset["accepted"])
+    _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
     closed = f"closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
-    told = closed if asset["closed_to"] else f"all of ledger entry {asset['ledger_entry']} handled"
-    out.print(f"  {made}; {told}", highlight=False, soft_wrap=True)
+    progress = closed if asset["closed_to"] else f"all of ledger entry {asset['ledger_entry']} handled"
+    out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
         out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)
     law = asset["law"]
@@ -249,15 +251,15 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         out.print(f"  [red]Ledger and log differ:[/] {plain(differs)}", highlight=False)
 
 
-def print_demo(told: dict[str, Any]) -> None:
+def print_demo(report: dict[str, Any]) -> None:
     """What the demo did, where the tables lie, and what to look at next."""
-    print_status(told["status"])
-    if told["planned"]:
-        kinds = sorted({k for counts in told["planned"].values() for k in counts})
-        rows = [[kind.replace("_", " "), *[counts.get(kind, 0) for counts in told["planned"].values()]] for kind in kinds]
-        _table("What the simulator put in", ["rows", *told["planned"]], rows)
+    print_status(report["status"])
+    if report["planned"]:
+        kinds = sorted({k for counts in report["planned"].values() for k in counts})
+        rows = [[kind.replace("_", " "), *[counts.get(kind, 0) for counts in report["planned"].values()]] for kind in kinds]
+        _table("What the simulator put in", ["rows", *report["planned"]], rows)
     out.print("[bold]Tables[/]")
-    for name, path in told["tables"].items():
+    for name, path in report["tables"].items():
         out.print(f"  {name:<22} {plain(path)}", highlight=False, soft_wrap=True)
     out.print()
-    out.print(f"Open the UI with: [bold]{plain(told['ui'])}[/]", highlight=False, soft_wrap=True)
+    out.print(f"Open the UI with: [bold]{plain(report['ui'])}[/]", highlight=False, soft_wrap=True)

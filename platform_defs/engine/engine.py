@@ -21,7 +21,7 @@ from platform_defs.engine.accounting.account import account, names_rows, pairs, 
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.one_step import LawError, account_step
 from platform_defs.engine.advance.advance import Advance, Step
-from platform_defs.engine.advance.pending_work import Due
+from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
@@ -32,7 +32,7 @@ from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.new_files import Landing, landings
 from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.replay import Replay
-from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, place
+from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, writer_name
 from platform_defs.engine.inputs.handled_batches import handled
 from platform_defs.engine.inputs.pipeline_checks import checked_assets
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, ProgressError, progress, readers_of, results_table, stored_progress
@@ -96,7 +96,7 @@ class Engine:
         return Reading(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
-    def ingest(self) -> Ingest:
+    def ingester(self) -> Ingest:
         """Lets micro-batches of files in."""
         return Ingest(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
@@ -118,7 +118,7 @@ class Engine:
     @property
     def stream(self) -> Stream:
         """Ingests what lands in the sources' folders."""
-        return Stream(self.spark, self.lake, self.ingest, self.folders, self.max_files, self.landings, self.signals.idle)
+        return Stream(self.spark, self.lake, self.ingester, self.folders, self.max_files, self.landings, self.signals.idle)
 
     @cached_property
     def landings(self) -> Mapping[str, Landing]:
@@ -130,7 +130,7 @@ class Engine:
         self.__dict__.update(ledger=other.ledger, landings=other.landings)
         return self
 
-    def let_in(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
+    def ingest(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Let in what has landed, and record the sources that have fallen idle.
 
         Args:
@@ -157,7 +157,7 @@ class Engine:
 
     def ingesting(self) -> str | None:
         """Who lets in what lands in the folders just now; None for nobody."""
-        return self.lake.busy(place(self.folders))
+        return self.lake.busy(writer_name(self.folders))
 
     def advancing(self) -> str | None:
         """Who writes one of the assets just now; None for nobody."""
@@ -289,9 +289,9 @@ class Engine:
         early = self.lake.read(self.spark, derived.early, self.lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
             return early
-        closed_to = Progress.told(commit.value).closed_to
-        told = self.spark.read.format("delta").option("versionAsOf", commit.version).load(self.lake.path(asset))
-        final = told.withColumn(IS_FINAL, F.lit(True))
+        closed_to = Progress.recorded(commit.value).closed_to
+        results = self.spark.read.format("delta").option("versionAsOf", commit.version).load(self.lake.path(asset))
+        final = results.withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
             return final
         open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
@@ -301,13 +301,13 @@ class Engine:
         """The metrics of an upserted table: partitions, rows held, changes for each row that came in; see `boards`."""
         return measured(self._pinned(asset))
 
-    def put_right(self, asset: str) -> int:
+    def repair(self, asset: str) -> int:
         """Recompute an upserted table, and put right what differs; returns how many changes that took."""
         with self._naming_lost_files():
-            return sum(self._advance(asset).put_right().values())
+            return sum(self._advance(asset).repair().values())
 
     def follow(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
-        """Land what changed in a Delta table since the last time as input of a source, which `let_in` takes; see `land_changes`.
+        """Land what changed in a Delta table since the last time as input of a source, which `ingest` takes; see `land_changes`.
 
         Raises:
             ChangeFeedError: the table cannot be followed, or the source would not take its changes as what they are.
@@ -338,17 +338,17 @@ class Engine:
         return stored_progress(self.lake, self.assets[asset])
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
-        """The oldest and the newest event time of an asset's sources; see `Due.event_times`."""
-        return self.due.event_times(asset)
+        """The oldest and the newest event time of an asset's sources; see `PendingWork.event_times`."""
+        return self.pending.event_times(asset)
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come; see `Due.described`."""
-        return self.due.described(asset)
+        """How far an asset has come; see `PendingWork.described`."""
+        return self.pending.described(asset)
 
     @property
-    def due(self) -> Due:
+    def pending(self) -> PendingWork:
         """How far assets have come, and what an advance would reach; asked without a session."""
-        return Due(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
+        return PendingWork(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
 
     def _require_what_was_handled(self) -> None:
         """Pass if the ledger has every batch that a table has handled; the next would take a lost one's number, and its rows' place."""

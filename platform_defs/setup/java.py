@@ -72,10 +72,10 @@ def java_homes() -> Iterator[Path]:
         yield Path(on_path).resolve().parent.parent
     if sys.platform == "darwin":
         yield from _from_macos()
-    for place in _PLACES:
-        root = Path(place).anchor
+    for pattern in _PLACES:
+        root = Path(pattern).anchor
         if root:
-            yield from sorted(Path(root).glob(place.removeprefix(root)))
+            yield from sorted(Path(root).glob(pattern.removeprefix(root)))
 
 
 def java_version(home: Path) -> int | None:

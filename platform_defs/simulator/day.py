@@ -35,7 +35,7 @@ def simulate(shop: Shop) -> ShopDay:
         "order_updates": sent(shop, tracked, updated, "update_time"),
     }
     arrivals: dict[Source, list[int]] = {source: made[source][0] for source in SOURCES}
-    lines = {source: told for source, (_, told) in made.items()}
+    lines = {source: sent_lines for source, (_, sent_lines) in made.items()}
     return ShopDay(shop=shop, **lines, arrivals=arrivals, truth=_truth(shop, ordered, paid, items, clicked, updated))
 
 

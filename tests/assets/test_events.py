@@ -21,7 +21,7 @@ class _Engine:
     def __init__(self, failed: Exception | None = None) -> None:
         self.failed = failed
 
-    def let_in(self) -> list[Entry]:
+    def ingest(self) -> list[Entry]:
         if self.failed is not None:
             raise self.failed
         return [ENTRY]

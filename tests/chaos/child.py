@@ -146,7 +146,7 @@ class Child:
         self.tell({"killed": point, "in": self.current})
         os.killpg(0, signal.SIGKILL)
 
-    def _let_in(self, engine: Engine, action: Action) -> None:
+    def _ingest(self, engine: Engine, action: Action) -> None:
         put(self.day, Path(self.order.home, "landing"), action.part)
         engine.stream.run()
 

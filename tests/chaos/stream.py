@@ -144,8 +144,8 @@ class Action:
     """One thing that a user does.
 
     Args:
-        what: `let_in`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
-            `let_in` that is always killed before its ledger entry, whose files are gone afterwards.
+        what: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
+            `ingest` that is always killed before its ledger entry, whose files are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """
@@ -160,11 +160,11 @@ def script(day: ShopDay) -> list[Action]:
     said: list[tuple[str, int]] = []
     for part in range(day.shop.parts):
         said += [("ghost", part)] if part % 2 else []
-        said += [("let_in", part), ("advance", part)]
+        said += [("ingest", part), ("advance", part)]
         said += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
         said += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
-    said += [("let_in", last + 1)]
+    said += [("ingest", last + 1)]
     said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
     return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]

@@ -17,7 +17,7 @@ from tests.chaos.plan import ORPHANS, Planner
 from tests.chaos.stream import Action, script, shop
 
 KILLS = 2
-SCRIPT = [Action(what, 0, n) for n, what in enumerate(["let_in", "ghost", "drain", "advance", "verify"])]
+SCRIPT = [Action(what, 0, n) for n, what in enumerate(["ingest", "ghost", "drain", "advance", "verify"])]
 PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
     1: [],
@@ -96,7 +96,7 @@ def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monke
     assert text.endswith("after\n")
     assert "of the run before" not in text
     assert [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")] == [*POINTS, "timer"]
-    assert "| 1 | let_in 1 | the lake of an undisturbed run" in text
+    assert "| 1 | ingest 1 | the lake of an undisturbed run" in text
     assert text.count("not killed in this run") == len(POINTS)
     table.write(table.table(planner, "again", 2))
     assert "2 lives differ" in page.read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ class Bad:
     id: str
     name: str
     content: bytes
-    let_in: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
 
     @property
@@ -363,7 +363,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     for case in CASES:
         _write(root / "in" / case.name, case.content)
     _write(root / "in/values/values.jsonl", _lines(*[json.dumps({"k": v.id, "ts": TIME, **v.row}) for v in VALUE]))
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
     place = "cast(shiftright(arrival, 42) as int) AS file"
     log = {n: engine.reading.log(n, 1).selectExpr("k", place, "arrival").collect() for n in ("json", "csv", "parquet")}
@@ -383,20 +383,20 @@ def _names(said: SourceEntry) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_files_good_rows_are_let_in_and_the_others_told_of(found: Found, case: Bad) -> None:
+def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, case: Bad) -> None:
     place = _names(found.said[case.source]).index(Path(case.name).name)
-    let_in = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == place]
+    accepted = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == place]
     told = [r.reason for r in found.quarantine[case.source] if r.arrival >> 42 == place]
-    assert let_in == list(case.let_in)
+    assert accepted == list(case.accepted)
     assert [t[: len(c)] for t, c in zip(told, case.told, strict=True)] == list(case.told)
 
 
 @pytest.mark.parametrize("case", VALUE, ids=lambda c: c.id)
-def test_a_value_is_let_in_as_it_is_or_told_of(found: Found, case: Value) -> None:
+def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> None:
     told = [r.reason for r in found.quarantine["values"] if json.loads(r.raw)["k"] == case.id]
-    let_in = [r for r in found.log["values"] if r.k == case.id]
+    accepted = [r for r in found.log["values"] if r.k == case.id]
     assert told == ([] if case.told is None else [case.told])
-    assert [r[case.holds[0]] for r in let_in] == [case.holds[1]] if case.holds else not let_in
+    assert [r[case.holds[0]] for r in accepted] == [case.holds[1]] if case.holds else not accepted
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "values"])
@@ -413,6 +413,6 @@ def test_a_row_that_is_no_text_is_kept_byte_for_byte(found: Found) -> None:
     assert [bytes.fromhex(r.removeprefix("hex:")) for r in kept] == [_line("café").encode("latin-1")]
 
 
-def test_nothing_is_let_in_of_a_file_that_is_set_aside(found: Found) -> None:
+def test_nothing_is_ingested_of_a_file_that_is_set_aside(found: Found) -> None:
     keys: Sequence[str] = [r.k for r in found.log["json"] + found.log["parquet"]]
     assert not {"p0", "p1", "000000000"} & set(keys)

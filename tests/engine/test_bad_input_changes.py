@@ -66,11 +66,11 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
     }.items():
         _write(engine, "l", file, content, NOON)
     gone = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
-    entry = engine.ingest.files([*_listed(engine), gone])
+    entry = engine.ingester.files([*_listed(engine), gone])
     assert entry is not None
     torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
-    let_in = ["a", "b", "c", "d"]
-    assert _keys(engine) == let_in
+    accepted = ["a", "b", "c", "d"]
+    assert _keys(engine) == accepted
     assert _told(engine, "l", 1) == [
         ("filled.jsonl", EMPTY),
         ("gone.jsonl", GONE),
@@ -78,7 +78,7 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
         ("renamed.jsonl.gz", torn),
         ("written.parquet", "malformed: the file cannot be read as Parquet"),
     ]
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
     _write(engine, "l", "grown.jsonl", _bytes("a", "more"), NOON + 1)
     _write(engine, "l", "replaced.jsonl", _bytes("z"), NOON + 1)
@@ -88,15 +88,15 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
     _write(engine, "l", "healed.jsonl.gz", whole, NOON + 1)
     _write(engine, "l", "written.parquet", _parquet("written"), NOON + 1)
     _write(engine, "l", "renamed again.jsonl.gz", gzip.compress(_bytes("renamed")), NOON + 1)
-    told = [said for entry in engine.let_in() for said in entry]
+    told = [said for entry in engine.ingest() for said in entry]
     assert sorted(_told(engine, "l", 2) + (_told(engine, "l", 3) if len(told) > 1 else [])) == [
         ("grown.jsonl", CHANGED),
         ("replaced.jsonl", CHANGED),
         ("touched.jsonl", CHANGED),
     ]
-    assert _keys(engine) == sorted([*let_in, "filled", "back", "healed", "renamed", "written"])
+    assert _keys(engine) == sorted([*accepted, "filled", "back", "healed", "renamed", "written"])
     assert (sum(s.accepted for s in told), sum(s.quarantined for s in told)) == (5, 3)
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
 
 def _parquet(*keys: str) -> bytes:
@@ -118,7 +118,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     engine = make_engine(sources, [join()])
     for name in ("l", "r", "out"):
         land(engine, name, "1.jsonl", [_line("a")])
-    engine.let_in()
+    engine.ingest()
     engine.advance("pairs")
 
     odd = {"_x": 1, "seq": 2, "a b": 3, "": 4}
@@ -130,7 +130,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     table = pa.table({"k": ["p"], "v": [1], "ts": [TIME], "n": [5]})
     for name in ("l", "out"):
         pq.write_table(table, Path(engine.folders[name]) / "2.parquet")
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     said = {s.source: (s.accepted, s.quarantined) for s in entry}
     assert said == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
     why = "malformed: it brings columns that the contract does not name: "
@@ -142,7 +142,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
 
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
     land(engine, "r", "3.jsonl", [_line("e", ts=iso(START + 3 * HOUR))])
-    engine.let_in()
+    engine.ingest()
     assert _told(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
     engine.drain()
     engine.advance("pairs")
@@ -153,14 +153,14 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     assert rows_of(declared.reading.log("l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
     later = make_engine([source("l"), source("r", schema=WIDE), source("out")], [join()])
     land(later, "r", "4.jsonl", [_line("f", w=9, ts=iso(START + 3 * HOUR))])
-    later.let_in()
+    later.ingest()
     assert rows_of(later.reading.log("r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
 
 
 def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", new_columns="add")], [])
     land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
-    [[said]] = engine.let_in()
+    [[said]] = engine.ingest()
     assert (said.accepted, said.quarantined) == (1, 1)
     assert len(engine.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
 
@@ -173,11 +173,11 @@ def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(mak
     path = land(engine, "l", "2.jsonl", [_line("b", w=1)])
     told = r"source 'l' refuses new columns and file:.*/2\.jsonl brings 'w'; nothing .* committed\. Add the column .* or take the file away"
     with pytest.raises(IngestError, match=told):
-        engine.let_in()
+        engine.ingest()
     assert engine.ledger.head == 0
     path.unlink()
     again = make_engine([source("l", new_columns="refuse")], [])
-    assert [s.accepted for e in again.let_in() for s in e] == [1]
+    assert [s.accepted for e in again.ingest() for s in e] == [1]
     assert _keys(again) == ["a"]
 
 
@@ -185,19 +185,19 @@ def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(m
     engine = make_engine([source("l", future_skew="7 days"), source("r", idle_timeout="12 hours")], [join()])
     land(engine, "l", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
     land(engine, "r", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
-    [first] = engine.let_in()
+    [first] = engine.ingest()
     engine.advance("pairs")
     clock.now = NOON - 3 * DAY
     land(engine, "l", "2.jsonl", [Event("a", 2, HOUR).line, Event("b", 3, 2 * HOUR).line])
-    [late] = engine.let_in()
+    [late] = engine.ingest()
     assert late[0].ingested_at == first[0].ingested_at + 1
     assert (late[0].accepted, late[0].quarantined, late[0].watermark) == (2, 0, first[0].watermark)
     assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
     clock.now = NOON + DAY
-    [idle] = engine.let_in()
+    [idle] = engine.ingest()
     assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "silent", True)]
     land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
-    engine.let_in()
+    engine.ingest()
     engine.advance("pairs")
     assert engine.described("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
     assert all(account.holds for account in engine.account("pairs"))
@@ -209,7 +209,7 @@ def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> Source
     folder.mkdir(parents=True, exist_ok=True)
     times = pa.array(range(START, START + rows * step, step) if step else [START] * rows, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
     pq.write_table(pa.table({"k": pa.array([key] * rows), "v": pa.array(range(rows), pa.int32()), "ts": times}), folder / file)
-    [[said]] = engine.let_in()
+    [[said]] = engine.ingest()
     return said
 
 
@@ -228,7 +228,7 @@ def test_a_million_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngin
     engine = make_engine([source("l"), source("r")], [join()])
     assert _skewed(engine, "hot.parquet", million, 1, "hot").accepted == million
     land(engine, "r", "1.jsonl", [Event("hot", 1, 5 * MINUTE).line])
-    engine.let_in()
+    engine.ingest()
     engine.drain()
     engine.advance("pairs")
     matched = 10 * MINUTE + 1

@@ -55,14 +55,14 @@ def _fill(ballast: Path) -> None:
 def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     engine = _engine(spark, small / "lake", tmp_path / "in")
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
-    engine.let_in()
+    engine.ingest()
     ballast = small / "ballast"
     _fill(ballast)
     land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
     with pytest.raises(
         LakeError, match=r"no space is left for the lake .*Free some space, or enlarge the disk or the quota, and run again"
     ):
-        engine.let_in()
+        engine.ingest()
     ballast.unlink()
 
     closed = tmp_path / "closed"
@@ -71,19 +71,19 @@ def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Pat
     try:
         _mount("-o", "remount,ro,bind", str(closed))
         with pytest.raises(LakeError, match=r"the lake .*closed/lake cannot be written to: it is read-only; legal: .*choose another lake"):
-            _engine(spark, closed / "lake", tmp_path / "in").let_in()
+            _engine(spark, closed / "lake", tmp_path / "in").ingest()
     finally:
         subprocess.run(["umount", "-l", str(closed)], check=True)
 
     again = _engine(spark, small / "lake", tmp_path / "in")
-    assert [s.accepted for e in again.let_in() for s in e] == [1]
+    assert [s.accepted for e in again.ingest() for s in e] == [1]
     assert rows_of(again.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
 
 
 def test_a_lake_that_is_no_folder(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(LakeError, match=r"the lake .*/lake cannot be written to: File exists; legal: a folder"):
-        _engine(spark, tmp_path / "lake", tmp_path / "in").let_in()
+        _engine(spark, tmp_path / "lake", tmp_path / "in").ingest()
 
 
 def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     with pytest.raises(LakeError, match=told):
         _ = Ledger(lake, Clock()).head
     engine = _newer(lake)
-    for act in (engine.maintain, engine.let_in, engine.drain, lambda: engine.advance("total"), lambda: engine.put_right("total")):
+    for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.repair("total")):
         with pytest.raises(LakeError, match=told):
             act()
     assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]

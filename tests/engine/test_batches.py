@@ -154,7 +154,7 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
     folders = {name: str(tmp_path / "in" / name) for name in "lr"}
     engine = Engine(lake, contracts, {a.name: a for a in assets}, lambda: NO_SESSION, clock, folders=folders)
     acts: dict[str, Callable[[], Any]] = {
-        "ingest": lambda: engine.ingest.files([]),
+        "ingest": lambda: engine.ingester.files([]),
         "watermark": lambda: engine.signals.watermark({"l": 7}),
         "drain": engine.drain,
         "idle": engine.signals.idle,

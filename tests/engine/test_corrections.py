@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.corrections import MOST_KEPT, told_with
+from platform_defs.engine.advance.corrections import MOST_KEPT, with_correction
 from platform_defs.engine.days import day_of
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals
@@ -43,21 +43,21 @@ def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(correcte
 
 
 def test_what_has_only_closed_results_to_correct_is_due(corrected: Engine) -> None:
-    assert corrected.due.all_days() is None
+    assert corrected.pending.all_days() is None
     replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
-    assert corrected.due.all_days() == corrected.due.days("counts") == (day_of(START), day_of(START))
+    assert corrected.pending.all_days() == corrected.pending.days("counts") == (day_of(START), day_of(START))
     corrected.advance("counts")
-    assert corrected.due.days("counts") is None
-    assert corrected.due.all_days() == corrected.due.days("top") == (day_of(START), day_of(START))
+    assert corrected.pending.days("counts") is None
+    assert corrected.pending.all_days() == corrected.pending.days("top") == (day_of(START), day_of(START))
     corrected.advance("top")
-    assert corrected.due.all_days() is None
+    assert corrected.pending.all_days() is None
 
 
 def test_rows_that_are_all_too_late_make_nothing_due(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("a", 1, DAY)]}])
     assert [corrected.advance(a.name) for a in ASSETS]
     replay(corrected, [{"l": [Event("a", 1, 5)]}])
-    assert corrected.due.all_days() is None
+    assert corrected.pending.all_days() is None
 
 
 def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make_engine: MakeEngine) -> None:
@@ -146,7 +146,7 @@ def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngi
 def test_old_stretches_are_told_as_one() -> None:
     kept = ()
     for step in range(1, MOST_KEPT + 3):
-        kept = told_with(kept, step, 10 * step, 10 * step + 5)
+        kept = with_correction(kept, step, 10 * step, 10 * step + 5)
     assert len(kept) == MOST_KEPT
     assert kept[:2] == ((3, 10, 35), (4, 40, 45))
     assert kept[-1][0] == MOST_KEPT + 2

@@ -88,7 +88,7 @@ def test_windows_are_shown_before_the_first_is_closed_and_not_before_there_is_in
     of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("any", early=EveryStep()).operator)
     engine = make_engine([silent, source("r")], [_asset("counts", early=EveryStep()), pairs, of_pairs])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
-    engine.let_in()
+    engine.ingest()
     assert [engine.advance(name) for name in ("counts", "pairs", "of_pairs")] == [[], [], []]
     assert _shown(engine, "counts") == [("a", 0, 1, False)]
     calm = make_engine([silent], [_asset("counts")])

@@ -220,11 +220,11 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
 
 
 @pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)
-def test_a_json_line_is_let_in_or_kept_as_it_came(found: Found, case: Line) -> None:
+def test_a_json_line_is_ingested_or_kept_as_it_came(found: Found, case: Line) -> None:
     kept = [r for r in found.quarantine["json"] if r.raw == case.line.removesuffix("\r")]
-    let_in = [r for r in found.log["json"] if r.k == case.id]
+    accepted = [r for r in found.log["json"] if r.k == case.id]
     assert [r.reason for r in kept] == ([] if case.reason is None else [case.reason])
-    assert len(let_in) == (case.reason is None)
+    assert len(accepted) == (case.reason is None)
 
 
 def test_json_lines_keep_their_order_and_blank_ones_are_no_rows(found: Found) -> None:

@@ -152,19 +152,19 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
     engine = make_engine(sources, assets)
     for name in ("l", "r", "p"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 5 * MINUTE).line])
-    engine.let_in()
+    engine.ingest()
     for at in (2, 24):
         clock.pass_ms(2 * HOUR)
         land(engine, "p", f"{at}.jsonl", [Event("b", at, 6 * MINUTE).line, Event("c", at, at * HOUR).line])
-        engine.let_in()
+        engine.ingest()
         for name in ("pairs", "pay"):
             engine.advance(name)
         assert engine.reading.watermark(engine.assets["pay"], engine.ledger.head) == engine.progress("pay").closed_to
         assert (totals(engine, "pay")["p", "late"], broken(engine, "pay")) == (0, set())
     land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
-    engine.let_in()
+    engine.ingest()
     clock.pass_ms(2 * HOUR)
-    engine.let_in()
+    engine.ingest()
     assert engine.drain() is not None
     for name in ("pairs", "pay"):
         engine.advance(name)

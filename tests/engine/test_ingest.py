@@ -42,7 +42,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
         r"'b' broke rules whose action is 'fail': v is positive \(2 rows\), v is small \(1 rows\); nothing of the micro-batch was committed"
     )
     with pytest.raises(IngestError, match=told):
-        engine.let_in()
+        engine.ingest()
     assert engine.ledger.head == 0
     assert engine.reading.log("a", engine.ledger.head).isEmpty()
     assert engine.lake.delta(strict.log) is None
@@ -51,7 +51,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
         "b", rules=(RowRule("v is positive", "v > 0", "warn"), RowRule("v is small", "v < 10"), RowRule("k is there", "k is not null"))
     )
     again = make_engine([source("a"), lenient], [])
-    [entry] = again.let_in()
+    [entry] = again.ingest()
     counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in entry}
     assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
     assert rows_of(again.reading.log("a", 1), "seq", "k") == [(1, "x")]
@@ -64,7 +64,7 @@ class Repeats:
 
     id: str
     batches: tuple[tuple[tuple[float, ...], ...], ...]
-    let_in: tuple[int, ...]
+    accepted: tuple[int, ...]
 
 
 TICK = 1 / MINUTE
@@ -105,15 +105,15 @@ def test_duplicates(make_engine: MakeEngine) -> None:
             odd = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
             _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *odd], NOON + batch * MINUTE)
         entries += engine.stream.run()
-    let_in = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
+    accepted = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
     for k, v in rows_of(engine.reading.log("l", 2), "k", "v"):
-        let_in[k].append(v)
-    assert let_in.pop(None) == [0] * 4 + [1] * 4
-    assert let_in.pop("refused first") == [1]
-    assert let_in == {case.id: list(case.let_in) for case in REPEATS}
+        accepted[k].append(v)
+    assert accepted.pop(None) == [0] * 4 + [1] * 4
+    assert accepted.pop("refused first") == [1]
+    assert accepted == {case.id: list(case.accepted) for case in REPEATS}
     told = [s for e in entries for s in e]
     assert all(_adds_up(s) for s in told)
-    assert sum(s.duplicate for s in told) == sum(n - len(c.let_in) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
+    assert sum(s.duplicate for s in told) == sum(n - len(c.accepted) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
     assert [s.quarantined for s in told] == [1, 0]
 
 
@@ -124,7 +124,7 @@ def test_a_key_of_two_columns_with_a_null_is_no_key_and_another_value_is_another
         for k, v in [("a", 1), ("a", 2), ("a", 1), ("a", None), ("a", None), (None, 1), (None, 1)]
     ]
     land(engine, "l", "a.jsonl", lines)
-    [[said]] = engine.let_in()
+    [[said]] = engine.ingest()
     assert (said.accepted, said.duplicate) == (6, 1)
 
 
@@ -141,7 +141,7 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     land(engine, "column", "1.jsonl", [_marked("a", 0, 7), _marked("b", 5, None), _marked("c", 6, 3), _marked("late", None, 99)])
     bad = [_marked("mark", None, None), _marked("mark", None, 0, wm="2099-01-01T00:00:00Z"), _marked("mark", None, 0, wm="soon")]
     land(engine, "rows", "1.jsonl", [_marked("a", 9, None), _marked("mark", None, 8), _marked("mark", 2 * HOUR, -4), *bad])
-    said = {s.source: s for s in engine.let_in()[0]}
+    said = {s.source: s for s in engine.ingest()[0]}
     assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 8}
     assert [(s.accepted, s.quarantined, s.markers) for s in (said["bound"], said["column"], said["rows"])] == [
         (2, 1, 0),
@@ -162,7 +162,7 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     _land(engine, "bound", "2.jsonl", [Event("d", 1, 0)])
     land(engine, "column", "2.jsonl", [_marked("d", 50, 6)])
     land(engine, "rows", "2.jsonl", [_marked("mark", None, 100)])
-    said = {s.source: s for s in engine.let_in()[0]}
+    said = {s.source: s for s in engine.ingest()[0]}
     assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 100}
     assert (said["bound"].max_event_time, said["bound"].last_event_time) == (START + HOUR, START)
     assert (said["rows"].rows_read, said["rows"].markers, said["rows"].last_event_time, said["rows"].max_event_time) == (
@@ -203,11 +203,11 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     engine = make_engine([source("l"), source("r", idle_timeout="10 minutes"), source("s", idle_timeout="1 hour")], [])
     _land(engine, "l", "1.jsonl", [Event("a", 1, 0)])
     _land(engine, "r", "1.jsonl", [Event("a", 1, 0)])
-    assert [s.source for e in engine.let_in() for s in e] == ["l", "r"]
+    assert [s.source for e in engine.ingest() for s in e] == ["l", "r"]
     clock.pass_ms(10 * MINUTE)
-    assert engine.let_in() == []
+    assert engine.ingest() == []
     clock.pass_ms(1)
-    [[said]] = engine.let_in()
+    [[said]] = engine.ingest()
     assert (said.source, said.kind, said.idle, said.watermark, said.rows_read, said.offsets) == (
         "r",
         "silent",
@@ -217,21 +217,21 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
         (),
     )
     clock.pass_ms(5 * MINUTE)
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
     _land(engine, "r", "2.jsonl", [Event("b", 1, 0)])
-    [[said]] = engine.let_in()
+    [[said]] = engine.ingest()
     assert (said.source, said.kind, said.idle) == ("r", "rows", False)
 
     clock.pass_ms(HOUR)
     _land(engine, "l", "2.jsonl", [Event("b", 1, HOUR)])
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     assert {s.source: (s.kind, s.idle, s.rows_read) for s in entry} == {
         "l": ("rows", False, 1),
         "r": ("silent", True, 0),
         "s": ("silent", True, 0),
     }
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
 
 def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows(make_engine: MakeEngine) -> None:
@@ -261,7 +261,7 @@ def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, on
     counts: list[tuple[int, int]] = []
     for part, ids in enumerate(([one], [one, other, other])):
         land(engine, "l", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
-        counts += [(s.accepted, s.duplicate) for e in engine.let_in() for s in e]
+        counts += [(s.accepted, s.duplicate) for e in engine.ingest() for s in e]
     assert counts == [(1, 0), (1, 2)]
 
 
@@ -269,7 +269,7 @@ def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, on
 def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngine, spelling: str) -> None:
     engine = make_engine([source("a")], [])
     paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
-    engine.ingest.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
+    engine.ingester.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
     places = [place for (place,) in rows_of(engine.reading.log("a", 1), "arrival")]
     assert len(set(places)) == len(places) == 15
     [spelled] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
@@ -287,7 +287,7 @@ def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngi
         before = compiled.getCount()
         for name in ("a", "b"):
             _land(engine, name, f"{n}.jsonl", [Event(f"{n}{i}", 1, 10 * n + i) for i in range(3)], NOON + n)
-        engine.let_in()
+        engine.ingest()
         for step in engine.advance("wide"):
             engine.account_step("wide", step)
         new.append(compiled.getCount() - before)

@@ -160,14 +160,14 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(lake: Lake, monkeyp
 
 def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
-    before = lake.place("t", 0)
+    before = lake.incarnation("t", 0)
     commit = Path(lake.path("t"), "_delta_log", f"{0:020}.json")
     kept = commit.stat()
-    assert lake.place("t", 0) == before
+    assert lake.incarnation("t", 0) == before
     os.utime(commit, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
-    assert lake.place("t", 0) != before
+    assert lake.incarnation("t", 0) != before
     commit.unlink()
-    assert lake.place("t", 0) is None
+    assert lake.incarnation("t", 0) is None
 
 
 def test_an_update_lands_on_the_version_that_was_seen_or_not_at_all(lake: Lake) -> None:

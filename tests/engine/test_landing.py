@@ -42,7 +42,7 @@ class Looks:
         self.now += 10.0
         return [self.name(file) for file in self.landing.new()]
 
-    def let_in(self, fault: str | None = None) -> list[str]:
+    def ingest(self, fault: str | None = None) -> list[str]:
         """Look, and record what is new; returns the names."""
         self.now += 10.0
         found = self.landing.new()
@@ -70,21 +70,21 @@ def test_what_lands_is_found_until_it_is_recorded(looks: Looks) -> None:
     looks.land("2026/03/ä 2.jsonl")
     looks.land("_hidden/3.jsonl")
     looks.land(".4.jsonl")
-    assert sorted(looks.look()) == sorted(looks.look()) == sorted(looks.let_in()) == ["1.jsonl", "2026/03/ä 2.jsonl"]
+    assert sorted(looks.look()) == sorted(looks.look()) == sorted(looks.ingest()) == ["1.jsonl", "2026/03/ä 2.jsonl"]
     assert looks.look() == []
     for name in ("2026/03/5.jsonl", "2026/04/6.jsonl", "7.jsonl"):
         looks.land(name)
-        assert looks.let_in() == [name]
+        assert looks.ingest() == [name]
     shutil.rmtree(looks.folder)
     assert looks.look() == []
     looks.land("2026/03/5.jsonl", "another")
-    assert looks.let_in() == ["2026/03/5.jsonl"]
+    assert looks.ingest() == ["2026/03/5.jsonl"]
 
 
 def test_a_file_that_lands_within_the_time_stamp_of_its_folder_is_found(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1.jsonl")
-    assert looks.let_in() == ["1.jsonl"]
+    assert looks.ingest() == ["1.jsonl"]
     stamp = looks.folder.stat()
     looks.now -= 9.5
     assert looks.look() == []
@@ -98,7 +98,7 @@ def test_links_are_passed_over_and_counted(looks: Looks) -> None:
     looks.land("day/1.jsonl")
     for link, to in (("latest", "day"), ("self", "."), ("again.jsonl", "day/1.jsonl"), ("gone", "nowhere")):
         (looks.folder / link).symlink_to(looks.folder / to)
-    assert looks.let_in() == ["day/1.jsonl"]
+    assert looks.ingest() == ["day/1.jsonl"]
     assert looks.landing.links == [str(looks.folder / link) for link in ("again.jsonl", "gone", "latest", "self")]
     (looks.folder / "gone").unlink()
     looks.look()
@@ -110,11 +110,11 @@ def test_a_file_that_is_changed_in_place_is_found_in_turn(looks: Looks, monkeypa
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     for n in range(20):
         looks.land(f"{n % 4}/{n}.jsonl")
-    assert len(looks.let_in()) == 20
+    assert len(looks.ingest()) == 20
     for _ in range(3):
         assert looks.look() == []
     (looks.folder / "3/7.jsonl").write_text("changed, and of another length")
-    assert [name for _ in range(10) for name in looks.let_in()] == ["3/7.jsonl"]
+    assert [name for _ in range(10) for name in looks.ingest()] == ["3/7.jsonl"]
     assert "3/7.jsonl" not in [name for _ in range(10) for name in looks.look()]
 
 
@@ -123,23 +123,23 @@ def test_a_folder_that_keeps_no_time_is_listed_in_turn(looks: Looks, monkeypatch
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     for n in range(12):
         looks.land(f"{n % 4}/{n}.jsonl")
-    looks.let_in()
+    looks.ingest()
     looks.look()
     times = {path: path.stat().st_mtime_ns for path in looks.folder.iterdir()}
     looks.land("2/new.jsonl")
     for path, time in times.items():
         os.utime(path, ns=(time, time))
-    assert [name for _ in range(10) for name in looks.let_in()] == ["2/new.jsonl"]
+    assert [name for _ in range(10) for name in looks.ingest()] == ["2/new.jsonl"]
 
 
 def test_a_file_of_which_no_row_was_read_is_found_as_soon_as_it_is_another(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     for n in range(3):
         looks.land(f"{n}.jsonl")
-    assert len(looks.let_in(fault="unread")) == 3
+    assert len(looks.ingest(fault="unread")) == 3
     assert looks.look() == looks.look() == []
     looks.land("1.jsonl", "mended")
-    assert looks.let_in() == ["1.jsonl"]
+    assert looks.ingest() == ["1.jsonl"]
     assert looks.look() == []
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_was_asked_for_again_is_found(looks: Looks, monkeypatch: pyt
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1.jsonl")
     [file] = landed(str(looks.folder), "l")
-    assert looks.let_in(fault="unread") == ["1.jsonl"]
+    assert looks.ingest(fault="unread") == ["1.jsonl"]
     assert looks.look() == []
     looks.commit((file.retry,), kind="retry")
     assert looks.look() == ["1.jsonl"]
@@ -156,13 +156,13 @@ def test_a_file_that_was_asked_for_again_is_found(looks: Looks, monkeypatch: pyt
 def test_a_ledger_that_was_begun_anew_or_restored_knows_other_files(looks: Looks) -> None:
     for n in range(3):
         looks.land(f"{n}.jsonl")
-        looks.let_in()
+        looks.ingest()
     assert looks.look() == []
     memory = looks.ledger._store.memory  # pyright: ignore[reportAttributeAccessIssue]
     del memory.commits[1:]
     looks.ledger._forget()
     assert looks.look() == ["1.jsonl", "2.jsonl"]
-    looks.let_in()
+    looks.ingest()
     memory.commits.clear()
     looks.ledger._forget()
     assert looks.look() == ["0.jsonl", "1.jsonl", "2.jsonl"]
@@ -180,9 +180,9 @@ def test_a_folder_that_cannot_be_listed_is_named_and_keeps_no_other_out(looks: L
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", fail)
-        assert looks.let_in() == ["good/1.jsonl"]
+        assert looks.ingest() == ["good/1.jsonl"]
     assert looks.landing.unlisted == {bad: "Permission denied"}
-    assert looks.let_in() == ["bad/2.jsonl"]
+    assert looks.ingest() == ["bad/2.jsonl"]
     assert looks.landing.unlisted == {}
 
 
@@ -216,7 +216,7 @@ def test_all_that_a_walk_finds_is_found_sooner_or_later_and_nothing_else(
         elif act == "delete":
             path.unlink(missing_ok=True)
         elif act in ("let in", "refuse"):
-            looks.let_in("unread" if act == "refuse" else None)
+            looks.ingest("unread" if act == "refuse" else None)
         else:
             looks.look()
     walked = list(landed(str(looks.folder), "l"))
@@ -233,7 +233,7 @@ def test_a_look_costs_as_much_as_what_is_new(looks: Looks, monkeypatch: pytest.M
     monkeypatch.setattr(landing, "SECOND_LOOKS", 10)
     for n in range(1_000):
         looks.land(f"{n // 100}/{n}.jsonl")
-    looks.let_in()
+    looks.ingest()
     looks.look()
     looked, listed = list[str](), list[str]()
     found: Callable[[str, str, str], File | None] = files.found_file
@@ -245,7 +245,7 @@ def test_a_look_costs_as_much_as_what_is_new(looks: Looks, monkeypatch: pytest.M
     looked.clear()
     listed.clear()
     looks.land("3/new.jsonl")
-    assert looks.let_in() == ["3/new.jsonl"]
+    assert looks.ingest() == ["3/new.jsonl"]
     assert len(looked) <= 11
     assert len(listed) <= 3, "the root and the folder that changed, and one whose second look began"
 
@@ -253,7 +253,7 @@ def test_a_look_costs_as_much_as_what_is_new(looks: Looks, monkeypatch: pytest.M
 def test_a_look_that_fails_hides_nothing_from_the_next(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1/1.jsonl")
-    looks.let_in()
+    looks.ingest()
     looks.look()
     looks.land("1/2.jsonl")
 
@@ -265,13 +265,13 @@ def test_a_look_that_fails_hides_nothing_from_the_next(looks: Looks, monkeypatch
         for _ in range(3):
             with pytest.raises(OSError, match="the store is away"):
                 looks.look()
-    assert looks.let_in() == ["1/2.jsonl"]
+    assert looks.ingest() == ["1/2.jsonl"]
 
 
 def test_a_file_that_cannot_be_looked_at_is_named_and_found_later(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     looks.land("1/1.jsonl")
-    looks.let_in()
+    looks.ingest()
     looks.land("1/2.jsonl")
     looks.land("1/3.jsonl")
     found, bad = files.found_file, [str(looks.folder / f"1/{n}.jsonl") for n in (1, 2)]
@@ -283,9 +283,9 @@ def test_a_file_that_cannot_be_looked_at_is_named_and_found_later(looks: Looks, 
 
     with monkeypatch.context() as patch:
         patch.setattr(landing, "found_file", fail)
-        assert [name for _ in range(3) for name in looks.let_in()] == ["1/3.jsonl"]
+        assert [name for _ in range(3) for name in looks.ingest()] == ["1/3.jsonl"]
         assert looks.landing.unlisted == dict.fromkeys(bad, "Permission denied")
-    assert looks.let_in() == ["1/2.jsonl"]
+    assert looks.ingest() == ["1/2.jsonl"]
     assert looks.landing.unlisted == {}
 
 

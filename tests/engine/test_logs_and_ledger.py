@@ -22,7 +22,7 @@ def engine(make_engine: MakeEngine) -> Engine:
     engine = make_engine(SOURCES, [join()])
     for part in range(2):
         _feed(engine, part)
-        engine.let_in()
+        engine.ingest()
     return engine
 
 
@@ -44,7 +44,7 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
     head = anew.ledger.head
     why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
     computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # nothing is computed from a quarantine
-    for act in (anew.let_in, *computing):
+    for act in (anew.ingest, *computing):
         with pytest.raises(LedgerError, match=why):
             act()
     assert anew.ledger.head == head
@@ -54,15 +54,15 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
 def test_rows_that_a_killed_ingest_left_of_a_source_that_was_away_never_count(engine: Engine, make_engine: MakeEngine) -> None:
     """While it is away others go on, and their batch takes the number of its rows."""
     land(engine, "l", "2.jsonl", [Event("two", 2, 2 * DAY).line])
-    run_and_die(engine.let_in, "ingest.before_ledger")
+    run_and_die(engine.ingest, "ingest.before_ledger")
     without = make_engine(SOURCES[1:], [])
     land(without, "r", "2.jsonl", [Event("b", 2, 2 * DAY).line])
-    [entry] = without.let_in()
+    [entry] = without.ingest()
     assert [of_source.source for of_source in entry] == ["r"]
     back = make_engine(SOURCES, [join()])
     assert rows_of(back.reading.log("l", back.ledger.head), "k") == [("a",), ("a",)]
     assert back.uncounted("pairs") == {}
-    assert [of_source.accepted for [of_source] in back.let_in()] == [1]
+    assert [of_source.accepted for [of_source] in back.ingest()] == [1]
     assert rows_of(back.reading.log("l", back.ledger.head), "seq", "k") == [(1, "a"), (2, "a"), (4, "two")]
     assert back.uncounted("pairs") == {}
     back.drain()

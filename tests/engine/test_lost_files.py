@@ -32,7 +32,7 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     for part in range(2):
         for n, name in enumerate(engine.folders):
             land(engine, name, f"{part}.jsonl", [Event("a", n, part * HOUR).line])
-        engine.let_in()
+        engine.ingest()
     return root / "lake"
 
 
@@ -67,7 +67,7 @@ def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Stream, "run", fail)
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
-        engine.let_in("1 second")
+        engine.ingest("1 second")
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
@@ -88,14 +88,14 @@ def test_a_lost_file_that_a_lookup_of_duplicates_needs_is_named(engine: Engine) 
     file.unlink()
     land(engine, "r", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
     with pytest.raises(LakeError, match=lacks("events/r", file, 1)):
-        engine.let_in()
+        engine.ingest()
     assert engine.ledger.head == 2
 
 
 def test_a_lost_file_of_results_is_named_by_the_law(engine: Engine) -> None:
     land(engine, "l", "9.jsonl", [Event("b", 1, DAY).line])
     land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
-    engine.let_in()
+    engine.ingest()
     engine.advance("pairs")
     file = next(Path(engine.lake.path("pairs")).rglob("part-*.parquet"))
     file.unlink()
@@ -111,7 +111,7 @@ def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(eng
     anew = make_engine(SOURCES, [join()])
     assert anew.ledger.head == 1
     land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
-    for act in (anew.let_in, anew.drain, lambda: anew.advance("pairs")):
+    for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
         with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs tells of entry 2"):
             act()
     assert rows_of(anew.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
@@ -133,7 +133,7 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
 def test_a_table_that_something_else_wrote_keeps_no_input_out(engine: Engine) -> None:
     write_deltalake(engine.lake.path("pairs"), pa.table({"x": [1]}))
     land(engine, "l", "late.jsonl", [Event("a", 1, 2 * HOUR).line])
-    assert len(engine.let_in()) == 1
+    assert len(engine.ingest()) == 1
     with pytest.raises(LakeError, match="no commit of pairs tells its progress"):
         engine.advance("pairs")
 
@@ -153,7 +153,7 @@ def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make
     engine = make_engine([source("l")], [DerivedAsset(name="spread", inputs=("l",), operator=Spread())])
     for part, rows in enumerate(([("a", 1), ("a", 5), ("b", 2)], [("b", 0), ("c", 3)], [("a", 9)])):
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(rows)])
-        engine.let_in()
+        engine.ingest()
         engine.advance("spread")
     before = rows_of(engine.table("spread"))
     assert len(before) == 2, "a and c; b went"

@@ -52,7 +52,7 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     for part in range(2):
         land(engine, "l", f"{part}.jsonl", [*[Event("a", n + 10 * part, part * HOUR + n).line for n in range(3)], "{cut"])
         land(engine, "r", f"{part}.jsonl", [Event("a", n, part * HOUR + n).line for n in range(2)])
-        engine.let_in()
+        engine.ingest()
         for name in engine.assets:
             engine.advance(name)
     return root / "lake"
@@ -99,7 +99,7 @@ def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEn
     assert content(anew) == before
     assert remembered(anew) == known
     assert [anew.advance(name) for name in anew.assets] == [[], []], "progress was not forgotten"
-    assert anew.let_in() == []
+    assert anew.ingest() == []
     assert not [a for a in anew.account("pairs") if not a.holds]
 
 
@@ -126,7 +126,7 @@ def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) 
     engine = make_engine([source("l")], [TOTAL])
     for part, keys in enumerate(("abcdefgh", "a")):
         land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
-        engine.let_in()
+        engine.ingest()
         engine.advance("total")
     folder, before = Path(engine.lake.path("total")), rows_of(engine.table("total"))
     stale = folder / "part-of-a-killed-writer.parquet"
@@ -238,7 +238,7 @@ def test_a_live_writer_goes_on_beside_maintenance(engine: Engine, make_engine: M
         live = make_engine(SOURCES, ASSETS)
         for part in (5, 6):
             land(live, "l", f"{part}.jsonl", [Event("a", part, part * HOUR).line])
-            assert len(live.let_in()) == 1
+            assert len(live.ingest()) == 1
             for name in live.assets:
                 live.advance(name)
     finally:

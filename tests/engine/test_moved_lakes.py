@@ -27,7 +27,7 @@ def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twic
     engine = make_engine([source("l")], [])
     land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
     land(engine, "l", "empty.jsonl", [])
-    engine.let_in()
+    engine.ingest()
     assert sorted(o.split("|")[0] for o in engine.ledger.offsets("l")) == ["./empty.jsonl", "./ä%201.jsonl"]
     (tmp_path / "renamed").mkdir()
     (tmp_path / "lake").rename(tmp_path / "renamed/lake")
@@ -38,9 +38,9 @@ def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twic
     for n, (lake, landing) in enumerate(places):
         moved = _at(engine, tmp_path / lake, tmp_path / landing)
         head = moved.ledger.head
-        assert moved.let_in() == []
+        assert moved.ingest() == []
         land(moved, "l", f"new {n}.jsonl", [Event(f"new {n}", 1, 0).line])
-        [[said]] = moved.let_in()
+        [[said]] = moved.ingest()
         assert (said.seq, said.rows_read, len(said.offsets)) == (head + 1, 1, 1)
     assert rows_of(moved.reading.log("l", 9), "k") == [("a",), ("new 0",), ("new 2",)]
 
@@ -53,18 +53,18 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     file = land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     offset = f"file:{file}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}"
     write_format_1(engine.lake, [offset], NOON)
-    assert engine.let_in() == []
+    assert engine.ingest() == []
     (tmp_path / "landing").rename(tmp_path / "moved")
     moved = _at(engine, tmp_path / "lake", tmp_path / "moved")
-    assert moved.let_in() == []
+    assert moved.ingest() == []
     land(moved, "l", "2.jsonl", [Event("b", 1, 0).line])
-    [[said]] = moved.let_in()
+    [[said]] = moved.ingest()
     assert (said.seq, [o.split("|")[0] for o in said.offsets]) == (2, ["./2.jsonl"])
     made = moved.lake.delta("ledger")
     assert made is not None
     assert made.metadata().description == "Tidemark lake, format 2"
     assert moved.ledger.offsets("l") == {offset, *said.offsets}
-    assert _at(engine, tmp_path / "lake", tmp_path / "moved").let_in() == []
+    assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
 
 
 def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,11 +77,11 @@ def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngin
     (folder / "self").symlink_to(folder)
     (folder / "again.jsonl").symlink_to(file)
     with caplog.at_level(logging.WARNING, stream.__name__):
-        entries = engine.let_in()
+        entries = engine.ingest()
     assert sum(s.rows_read for e in entries for s in e) == 3
     assert "latest of source 'l' is passed over: it is a link below the source's folder" in caplog.text
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("b",), ("c",)]
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
 
 def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engine: MakeEngine, clock: Clock) -> None:
@@ -90,20 +90,20 @@ def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engi
     engine = make_engine(sources, [join()])
     for name in "lr":
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
-    engine.let_in()
+    engine.ingest()
     clock.now = NOON + YEAR
     land(engine, "r", "2.jsonl", [Event("b", 1, HOUR).line])
-    engine.let_in()
+    engine.ingest()
     clock.now = NOON + HOUR // 2
     land(engine, "l", "3.jsonl", [Event("c", 1, HOUR).line, Event("far", 1, 30 * DAY).line])
-    [said] = [s for s in engine.let_in()[0] if s.source == "l"]
+    [said] = [s for s in engine.ingest()[0] if s.source == "l"]
     assert (said.accepted, said.quarantined, said.clock) == (1, 1, None)
     assert engine.ledger.entries()[-1][0].clock == clock.now
     assert said.ingested_at > NOON + YEAR
     assert not any(s.idle for s in engine.ledger.last().values())
     clock.now += 2 * HOUR
     land(engine, "l", "4.jsonl", [Event("d", 1, HOUR).line])
-    entry = engine.let_in()[0]
+    entry = engine.ingest()[0]
     assert {s.source: s.idle for s in entry} == {"l": False, "r": True}
 
 
@@ -112,17 +112,17 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     times = {"l": "0001-01-01T00:00:00Z", "r": "9999-12-31T23:59:59.999Z"}
     for name in "lr":
         land(engine, name, "1.jsonl", [json.dumps({"k": "a", "v": 1, "ts": times["l"]})])
-    assert sum(s.accepted for s in engine.let_in()[0]) == 2
+    assert sum(s.accepted for s in engine.ingest()[0]) == 2
     told = render.status(engine, ["pairs"])
     assert told["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
     assert engine.described("pairs")["watermark"] is not None
     engine.advance("pairs")
     land(engine, "r", "2.jsonl", [json.dumps({"k": "b", "v": 1, "ts": times["r"]})])
-    engine.let_in()
-    assert engine.due.all_days() is None or engine.due.all_days()
+    engine.ingest()
+    assert engine.pending.all_days() is None or engine.pending.all_days()
     assert engine.drain() is not None
     assert render.status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
-    assert engine.due.all_days() is not None
+    assert engine.pending.all_days() is not None
     engine.advance("pairs")
     told = render.status(engine, ["pairs"])
     assert told["assets"]["pairs"]["law"]["holds"], told
@@ -132,7 +132,7 @@ def test_a_batch_with_an_old_row_has_quantiles(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", duplicate_horizon="1 day", unique_key=("k",)), source("r")], [])
     land(engine, "l", "1.jsonl", [Event(str(n), n, n).line for n in range(100)] + [Event("old", 1, -START).line])
     land(engine, "r", "1.jsonl", [Event(str(n), n, n).line for n in range(100)])
-    engine.let_in()
+    engine.ingest()
     spread = {s.source: s.spread for s in engine.ledger.entries()[0]}
     assert spread["r"] == ()
     assert (spread["l"][0], spread["l"][-1], len(spread["l"])) == (0, START + 99, 11)

@@ -67,7 +67,7 @@ def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, colum
     for part, rows in enumerate([[("a", 1, 0), ("b", 1, 0), ("a", 1, 0)], [("a", 2, 30 * MINUTE), ("b", 1, 0)], [("a", 3, MINUTE)]]):
         for name in ("l", "r"):
             land(engine, name, f"{part}.jsonl", [_line(columns, *row) for row in rows])
-        [entry, *_] = engine.let_in()
+        [entry, *_] = engine.ingest()
         assert {(s.accepted, s.duplicate, s.quarantined) for s in entry} == {[(2, 1, 0), (1, 1, 0), (1, 0, 0)][part]}
         for name in engine.assets:
             engine.advance(name)
@@ -97,7 +97,7 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
         maps = {"by_name": {"x": part, "y": None}, "deep": {"x": {"z": 1, "a": part}}, "inside": {"x": [{"b": 1, "a": 2}], "y": None}}
         for name in ("l", "r"):
             land(engine, name, f"{part}.jsonl", [_line(("k",), *row, **(maps if row[0] == "a" else {})) for row in rows])
-        engine.let_in()
+        engine.ingest()
         for name in engine.assets:
             engine.advance(name)
     engine.drain()
@@ -130,7 +130,7 @@ def test_a_contract_that_is_made_ingests(make_engine: MakeEngine) -> None:
     engine = make_engine([source(name, unique_key=("k",), **fields) for name, fields in given.items()], [])
     for name in given:
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("x", 1, 1).line, Event("a", 1, 0).line])
-    [entry, *_] = engine.let_in()  # a source that may not be silent at all is idle in the next entry
+    [entry, *_] = engine.ingest()  # a source that may not be silent at all is idle in the next entry
     assert {s.source: (s.accepted, s.duplicate, s.quarantined) for s in entry} == dict.fromkeys(given, (2, 1, 0))
     assert {s.warned for s in entry if s.source == "Upper_9"} == {1}
 
@@ -139,7 +139,7 @@ def test_a_thousand_columns_of_json_are_read(make_engine: MakeEngine) -> None:
     columns = tuple(f"c{n}" for n in range(998))
     engine = make_engine([source("l", schema=_schema(*columns), unique_key=("c0", "v"))], [])
     land(engine, "l", "1.jsonl", [_line(columns, "a", 1, 0), _line(columns, "b", 2, 1), _line(("C1",), "c", 3, 2), "{cut"])
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     assert (entry[0].accepted, entry[0].quarantined) == (2, 2)
     assert rows_of(engine.table("events/l"), "c0", "c997", "v") == [("a", "a", 1), ("b", "b", 2)]
     reasons = sorted(r for (r,) in rows_of(engine.table("quarantine/l"), "reason"))
@@ -151,13 +151,13 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     """`W` comes with a file and is added; the contract that declares `w` later reads it."""
     before = make_engine([source("l", new_columns="add", unique_key=("k",))], [])
     land(before, "l", "1.jsonl", ['{"k": "a", "v": 1, "ts": "2026-03-01T00:00:00Z", "W": "x"}'])
-    before.let_in()
+    before.ingest()
     assert before.table("events/l").columns[-1] == "W"
     schema = StructType([*ROW.fields]).add("w", "string")
     counts = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="w", aggregates={"n": "count(*)"}))
     after = make_engine([source("l", schema=schema, unique_key=("k", "w"))], [counts])
     land(after, "l", "2.jsonl", [json.dumps({"k": k, "v": 1, "ts": "2026-03-01T00:00:00Z", "w": "x"}) for k in ("a", "b")])
-    [entry] = after.let_in()
+    [entry] = after.ingest()
     assert (entry[0].accepted, entry[0].duplicate) == (1, 1)
     after.advance("counts")
     assert rows_of(after.table("counts"), "w", "n") == [("x", 2)]
@@ -167,7 +167,7 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
 def test_a_damaged_file_is_an_error_whatever_the_sessions_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
-    engine.let_in()
+    engine.ingest()
     lenient = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
     [file] = Path(engine.lake.path("events/l")).rglob("part-*.parquet")
     whole = file.read_bytes()

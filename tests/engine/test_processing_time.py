@@ -32,7 +32,7 @@ def _times(engine: Engine) -> list[tuple[int, int]]:
 def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock) -> None:
     for part, events in enumerate(PARTS):
         land(engine, "l", f"{part}.jsonl", [event.line for event in events])
-        engine.let_in()
+        engine.ingest()
         assert [s.rows for s in engine.advance("counts")] == [[0], [1], [2]][part]
         clock.pass_ms(MINUTE)
     came = [entry[0].ingested_at for entry in engine.ledger.entries()]
@@ -47,9 +47,9 @@ def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock
 
 def test_what_a_killed_attempt_left_is_not_taken_over_with_its_time(engine: Engine, clock: Clock) -> None:
     land(engine, "l", "0.jsonl", [Event("a", 1, 0).line])
-    run_and_die(engine.let_in, "ingest.before_ledger")
+    run_and_die(engine.ingest, "ingest.before_ledger")
     clock.pass_ms(5 * MINUTE)
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     assert _times(engine) == [(1, NOON + 5 * MINUTE)] == [(1, entry[0].first_event_time)]
 
 

@@ -65,9 +65,9 @@ def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(mak
         _write(engine, "l", file, torn)
     _write(engine, "l", "empty.jsonl", b"")
     _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n".encode())
-    assert _accepted(engine.let_in()) == [("l", 1, 4)]
+    assert _accepted(engine.ingest()) == [("l", 1, 4)]
     _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n{Event('h', 1, 0).line}\n".encode(), NOON + 1)
-    engine.let_in()
+    engine.ingest()
     found = {Path(f.file.path).name: f.reason for f in engine.quarantine.files("l")}
     assert list(found) == ["1.jsonl.gz", "3.jsonl.gz", "2.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: ")
@@ -91,18 +91,18 @@ def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(mak
     assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
     assert [f.asked for f in engine.quarantine.files("l")] == [True, False, True, False, False]
     assert engine.quarantine.retry("l", ["1.jsonl.gz"]) == []
-    assert _accepted(engine.let_in()) == [("l", 2, 1)]
-    assert engine.let_in() == []
+    assert _accepted(engine.ingest()) == [("l", 2, 1)]
+    assert engine.ingest() == []
 
     _write(engine, "l", "deep/2.jsonl.gz", _packed("c", "d"))
     assert [Path(f.file.path).name for f in engine.quarantine.retry("l")] == ["3.jsonl.gz", "2.jsonl.gz"]
     anew = make_engine([source("l"), source("r")], [])
-    assert _accepted(anew.let_in()) == [("l", 2, 1)]
-    assert anew.let_in() == []
+    assert _accepted(anew.ingest()) == [("l", 2, 1)]
+    assert anew.ingest() == []
     assert _keys(anew) == ["a", "b", "c", "d", "g"]
     assert [Path(f.file.path).name for f in anew.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     _write(anew, "l", "1.jsonl.gz", _packed("a", "b", "c"), NOON + 9)
-    assert _accepted(anew.let_in()) == [("l", 0, 1)]
+    assert _accepted(anew.ingest()) == [("l", 0, 1)]
     assert _keys(anew) == ["a", "b", "c", "d", "g"]
     assert _adds_up(anew)
 
@@ -132,7 +132,7 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     engine = make_engine(_sources(mended=False), [])
     _land_rows(engine)
     assert engine.quarantine.release("l") == []
-    assert sorted(_accepted(engine.let_in())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
+    assert sorted(_accepted(engine.ingest())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
     counts = [(r.reason, r.rows, r.released) for r in engine.quarantine.rows("l")]
     assert counts == [
         ("rule: v is no half", 2, 0),
@@ -147,7 +147,7 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     assert mended.quarantine.release("l", reasons=["rule: v is no half"]) == []
     assert [r.rows for r in mended.quarantine.release("c")] == [2, 1]
     assert [r.rows for r in mended.quarantine.release("p")] == [1]
-    assert sorted(_accepted(mended.let_in())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
+    assert sorted(_accepted(mended.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
     assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
     assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
     raw_times = mended.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
@@ -158,7 +158,7 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
-    assert mended.let_in() == []
+    assert mended.ingest() == []
 
     def cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("cut")
@@ -168,23 +168,23 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
             patched.setattr(where, left, cut)
             with pytest.raises(KeyboardInterrupt, match="cut"):
                 mended.quarantine.release("l", reasons=["rule: v is small"])
-        assert mended.let_in() == []
+        assert mended.ingest() == []
     [finished] = make_engine(_sources(mended=True), []).quarantine.release("l", reasons=["rule: v is small"])
     assert finished.rows == 1
-    assert _accepted(mended.let_in()) == [("l", 1, 0)]
+    assert _accepted(mended.ingest()) == [("l", 1, 0)]
     assert _keys(mended) == ["a", ODD, "c", "ü"]
     assert mended.quarantine.release("l", reasons=["rule: v is small"]) == []
     assert [p.name for p in Path(mended.folders["l"]).glob(".*releasing*")] == []
 
     land(mended, "c", "3.csv", ["k||v||ts", "few", "fewer"])
-    mended.let_in()
+    mended.ingest()
     (Path(mended.folders["c"]) / "3.csv").unlink()
     told = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=told):
         mended.quarantine.release("c", named=["3.csv"])
     again = [path.name for path in Path(mended.folders["c"]).glob("released-*.csv")]
     assert [r.rows for r in mended.quarantine.release("c", named=again)] == [1]
-    assert _accepted(mended.let_in()) == [("c", 0, 1)]
+    assert _accepted(mended.ingest()) == [("c", 0, 1)]
     assert _adds_up(mended)
 
 

@@ -29,7 +29,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
     engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), COUNTS])
     for part, rows in enumerate([[("a", 2, 0)], [("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
         land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])
-        engine.let_in()
+        engine.ingest()
         failures = Failures(engine.assets, spark_condition)
         for name in engine.assets:
             with failures.kept(name):

@@ -22,20 +22,20 @@ from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
 
 
-def test_what_one_process_has_let_in_no_other_lets_in_again(make_engine: MakeEngine) -> None:
+def test_what_one_process_has_ingested_no_other_lets_in_again(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
     land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
     land(engine, "r", "1.jsonl", [Event("a", 1, 0).line])
-    assert len(engine.let_in()) == 1
-    assert engine.let_in() == []
+    assert len(engine.ingest()) == 1
+    assert engine.ingest() == []
     version = engine.lake.version("ledger")
     other = make_engine([source("l"), source("r")], [])
-    assert other.let_in() == []
+    assert other.ingest() == []
     assert engine.lake.version("ledger") == version
     land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
-    [[said]] = other.let_in()
+    [[said]] = other.ingest()
     assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
-    assert engine.let_in() == []
+    assert engine.ingest() == []
     assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
     assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
 
@@ -46,7 +46,7 @@ def test_a_micro_batch_takes_so_many_files_of_each_source_the_oldest_first(make_
         for n in range(count):
             file = land(engine, name, f"{9 - n}.jsonl", [Event(str(n), 1, 0).line])
             os.utime(file, ns=(0, (NOON + n) * 1_000_000))
-    entries = engine.let_in()
+    entries = engine.ingest()
     assert [{s.source: len(s.offsets) for s in entry} for entry in entries] == [{"l": 2, "r": 2}, {"l": 2, "r": 1}, {"l": 1}]
     assert rows_of(engine.reading.log("l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
 
@@ -63,10 +63,11 @@ def test_an_error_keeps_nothing_out_afterwards_and_one_process_ingests_at_a_time
     with monkeypatch.context() as patched:
         patched.setattr(Ingest, "files", fail)
         with pytest.raises(PySparkException, match="out of reach"):
-            engine.let_in()
-    with engine.lake.writer(stream.place(engine.folders)), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
-        engine.let_in()
-    assert [s.accepted for [s] in engine.let_in()] == [1]
+            engine.ingest()
+    name = stream.writer_name(engine.folders)
+    with engine.lake.writer(name), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
+        engine.ingest()
+    assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
 def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -74,21 +75,21 @@ def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(ma
     land(engine, "l", "1.jsonl", [Event("x", 1, 0).line])
     (tmp_path / "link").symlink_to(tmp_path / "landing")
     linked = replace(engine, folders={"l": str(tmp_path / "link/l")})
-    [[said]] = linked.let_in()
+    [[said]] = linked.ingest()
     assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
-    assert linked.let_in() == engine.let_in() == []
-    assert stream.place(linked.folders) == stream.place(engine.folders)
+    assert linked.ingest() == engine.ingest() == []
+    assert stream.writer_name(linked.folders) == stream.writer_name(engine.folders)
 
 
 def test_no_file_is_too_old_to_come_in(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
     for name, days in (("new", 0), ("old", 5_000)):
         os.utime(land(engine, "l", f"{name}.jsonl", [Event(name, 1, 0).line]), ns=(0, (NOON - days * DAY) * 1_000_000))
-        assert [s.accepted for [s] in engine.let_in()] == [1]
+        assert [s.accepted for [s] in engine.ingest()] == [1]
     assert rows_of(engine.reading.log("l", 9), "k") == [("new",), ("old",)]
 
 
-def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_let_in(
+def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_ingested(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make_engine([source("l")], [])
@@ -106,21 +107,21 @@ def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_let_in(
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", fail)
         with pytest.raises(UnreadError, match=rf"{bad} cannot be listed: Permission denied") as raised:
-            engine.let_in()
+            engine.ingest()
     assert [s.accepted for [s] in raised.value.entries] == [1]
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",)]
-    assert [s.accepted for [s] in engine.let_in()] == [1]
+    assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
 def test_a_folder_behind_a_uri_need_not_be_there(make_engine: MakeEngine, tmp_path: Path) -> None:
     folder = tmp_path / "far"
     engine = replace(make_engine([source("l")], []), folders={"l": f"file://{tmp_path}/far"})
-    assert engine.let_in() == []
+    assert engine.ingest() == []
     folder.mkdir()
-    assert engine.let_in() == []
+    assert engine.ingest() == []
     (folder / "1.jsonl").write_text(Event("a", 1, 0).line + "\n")
-    assert [s.accepted for [s] in engine.let_in()] == [1]
-    assert engine.let_in() == []
+    assert [s.accepted for [s] in engine.ingest()] == [1]
+    assert engine.ingest() == []
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -
     no_session: Any = None
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
     with pytest.raises(IngestError, match=r"the folder .*/in/l of source 'l' cannot be used: Not a directory; legal: .*TIDEMARK_LANDING"):
-        engine.let_in()
+        engine.ingest()
 
 
 def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_calls_for_an_advance(
@@ -144,7 +145,7 @@ def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_ca
         land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if entry[0].seq == 1 else clock.pass_ms(2 * HOUR)
 
     with pytest.raises(TimeoutError, match="seen"):
-        engine.let_in("1 second", on_entry)
+        engine.ingest("1 second", on_entry)
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingesting() is None

@@ -127,7 +127,7 @@ def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: Make
     day = day_of(START)
     assert engine.rebuild("pairs", day, day).missing == 1
     assert broken(engine, "hours") == set(), "a correction that is not followed yet is no wrong row"
-    assert engine.due.days("hours") is not None
+    assert engine.pending.days("hours") is not None
     engine.advance("hours")
     assert rows_of(engine.table("hours"), "n") == [(1,)]
     assert broken(engine, "hours") == set()
@@ -153,7 +153,7 @@ def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_
     folder = Path(changed.folders["l"])
     folder.mkdir(parents=True)
     (folder / "1.jsonl").write_text('{"k": "c", "v": 1, "note": "new", "ts": "2026-03-05T00:00:00Z"}\n')
-    changed.let_in()
+    changed.ingest()
     changed.drain()
     with pytest.raises(
         ProgressError, match=r"pairs would have other columns than its table holds: note string is new.*tidemark rebuild pairs"

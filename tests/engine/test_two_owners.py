@@ -58,7 +58,7 @@ def _advance(engine: Engine) -> None:
 
 def _ingest(engine: Engine) -> None:
     for part in (1, 2):
-        engine.ingest.files([f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path])
+        engine.ingester.files([f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path])
 
 
 def _remake(engine: Engine) -> None:
@@ -100,9 +100,9 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
         for name, events in by_source.items():
             land(engine, name, f"{part}.jsonl", [e.line for e in events])
     files = [f for name, folder in engine.folders.items() for f in landed(folder, name)]
-    engine.ingest.files([f for f in files if "0.jsonl" in f.path])
+    engine.ingester.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
-    engine.ingest.files([f for f in files if "1.jsonl" in f.path])
+    engine.ingester.files([f for f in files if "1.jsonl" in f.path])
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # what a rebuild is to mend
     return made
 

@@ -34,7 +34,7 @@ def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
 
 
 def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
-    engine.__dict__["ingest"] = replace(engine.ingest, patience=lambda: Patience((1.0, 5.0), sleep))
+    engine.__dict__["ingester"] = replace(engine.ingester, patience=lambda: Patience((1.0, 5.0), sleep))
     return engine
 
 
@@ -52,7 +52,7 @@ def test_what_passes_while_it_is_waited_for_is_no_error(make_engine: MakeEngine)
         checksum.unlink()
 
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
-    [[said]] = _patient(engine, sleep).let_in()
+    [[said]] = _patient(engine, sleep).ingest()
     assert (said.accepted, said.quarantined, slept) == (2, 0, [1.0])
 
 
@@ -68,24 +68,24 @@ def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(ma
         r"file:.*/r/only\.jsonl .*so nothing is recorded of them: the next ingest tries again, .* or take the file out of the folder$"
     )
     with pytest.raises(UnreadError, match=told) as raised:
-        engine.let_in()
+        engine.ingest()
     [entry] = raised.value.entries
     assert [(s.source, s.accepted, s.quarantined, len(s.offsets)) for s in entry] == [("l", 1, 1, 2)]
     assert sorted(slept) == [1.0, 1.0, 5.0, 5.0]
 
     with pytest.raises(IngestError, match=r"1 file could not be read: .*ChecksumException"):
-        _patient(make_engine([source("l"), source("r")], []), slept.append).let_in()
+        _patient(make_engine([source("l"), source("r")], []), slept.append).ingest()
     assert engine.ledger.head == 1
 
     checksum.unlink()
     land(engine, "r", "good.jsonl", [Event("c", 1, 0).line])
     with pytest.raises(UnreadError, match=r"^source 'r': 1 file could not be read: file:.*/r/only\.jsonl") as raised:
-        engine.let_in()
+        engine.ingest()
     assert [s.accepted for e in raised.value.entries for s in e] == [1, 1]
     (Path(engine.folders["r"]) / ".only.jsonl.crc").unlink()
-    assert [s.accepted for e in engine.let_in() for s in e] == [1]
+    assert [s.accepted for e in engine.ingest() for s in e] == [1]
     assert (_keys(engine), _keys(engine, "r")) == (["a", "b.jsonl"], ["c", "only.jsonl"])
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
 
 class _Enough(Exception):
@@ -150,12 +150,12 @@ def test_names_with_colons_are_read_like_any_other(make_engine: MakeEngine) -> N
         pq.write_table(pa.table({"k": [name], "v": [1], "ts": [iso(START)]}), Path(engine.folders["p"]) / name)
     for name, content in {"12:00.jsonl.gz": gzip.compress(f"{lines[0]}\n".encode()), "13:00.jsonl.gz": TORN, "14:00.jsonl": b""}.items():
         (Path(engine.folders["z"]) / name).write_bytes(content)
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"j": (5, 0), "c": (2, 0), "p": (2, 0), "z": (1, 2)}
     assert _keys(engine, "j") == sorted(names)
     assert {r.w for r in engine.table("events/j").collect()} == {"1"}
     assert sorted(Path(r.path).name for r in engine.table("quarantine/z").collect()) == ["13:00.jsonl.gz", "14:00.jsonl"]
-    assert engine.let_in() == []
+    assert engine.ingest() == []
 
 
 def test_a_separator_of_several_characters_or_by_its_other_name(make_engine: MakeEngine) -> None:
@@ -164,7 +164,7 @@ def test_a_separator_of_several_characters_or_by_its_other_name(make_engine: Mak
     land(engine, "c", "1.csv", ["v||'k'||ts", f"1||'a||b'||{iso(START)}", "1||few", f"x||c||{iso(START)}", f"1||'it''s'||{iso(START)}"])
     land(engine, "t", "1.csv", ["k\tv\tts", f"a\t1\t{iso(START)}", "few\t1"])
     land(engine, "t", "1.jsonl", ["no JSON", Event("b", 1, 0).line])
-    [entry] = engine.let_in()
+    [entry] = engine.ingest()
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"c": (2, 2), "t": (2, 2)}
     assert ({*_keys(engine, "c")}, _keys(engine, "t")) == ({"a||b", "it's"}, ["a", "b"])
     assert rows_of(engine.table("quarantine/c"), "reason") == [

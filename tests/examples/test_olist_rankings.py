@@ -56,7 +56,7 @@ DEAREST = """
 def test_the_best_of_each_window_are_those_that_duckdb_finds(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([order_items(POLICY)], ASSETS)
     prepare(OLIST, Path(engine.folders["order_items"]).parent, parts=2)
-    engine.let_in()
+    engine.ingest()
     engine.drain()
     for asset in ASSETS:
         engine.advance(asset.name)

@@ -17,7 +17,7 @@ from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
 from platform_defs.engine.advance.advance import Advance, Step
-from platform_defs.engine.advance.corrections import told_with
+from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
@@ -144,7 +144,7 @@ class SimIngest(Ingest):
     def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         return [work(name) for name in names]
 
-    def _told(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         return _Done(self._source(batch, contract, files, last), [])
 
     def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
@@ -258,7 +258,7 @@ class SimReading(Reading):
         operator: Any = asset.operator
         return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
 
-    def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> Any:
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> Any:
         if asset.inputs[which] in self.assets:
             rows = self._derived(self.assets[asset.inputs[which]], span)
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
@@ -311,7 +311,7 @@ class SimAdvance(Advance):
         if not gone and not new:
             return Step(now, after, self._append(wanted.limit(0), after))
         times = [row[-1] for row in (*gone, *new)]
-        after = replace(after, corrected=told_with(now.corrected, after.step, min(times), max(times)))
+        after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
         lake.replace_rows(self.asset.name, gone, new, after.metadata(), after.step)
@@ -357,12 +357,12 @@ class SimEngine(Engine):
         return SimReading(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
-    def ingest(self) -> Ingest:
+    def ingester(self) -> Ingest:
         return SimIngest(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
 
     @property
     def stream(self) -> Stream:
-        return SimStream(self.spark, self.lake, self.ingest, self.folders, self.max_files, {}, self.signals.idle)
+        return SimStream(self.spark, self.lake, self.ingester, self.folders, self.max_files, {}, self.signals.idle)
 
     def new_files(self, source: str) -> list[File]:
         return self.ledger.unrecorded(source, listed(self.lake, self.folders[source], source))

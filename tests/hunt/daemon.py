@@ -100,7 +100,7 @@ class Daemon:
 
 
 def _ingest(engine: Any) -> None:
-    engine.let_in()
+    engine.ingest()
 
 
 def _advance(last: str | None) -> Callable[[Any], None]:

@@ -164,7 +164,7 @@ class SimLake(SimTables):
     def delta(self, table: str) -> Any:
         return self.process.call(lambda stale: self._seen(table, stale))
 
-    def place(self, table: str) -> Any:
+    def incarnation(self, table: str) -> Any:
         held = self.store.tables.get(table)
         return None if held is None else held.identity
 

@@ -138,7 +138,7 @@ class Life:
         """Ingest, drain, advance, as anybody would; returns what failed."""
         world, failed = self.world, None
         world.clock.pass_ms(MINUTE)
-        works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.let_in), ("drain", SimEngine.drain)]
+        works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.ingest), ("drain", SimEngine.drain)]
         works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
         works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
         for what, work in works:

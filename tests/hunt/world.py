@@ -252,7 +252,7 @@ class World:
         self.process(action.who).skew = action.args[0]
 
     def _ingest(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.let_in(), action.troubles)
+        self.run(action.who, lambda engine: engine.ingest(), action.troubles)
 
     def _watermark(self, action: Action) -> None:
         source, mark = action.args
@@ -291,7 +291,10 @@ class World:
         self.run(action.who, lambda engine: engine.maintain(), action.troubles)
 
     def _due(self, action: Action) -> None:
-        self.run(action.who, lambda engine: (engine.due.all_days(), [engine.described(name) for name in engine.assets]), action.troubles)
+        def look(engine: SimEngine) -> object:
+            return engine.pending.all_days(), [engine.described(name) for name in engine.assets]
+
+        self.run(action.who, look, action.troubles)
 
     def _resume(self, action: Action) -> None:
         self.resume(action.who)

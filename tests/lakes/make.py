@@ -55,7 +55,7 @@ def main(file: Path) -> None:
         for part, batch in enumerate(BATCHES):
             for name, events in batch.items():
                 land(made, name, f"{part}.jsonl", [*[e.line for e in events], "not JSON"])
-            made.let_in()
+            made.ingest()
             for name in made.assets:
                 made.advance(name)
         with tarfile.open(file, "w:gz") as packed:

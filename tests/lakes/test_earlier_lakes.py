@@ -36,7 +36,7 @@ def test_an_earlier_lake_goes_on_as_if_this_version_had_written_it(engine: Engin
         for each in [fresh] if part < len(make.BATCHES) else [fresh, engine]:
             for name, events in batch.items():
                 land(each, name, f"{part}.jsonl", [*[e.line for e in events], "not JSON"])
-            each.let_in()
+            each.ingest()
             for name in each.assets:
                 each.advance(name)
         if part == len(make.BATCHES) - 1:

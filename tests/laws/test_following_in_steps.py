@@ -112,7 +112,7 @@ def _is_accounted_for_and_put_right(engine: Engine, came: int) -> None:
     assert (rebuilt.missing, rebuilt.extra) == (1, 0)
     assert rows_of(engine.table("most")) == held
     assert engine.account("most") == []
-    assert engine.put_right("most") == 0
+    assert engine.repair("most") == 0
 
 
 def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:

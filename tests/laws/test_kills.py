@@ -61,7 +61,7 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
     sources = {n: source(n, **KEYED) for n in ("l", "r")}
     engine = Engine(Lake(str(root / "lake")), sources, {"pairs": join()}, lambda: spark, Clock(), folders=folders)
     feed(engine, 1)
-    engine.let_in()
+    engine.ingest()
     engine.advance("pairs")
     return content(engine)
 
@@ -83,12 +83,12 @@ def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, 
     first = engine()
     feed(first, 1)
     if point.startswith("advance"):
-        first.let_in()
+        first.ingest()
         run_and_die(lambda: first.advance("pairs"), point, nth)
     else:
-        run_and_die(first.let_in, point, nth)
+        run_and_die(first.ingest, point, nth)
     again = engine()
-    again.let_in()
+    again.ingest()
     again.advance("pairs")
     assert content(again) == undisturbed
 
@@ -96,7 +96,7 @@ def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, 
 def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
     gone = land(engine, "l", "gone.jsonl", lines(1, 1))
-    run_and_die(engine.let_in, "ingest.before_ledger")
+    run_and_die(engine.ingest, "ingest.before_ledger")
     assert not engine.table("events/l").isEmpty()
     gone.unlink()
     anew = make_engine([source("l"), source("r")], [join()])
@@ -116,7 +116,7 @@ def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engin
     for part, point in enumerate(points, 1):
         working = engine()
         land(working, "l", f"{part}.jsonl", [*lines(part, part)[:20], Event("a", part % 2, part * HOUR + 1).line])
-        working.let_in()
+        working.ingest()
         for name in working.assets:
             if point:
                 run_and_die(lambda working=working, name=name: working.advance(name), point)
@@ -134,7 +134,7 @@ def test_changes_are_the_exact_difference_of_two_steps(make_engine: MakeEngine) 
     engine = make_engine([source("l")], [SPREAD])
     for part, events in enumerate(([("a", 1), ("b", 5), ("b", 9)], [("a", 4), ("b", 7)], [("b", 0)])):
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(events)])
-        engine.let_in()
+        engine.ingest()
         engine.advance("spread")
     told = rows_of(engine.table("changelog/spread"), "step", "change", "k", "spread")
     assert told == sorted([(1, "+I", "a", 0), (1, "+I", "b", 4), (2, "-U", "a", 0), (2, "+U", "a", 3), (3, "-D", "b", 4)], key=repr)

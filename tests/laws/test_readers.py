@@ -205,7 +205,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
     shutil.rmtree(root / "landing", ignore_errors=True)
     engine = make_engine([case.contract for case in cases], [])
     slept = list[float]()
-    engine.__dict__["ingest"] = engine.ingest.__class__(
+    engine.__dict__["ingester"] = engine.ingester.__class__(
         engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
     )
     for case in cases:
@@ -214,7 +214,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         for file in case.files:
             (folder / file.name).write_bytes(file.content)
     every = [f for case in cases for f in landed(engine.folders[case.contract.name], case.contract.name)]
-    entry = engine.ingest.files(every)
+    entry = engine.ingester.files(every)
     assert entry is not None
     for case in cases:
         [told] = [s for s in entry if s.source == case.contract.name]
@@ -225,7 +225,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         for rank, file in enumerate(files):
             landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
             assert found[rank] in landed_as.rows, (landed_as, found[rank], case.contract.options)
-    assert engine.ingest.files(every) is None
+    assert engine.ingester.files(every) is None
 
 
 _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -233,7 +233,7 @@ _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 @given(st.tuples(*[_cases(f"s{n}", 15) for n in range(3)]))
 @settings(max_examples=3, derandomize=True, phases=[Phase.generate], **_SLOW)
-def test_every_line_of_every_file_is_let_in_or_kept_with_its_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_of_every_file_is_ingested_or_kept_with_its_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _hold(make_module_engine, _root(make_module_engine), cases)
 
 

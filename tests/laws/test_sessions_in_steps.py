@@ -114,8 +114,8 @@ def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngin
         assert rows_of(engine.table(name)) == rows_of(engine.table(f"{name}_again"))
         assert not engine.table(name).isEmpty()
     ids = "sum(size(left)) + sum(size(right))"
-    let_in = sum(engine.reading.log(side, engine.ledger.head).count() - engine.late("groups", side).count() for side in "lr")
-    assert engine.table("groups").selectExpr(ids).collect()[0][0] == let_in
+    accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.late("groups", side).count() for side in "lr")
+    assert engine.table("groups").selectExpr(ids).collect()[0][0] == accepted
 
 
 def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: MakeEngine) -> None:

@@ -88,8 +88,8 @@ def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock
     assert len({repr(told) for told in boards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
     engine.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
-    assert engine.due.boards() == [name for name in names if name != "kept"]
-    for name in engine.due.boards():
+    assert engine.pending.boards() == [name for name in names if name != "kept"]
+    for name in engine.pending.boards():
         engine.advance(name)
         assert engine.table(name).isEmpty()
         assert all(account.holds for account in engine.account(name))

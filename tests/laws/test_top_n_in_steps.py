@@ -69,7 +69,7 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
     for part, told in enumerate(([("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")], [("b", 1, "+U"), (None, 2, "-D")])):
         changes = [{"k": k, "v": v, "ts": iso(START + part), "change": change} for k, v, change in told]
         land(engine, "l", f"{part}.jsonl", map(json.dumps, changes))
-        engine.let_in()
+        engine.ingest()
         engine.advance("top")
     assert rows_of(engine.table("top"), "k", "v") == [("a", 3), ("b", 1)]
     changelog = rows_of(engine.table("changelog/top"), "step", "change", "k", "v")

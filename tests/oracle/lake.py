@@ -243,7 +243,7 @@ def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Steppe
     steps, before = list[Stepped](), Counter[tuple[Any, ...]]()
     for number, entry in enumerate(entries(case)):
         if entry.mark is None:
-            engine.ingest.files(list(_landed(folder, number, entry.rows, shift)))
+            engine.ingester.files(list(_landed(folder, number, entry.rows, shift)))
         else:
             engine.signals.watermark(dict.fromkeys(SIDES, entry.mark + shift))
         engine.advance("join")

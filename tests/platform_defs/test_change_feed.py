@@ -149,7 +149,7 @@ def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine
     for change, best in zip(changes, wanted, strict=True):
         change()
         assert len(engine.follow(stock.table_uri, "stock")) == 1
-        engine.let_in()
+        engine.ingest()
         for name in engine.assets:
             engine.advance(name)
             assert rows_of(engine.table(name), "item", "rank") == best

@@ -11,7 +11,7 @@ import pytest
 from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.stream import place
+from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
 from platform_defs.pipeline import shop
@@ -281,7 +281,7 @@ def test_new_input_skips_a_file_that_a_stream_would_not_take(instance, engine, n
 
 def test_new_input_waits_for_an_ingest_that_is_at_work(instance, engine):
     _land(engine, "part-0.jsonl")
-    with engine.lake.writer(place(engine.folders)):
+    with engine.lake.writer(writer_name(engine.folders)):
         assert "has a writer already: process" in _ask(new_input, instance, engine).skip_message
     assert len(_ask(new_input, instance, engine).run_requests) == 1
 
@@ -307,7 +307,7 @@ def test_ledger_moved_asks_for_the_open_days_and_keeps_its_cursor(instance, engi
     assert request.tags["tidemark/lake"] == lake_identity(engine)
     assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
     assert request.tags["dagster/asset_partition_range_end"] in {"2026-03-02", "2026-03-03"}
-    assert request.tags["dagster/asset_partition_range_end"] == str(engine.due.days("payment_order_wide")[1])
+    assert request.tags["dagster/asset_partition_range_end"] == str(engine.pending.days("payment_order_wide")[1])
 
 
 def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values):
@@ -340,23 +340,24 @@ def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
 def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
-    assert engine.due.boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
+    assert engine.pending.boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
     (request,) = _ask(ledger_moved, instance, engine).run_requests
-    assert [key.to_user_string() for key in request.asset_selection] == engine.due.boards()
+    assert [key.to_user_string() for key in request.asset_selection] == engine.pending.boards()
     assert "dagster/asset_partition_range_start" not in request.tags
 
 
 def test_assets_without_rows_are_due_where_a_watermark_was_given(engine):
     _read(engine.ledger, mark=START + DAY)
-    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide"}
+    assert {name for name in engine.assets if engine.pending.days(name)} == {"payment_order_wide"}
     now = engine.ledger.now()
     silent = [
         SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY)
         for s in ("order_items", "clicks", "order_updates")
     ]
     engine.ledger.commit([tuple(silent)])
-    assert {name for name in engine.assets if engine.due.days(name)} == {"payment_order_wide", "order_wide", "item_sales", "item_clicks"}
-    assert engine.due.all_days() == engine.due.days("payment_order_wide")
+    days = {name: engine.pending.days(name) for name in engine.assets}
+    assert {name for name in days if days[name]} == {"payment_order_wide", "order_wide", "item_sales", "item_clicks"}
+    assert engine.pending.all_days() == engine.pending.days("payment_order_wide")
     assert engine.described("item_clicks")["lag_ms"] == 0
 
 
@@ -373,7 +374,7 @@ def test_nightly_skips_where_nothing_is_open(instance, engine):
 def test_nightly_asks_for_the_open_days(instance, engine):
     _read(engine.ledger, mark=START + DAY)
     (request,) = _tonight(instance, engine).run_requests
-    first, last = engine.due.days("payment_order_wide")
+    first, last = engine.pending.days("payment_order_wide")
     assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
         str(first),
         str(last),

@@ -152,9 +152,9 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("writer", ["ledger", "maintenance", "order_wide", "stream"])
 def test_nothing_is_deleted_beneath_a_writer(made: Made, writer: str) -> None:
-    from platform_defs.engine.ingest.stream import place
+    from platform_defs.engine.ingest.stream import writer_name
 
-    name = place(made.engine.folders) if writer == "stream" else writer
+    name = writer_name(made.engine.folders) if writer == "stream" else writer
     before = _contents(made.root)
     with Lake(str(made.root)).writer(name), pytest.raises(LakeError, match="has a writer already"):
         made.folder.begin(_engine(made.root))
@@ -205,7 +205,7 @@ def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch:
         monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
     monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
     monkeypatch.setattr(demo.render, "status", lambda *_: {})
-    monkeypatch.setattr("platform_defs.engine.advance.pending_work.Due.boards", lambda _: [])
+    monkeypatch.setattr("platform_defs.engine.advance.pending_work.PendingWork.boards", lambda _: [])
     before = _contents(users)
 
     def files() -> Iterator[Path]:

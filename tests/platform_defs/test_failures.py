@@ -54,7 +54,7 @@ class FakeEngine:
     def drain(self) -> None:
         return None
 
-    def let_in(self, every: str | None, entered: Callable[[object], None]) -> list[Any]:
+    def ingest(self, every: str | None, entered: Callable[[object], None]) -> list[Any]:
         for n in range(self.entries):
             self.error = None if n >= self.mended_at else self.error
             entered(n)

@@ -35,10 +35,10 @@ def refused(act, *kinds):
         return
     raise SystemExit(f"{act} was not refused")
 
-refused(engine(rules=(RowRule("short", "length(k) < 3", "fail"),)).let_in, IngestError)
-refused(engine(event_time="to_timestamp(k)").let_in, Exception)
+refused(engine(rules=(RowRule("short", "length(k) < 3", "fail"),)).ingest, IngestError)
+refused(engine(event_time="to_timestamp(k)").ingest, Exception)
 working = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", "warn")))
-working.let_in()
+working.ingest()
 working.drain()
 working.advance("pairs")
 assert all(a.holds for a in working.account("pairs"))

@@ -107,10 +107,10 @@ def test_nothing_to_do_and_wrong_arguments_end_in_words(quarantine: _Quarantine,
 def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = [Unread(File(1, f"file:/in/{n}.jsonl", 7, "orders"), "SocketTimeoutException: Read timed out") for n in range(7)]
 
-    def let_in(*_: object) -> None:
+    def ingest(*_: object) -> None:
         raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
-    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(let_in=let_in, lawful_steps=None, assets={}))
+    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, lawful_steps=None, assets={}))
     said = tidemark("ingest")
     assert said.code == 1
     assert "Ledger entries" in said.out

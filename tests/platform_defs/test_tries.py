@@ -15,7 +15,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ledger.ledger import SourceEntry
-from platform_defs.jobs import due, partition_days
+from platform_defs.jobs import advance_request, partition_days
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
@@ -209,7 +209,7 @@ def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: 
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
-    request = due(daemon.engine, days=days)
+    request = advance_request(daemon.engine, days=days)
     if case.asked is None:
         assert request is None
         assert daemon.tick(ledger_moved) == "no table has anything to do"
@@ -231,7 +231,7 @@ def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> N
     """Each day of a run costs Dagster some events for each asset: ten years of empty days are minutes."""
     for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
         _commit(daemon.engine, first, mark)
-    request = due(daemon.engine, days=partition_days(daemon.repository))
+    request = advance_request(daemon.engine, days=partition_days(daemon.repository))
     assert request is not None
     assert (request.tags[FIRST], request.tags[LAST]) == ("2026-03-01", "2026-03-03")
 

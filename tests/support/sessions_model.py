@@ -51,15 +51,15 @@ class Judged:
             return
         was = self._sessions(self.taken)
         dead = {span: part for span, part in was.items() if span[1] + self.lateness <= watermark}
-        let_in = self._open(rows, [r for span, part in was.items() if span not in dead for r in part], watermark)
-        let_in = self._open(let_in, self.taken, watermark)
-        self.late += sorted({*rows} - {*let_in})
-        now = {r: span for span, part in self._sessions(self.taken + let_in).items() for r in part}
+        accepted = self._open(rows, [r for span, part in was.items() if span not in dead for r in part], watermark)
+        accepted = self._open(accepted, self.taken, watermark)
+        self.late += sorted({*rows} - {*accepted})
+        now = {r: span for span, part in self._sessions(self.taken + accepted).items() for r in part}
         for span, part in dead.items():
             if any(now[r] != span for r in part):
                 self.apart[span] = part
                 self.taken = [r for r in self.taken if r not in part]
-        self.taken += let_in
+        self.taken += accepted
 
     def _open(self, rows: Sequence[Row], beside: Sequence[Row], watermark: int) -> list[Row]:
         """The rows that lie in sessions that take rows, as they form them with others."""

@@ -85,26 +85,28 @@ class RowBooks(Books):
 
     def terms(self) -> list[Row]:
         """The terms by side and day, from what the log, the ledger and the result table say of each row."""
-        sides = range(len(self.advance.asset.inputs))
-        return self._settled(reduce(DataFrame.unionByName, [part for i in sides for part in (self._let_in(i), self._results(i))])).collect()
+        inputs = range(len(self.advance.asset.inputs))
+        return self._settled(
+            reduce(DataFrame.unionByName, [part for i in inputs for part in (self._logged(i), self._results(i))])
+        ).collect()
 
-    def _let_in(self, which: int) -> DataFrame:
+    def _logged(self, which: int) -> DataFrame:
         """A side's rows as the log and the ledger know them."""
         reading, closed_to = self.advance.reading, self.closed_to
         rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span)
         expires = self.operator.expires(which, F.col(EVENT_TIME))
         expired = F.lit(False) if closed_to is None else expires <= instant(closed_to, expires)
-        return _told(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
+        return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
 
     def _results(self, which: int) -> DataFrame:
         """A side's rows as the result table knows them, once for each result."""
         rows = traced(self.advance, which, self.table(self.scope.results)).where(self.scope.span.holds(F.col(EVENT_TIME)))
-        return _told(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
+        return _flagged(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
 
-    def _settled(self, told: DataFrame) -> DataFrame:
+    def _settled(self, flagged: DataFrame) -> DataFrame:
         """The terms by side and day. A row that the tables name differently falls apart in two, and neither adds up."""
-        rows = told.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("said").alias("said"))
-        logged, late, expired, paired, padded = (F.col("said").bitwiseAND(bit) != 0 for bit in _BITS.values())
+        rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))
+        logged, late, expired, paired, padded = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
         rest = logged & ~late & ~paired & ~padded
         pads = F.col("side").isin([i for i in range(len(self.advance.asset.inputs)) if self.operator.pads(i)])
         counts = {
@@ -120,8 +122,8 @@ class RowBooks(Books):
         """Missing and extra results by side and day of their rows."""
         wrong = bag_difference(self._prints(held), self._prints(wanted))
         times = self.operator.traced(EVENT_TIME)
-        sides = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
-        each = wrong.select(F.explode(sides).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
+        by_input = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
+        each = wrong.select(F.explode(by_input).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
         wrongs = lacks()
         sums = [F.sum(wrongs.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]
         return each.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)
@@ -135,11 +137,11 @@ IS_PAIR = "is_pair"
 _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
 
 
-def _told(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
+def _flagged(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
     """What one table says of a side's rows, as bits; what it does not speak of is false."""
     bits = [F.when(flag, _BITS[name]).otherwise(0) for name, flag in flags.items()]
-    said = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("said")
-    return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, said)
+    bitmap = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("flags")
+    return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, bitmap)
 
 
 def _is_pair(operator: Accountable) -> Column:
@@ -148,8 +150,8 @@ def _is_pair(operator: Accountable) -> Column:
 
 def pairs(advance: Advance) -> int:
     """How many results are made of a row of every input."""
-    books = RowBooks(advance, scope_of(advance, None))
-    return books.table().where(_is_pair(books.operator)).count()
+    account = RowBooks(advance, scope_of(advance, None))
+    return account.table().where(_is_pair(account.operator)).count()
 
 
 def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
@@ -167,14 +169,14 @@ def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -
         head = advance.reading.ledger.head
         brought = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         brought = brought.filter(pc.greater(brought["accepted"], 0))
-        told = dict(zip(brought["seq"].to_pylist(), brought["accepted"].to_pylist(), strict=True))
+        recorded = dict(zip(brought["seq"].to_pylist(), brought["accepted"].to_pylist(), strict=True))
         asked = set(brought["seq"].to_pylist() if days is None else brought["seq"].filter(_hold_rows_of(brought, days)).to_pylist())
         first, last = (1, head) if days is None else (min(asked, default=1), max(asked, default=0))
         rows = advance.reading.log(name, last, after=first - 1)
         held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
-        for seq in asked | (held.keys() - told.keys()):
-            if told.get(seq, 0) != held.get(seq, 0):
-                wrong[name, seq] = told.get(seq, 0), held.get(seq, 0)
+        for seq in asked | (held.keys() - recorded.keys()):
+            if recorded.get(seq, 0) != held.get(seq, 0):
+                wrong[name, seq] = recorded.get(seq, 0), held.get(seq, 0)
     return wrong
 
 

@@ -25,18 +25,18 @@ class CountBooks(Books):
 
     def terms(self) -> list[Row]:
         """Rows as they came and as they were judged, and what the operator says of those that were not late."""
-        return [*self._came().collect(), *self._settled().collect()]
+        return [*self._accepted_and_late().collect(), *self._settled().collect()]
 
     def _frames(self) -> list[DataFrame]:
         """Each input's rows, with the verdict: as far about the days as a window may reach."""
         reading, asset, span = self.advance.reading, self.advance.asset, self.scope.span
         reach = longest_wait(self.advance)
         wide = Span(None if span.first is None else span.first - reach, None if span.last is None else span.last + reach)
-        return [reading.told(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
+        return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 
-    def _came(self) -> DataFrame:
-        sides = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(self._frames())]
-        rows = reduce(DataFrame.unionByName, sides).where(self.scope.span.holds(F.col(EVENT_TIME)))
+    def _accepted_and_late(self) -> DataFrame:
+        inputs = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(self._frames())]
+        rows = reduce(DataFrame.unionByName, inputs).where(self.scope.span.holds(F.col(EVENT_TIME)))
         return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(F.count("*").alias("accepted"), F.count_if(LATE).alias("late"))
 
     def _settled(self) -> DataFrame:
@@ -53,6 +53,6 @@ class CountBooks(Books):
     def by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
         """Missing and extra results by the day they are final, on every side."""
         copies = bag_difference(held.select(FINAL_AT, print_of(held)), wanted.select(FINAL_AT, print_of(wanted)))
-        sides = F.explode(F.array(*[F.lit(i) for i in range(len(self.advance.asset.inputs))])).alias("side")
-        by_day = copies.select(sides, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
+        side = F.explode(F.array(*[F.lit(i) for i in range(len(self.advance.asset.inputs))])).alias("side")
+        by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
         return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in lacks().items()])

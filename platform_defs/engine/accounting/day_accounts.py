@@ -156,8 +156,8 @@ def lacks() -> dict[str, Column]:
 
 def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
     """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
-    told = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
-    return sorted(day for day in told[0].keys() | told[1].keys() if told[0].get(day) != told[1].get(day))
+    prints = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
+    return sorted(day for day in prints[0].keys() | prints[1].keys() if prints[0].get(day) != prints[1].get(day))
 
 
 def print_of(frame: DataFrame) -> Column:

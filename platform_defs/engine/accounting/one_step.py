@@ -30,12 +30,12 @@ class LawError(RuntimeError):
     @classmethod
     def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
         """The sides and days on which rows are missing or counted twice."""
-        told = "; ".join(
+        described = "; ".join(
             f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late"
             for a in accounts[:5]
         )
         return cls(
-            f"{asset} breaks the conservation law: {told}. The step is committed, and the stream has stopped before "
+            f"{asset} breaks the conservation law: {described}. The step is committed, and the stream has stopped before "
             "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
         )
 
@@ -66,8 +66,8 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
-    told = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
-    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in told.items()]
+    terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
+    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in terms_by_day.items()]
     return sorted(accounts, key=lambda a: (a.day, a.side))
 
 
@@ -91,15 +91,15 @@ def _logged(rows: DataFrame, which: int) -> DataFrame:
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
     """A row is matched once, however many pairs it is in: a bit each, by its place. Every copy of an unmatched row counts."""
-    place = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
+    position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
-        F.bitmap_construct_agg(place).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
+        F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
     )
     return _counts(bits, which, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
 
 
-def _counts(rows: DataFrame, which: int, **told: Column) -> DataFrame:
-    return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[told.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
+def _counts(rows: DataFrame, which: int, **terms: Column) -> DataFrame:
+    return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[terms.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
 
 
 def _account(side: str, day: date, terms: Counter[str], pads: bool) -> DayAccount:

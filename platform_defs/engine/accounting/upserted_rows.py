@@ -66,8 +66,8 @@ class EntryBooks:
         wanted = self.advance.whole(now.seq, now.read)
         held = pinned(self.advance.reading, self.advance.asset, now.step)
         copies = bag_difference(_prints(held.select(*wanted.columns)), _prints(wanted))
-        [told] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()
-        return told["missing"], told["extra"]
+        [counted] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()
+        return counted["missing"], counted["extra"]
 
 
 def _prints(rows: DataFrame) -> DataFrame:

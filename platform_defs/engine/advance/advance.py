@@ -19,7 +19,7 @@ from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
 from operators.contract import Closed, Entries, Folding, Touched, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
-from platform_defs.engine.advance.corrections import inputs_read, is_corrected, told_with, touched
+from platform_defs.engine.advance.corrections import affected_results, inputs_read, is_corrected, with_correction
 from platform_defs.engine.advance.early_results import show
 from platform_defs.engine.advance.session_lateness import judge
 from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
@@ -107,7 +107,7 @@ class Advance:
             "generation": now.generation,
             "inputs": made_of,
         }
-        closed = touched(self.reading, self.asset, now, head)
+        closed = affected_results(self.reading, self.asset, now, head)
         if closed is not None:
             return self.correct(now, replace(now, seq=head, **next_step), closed, self._key)
         after = self._target(now, head, until)
@@ -137,10 +137,10 @@ class Advance:
         if isinstance(reads, Closed):
             return self.closed(ClosedRange(now.closed_to, after.closed_to or 0), after.seq)
         if isinstance(reads, Touched):
-            return self._of_touched(reads, self._touched(reads, now, after), after)
+            return self._of_keys(reads, self._affected_keys(reads, now, after), after)
         return self.asset.rows(*self._new(now, after))
 
-    def _touched(self, reads: Touched, now: Progress, after: Progress) -> DataFrame:
+    def _affected_keys(self, reads: Touched, now: Progress, after: Progress) -> DataFrame:
         """The keys that the step's rows touch: their own, and those that a row with the same `through` ever had."""
         new = self._new(now, after)
         if reads.through and self._followed is None:
@@ -148,7 +148,7 @@ class Advance:
             return keys_of(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
         return keys_of(new, reads.key)
 
-    def _of_touched(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
+    def _of_keys(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
         frames = [of_keys(frame, keys, reads.key) for frame in self._all(after)]
         if not reads.through or self._followed is not None:
             return self.asset.rows(*frames)
@@ -193,20 +193,20 @@ class Advance:
             [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
             if not count:
                 return Step(now, after, self._append(wanted.limit(0), after))
-            after = replace(after, corrected=told_with(now.corrected, after.step, first, last))
+            after = replace(after, corrected=with_correction(now.corrected, after.step, first, last))
             point("advance.before_commit")
-            self._put_right(changes, after, key, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
+            self._repair(changes, after, key, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
             point("advance.after_commit")
             return Step(now, after, count)
         finally:
             changes.unpersist()
 
-    def _put_right(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
-        gone = F.col(f"c.{OWN_CHANGE}") == DELETE
+    def _repair(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
+        is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
         own = changes.drop(OWN_CHANGE)
-        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & gone
-        due = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
-        self.reading.lake.merge(self.asset.name, due, same & within, gone=gone, metadata=after.metadata(), number=after.step)
+        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted
+        newest = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
+        self.reading.lake.merge(self.asset.name, newest, same & within, is_deleted=is_deleted, metadata=after.metadata(), number=after.step)
 
     def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:
         """Each input's rows as far as an asset that reads no closed ranges has handled them."""
@@ -234,13 +234,13 @@ class Advance:
         before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
         return keys_of([self._frame(i, after.seq, after=before) for i in every], reads.key)
 
-    def put_right(self) -> dict[str, int]:
+    def repair(self) -> dict[str, int]:
         """Recompute an upserted table, and put right what differs, as a step of its own; returns how many changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
             now = self.recover()
-            return self.pinned()._put_whole_right(now) if now.step else {}
+            return self.pinned()._repair_table(now) if now.step else {}
 
-    def _put_whole_right(self, now: Progress) -> dict[str, int]:
+    def _repair_table(self, now: Progress) -> dict[str, int]:
         wanted = self.whole(now.seq, now.read)
         changes = difference(self._upserting.current(wanted), wanted, key=self._key).persist()
         try:
@@ -275,28 +275,28 @@ class Advance:
         if isinstance(operator.reads, Entries):
             return self._folded(now, after)
         if isinstance(operator.reads, Touched):
-            keys = self._touched(operator.reads, now, after)
-            rows = self._of_touched(operator.reads, keys, after)
+            keys = self._affected_keys(operator.reads, now, after)
+            rows = self._of_keys(operator.reads, keys, after)
             living = self._living(after)
             if living is not None:
                 if operator.reads.lives_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
                     keys = living  # a clock that had jumped ahead took keys away that live still
-                    rows = self._of_touched(operator.reads, keys, after)
-                gone = self._upserting.current(rows).select(*operator.reads.key).distinct().exceptAll(living)
-                keys, rows = keys.unionByName(gone).distinct(), of_keys(rows, living, living.columns)
+                    rows = self._of_keys(operator.reads, keys, after)
+                expired = self._upserting.current(rows).select(*operator.reads.key).distinct().exceptAll(living)
+                keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, living, living.columns)
         else:
             rows = self.results(now, after)
             keys = keys_of([rows], key)
-        return difference(self._upserting.touched(rows, keys), rows, key=key)
+        return difference(self._upserting.current_of(rows, keys), rows, key=key)
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
         operator = self.asset.operator
         if not isinstance(operator, Folding):
             raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
         new = self._new(now, after)
-        told = operator.reads.touches if isinstance(operator.reads, Entries) else None
-        touches = self._key if told is None else told
-        current = self._upserting.touched(operator(*new), keys_of(new, touches))
+        named = operator.reads.touches if isinstance(operator.reads, Entries) else None
+        touches = self._key if named is None else named
+        current = self._upserting.current_of(operator(*new), keys_of(new, touches))
         if now.step:  # asked for twice; no more than each of the step's rows has keys, or partitions of a Top-N
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self._key)

@@ -38,7 +38,7 @@ def inputs_read(reading: Reading, asset: DerivedAsset) -> dict[str, int]:
     return {name: stored_progress(reading.lake, reading.assets[name]).step for name in asset.inputs if name in reading.assets}
 
 
-def touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> ClosedRange | None:
+def affected_results(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> ClosedRange | None:
     """The closed results that rows of new entries, or corrections of derived inputs, may change; None where there are none.
 
     A changed row at `t` touches results with `t <= final_at <= t + reach + delay`. A Spark job is run only where the ledger
@@ -67,7 +67,7 @@ def not_followed(reading: Reading, asset: DerivedAsset, now: Progress) -> list[C
     return found
 
 
-def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:
+def oldest_affected(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:
     """About from when on new entries, or corrections of derived inputs, may change closed results (epoch ms); None where they cannot.
 
     The ledger tells it, and no Spark job: between the times of an entry's rows there may be none that comes late and is not too late.
@@ -82,8 +82,8 @@ def oldest_touched(reading: Reading, asset: DerivedAsset, now: Progress, head: i
             found += [s.first for s in _corrected(upstream, reading.assets[name], now.read)]
         elif reads.lateness:
             oldest = now.closed_to - reads.lateness
-            told = _brought(reading, name, now.seq, head)
-            found += [max(first, oldest) for first, last in told if first <= now.closed_to and last + reach + reads.delay > oldest]
+            stretches = _brought(reading, name, now.seq, head)
+            found += [max(first, oldest) for first, last in stretches if first <= now.closed_to and last + reach + reads.delay > oldest]
     return min((first for first in found if first <= now.closed_to), default=None)
 
 
@@ -111,7 +111,7 @@ def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple
     return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
 
 
-def told_with(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
+def with_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
     """The corrected stretches with one more. Beyond `MOST_KEPT` the two oldest are told as one: of the later step, and over both."""
     kept = [*corrected, (step, first, last)]
     if len(kept) > MOST_KEPT:

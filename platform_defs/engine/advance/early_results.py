@@ -27,20 +27,20 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
         return
-    told, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
+    shown_at, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
     closed_to = now.closed_to
     at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if not head or (told is not None and told.value == at) or not _is_fed(reading, asset):
+    if not head or (shown_at is not None and shown_at.value == at) or not _is_fed(reading, asset):
         return
-    made_by = None if told is None else (told.value["operator"], told.value.get("generation", 0))
+    made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
     if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
-        told = None
+        shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
-    shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
-    before = None if told is None else told.value["closed_to"]
-    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
+    shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
+    before = None if shown_at is None else shown_at.value["closed_to"]
+    results = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
     point("early.before_commit")
-    reading.lake.overwrite(due, asset.early, {SHOWN: at})
+    reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from operators.contract import Closed
 from operators.timing import DAY_MS
-from platform_defs.engine.advance.corrections import oldest_touched
+from platform_defs.engine.advance.corrections import oldest_affected
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.ingest.ingest import idle_sources
@@ -16,7 +16,7 @@ from platform_defs.engine.inputs.reader import Reading
 
 
 @dataclass(frozen=True)
-class Due:
+class PendingWork:
     """Tells what is due.
 
     Args:
@@ -40,8 +40,8 @@ class Due:
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
-        told: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
-        return told | {"complete_to": complete, "waits_for": self._waits_for(asset)}
+        state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
+        return state | {"complete_to": complete, "waits_for": self._waits_for(asset)}
 
     def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
         """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none.
@@ -58,15 +58,15 @@ class Due:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
         start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
-        corrected = oldest_touched(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
+        corrected = oldest_affected(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
         return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
 
     def all_days(self, since: int | None = None) -> tuple[date, date] | None:
         """The days that an advance of all assets would reach; see `days`."""
-        due = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
-        return (min(first for first, _ in due), max(last for _, last in due)) if due else None
+        ranges = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
+        return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
     def boards(self) -> list[str]:
         """The assets without days that have something to handle, each after those that it follows.
@@ -79,10 +79,10 @@ class Due:
             if self._has_days(name):
                 continue
             now = self._progress(name)
-            came = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
+            has_news = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
             others = [of for of in asset.inputs if of in self.reading.assets]
             behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
-            if came or behind or (now.step and self._folded(name) < now.step):
+            if has_news or behind or (now.step and self._folded(name) < now.step):
                 found.append(name)
         return found
 

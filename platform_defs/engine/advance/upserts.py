@@ -40,9 +40,9 @@ class Upserting:
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
         beside = F.length(CHANGE).cast("bigint")  # a number that each change has
-        told = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
+        stamps = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
         point("advance.before_changelog")
-        lake, rows = self.reading.lake, changes.withColumns(told)
+        lake, rows = self.reading.lake, changes.withColumns(stamps)
         held = lake.schema(self.asset.changelog)
         if held.fields and not is_emptied(progress(lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
             raise ProgressError.other_columns(self.asset.name, differing)
@@ -55,7 +55,7 @@ class Upserting:
         """The current table with the columns of a frame; without rows where there is none yet."""
         return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
 
-    def touched(self, like: DataFrame, keys: DataFrame) -> DataFrame:
+    def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
         """The current rows with one of some keys; of a large table from the files that can hold one."""
         rows = self.current(like)
         if self.reading.lake.is_large(self.asset.name):
@@ -85,17 +85,17 @@ class Upserting:
             return
         emptied = folded is not None and now.generation > 0 and not folded.value["seq"]  # it may have other columns from now on
         if folded is None or emptied or folded.value.get("generation", 0) != now.generation:
-            rows = self._due(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
+            rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
             lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
             point("advance.after_create")
         else:
-            due, same = self._due(folded.value["step"], now.step), same_rows("t", "c", key)
+            unapplied, same = self._unapplied(folded.value["step"], now.step), same_rows("t", "c", key)
             if lake.is_large(self.asset.name):
                 within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            lake.merge(self.asset.name, due, same, gone=F.col(f"c.{CHANGE}") == DELETE, metadata=applied, number=now.step)
+            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=applied, number=now.step)
             point("advance.after_fold")
 
     @property
@@ -105,12 +105,12 @@ class Upserting:
         touches = (reads.touches or ()) if isinstance(reads, Entries) else reads.key if isinstance(reads, Touched) else ()
         return [*dict.fromkeys([*touches, *upserted(self.asset).key])]
 
-    def _due(self, after: int, upto: int) -> DataFrame:
+    def _unapplied(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
-        told = steps_of(self.reading, self.asset, after, upto)
+        changelog = steps_of(self.reading, self.asset, after, upto)
         if upto - after == 1:  # in one step a key has one row that comes, or goes: an operator's promise (`Upsert`)
-            return told.where(F.col(CHANGE) != UPDATE_BEFORE)
-        return net(told, key=upserted(self.asset).key, order=STEP)
+            return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
+        return net(changelog, key=upserted(self.asset).key, order=STEP)
 
 
 def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
@@ -119,5 +119,5 @@ def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
     if not columns:
         return {}
     ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
-    [told] = keys.agg(*ends).collect()
-    return {c: (low, high) for c, (low, high, null) in zip(columns, told, strict=True) if null is False}
+    [extents] = keys.agg(*ends).collect()
+    return {c: (low, high) for c, (low, high, null) in zip(columns, extents, strict=True) if null is False}

@@ -88,13 +88,13 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
         delta = DeltaTable(table)
         landed = {int(found[1]): path for path in folder.glob("version-*.parquet") if (found := _FILE.fullmatch(path.name))}
         _require_same_table(delta, table, folder, max(landed, default=None))
-        told = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]
+        versions = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise ChangeFeedError(
             f"the changes of {table} cannot be read: {error}. It needs delta.enableChangeDataFeed from the first version read on, and the "
             "files of these versions, which VACUUM removes; begin with a later one, or load the table as it is"
         ) from error
-    return [landed for landed in told if landed.rows]
+    return [landed for landed in versions if landed.rows]
 
 
 def _require_same_table(delta: DeltaTable, table: str, folder: Path, newest: int | None) -> None:
@@ -154,5 +154,5 @@ def _named(rows: pa.Table) -> pa.Table:
     kinds = [KINDS[kind] for kind in rows["_change_type"].to_pylist()]
     named = rows.drop_columns(["_change_type"]).rename_columns([_NAMES.get(c, c) for c in rows.column_names if c != "_change_type"])
     plain = named.cast(pa.schema([f.with_type(_PLAIN.get(f.type, f.type)) for f in named.schema]))
-    told = plain.append_column(CHANGE, pa.array(kinds, pa.string()))
-    return told.take(pa.array(sorted(range(len(kinds)), key=lambda n: kinds[n] in (INSERT, UPDATE_AFTER)), pa.int64()))
+    changes = plain.append_column(CHANGE, pa.array(kinds, pa.string()))
+    return changes.take(pa.array(sorted(range(len(kinds)), key=lambda n: kinds[n] in (INSERT, UPDATE_AFTER)), pa.int64()))

@@ -52,8 +52,8 @@ def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
     keys = lines(spark, files, files).select(PATH, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
-    told = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
-    return [Brought(name, StringType(), path) for name, path in told]
+    found = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
+    return [Brought(name, StringType(), path) for name, path in found]
 
 
 def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:

@@ -80,9 +80,9 @@ def _parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence
         rows = reader.parquet(*paths)
         names = {c.lower(): c for c in rows.columns}
         columns = [_as_declared(names.get(f.name.lower()), f, rows).alias(f.name) for f in contract.struct.fields]
-        place = arrival(files, ordered, F.col("_metadata.row_index"))
+        position = arrival(files, ordered, F.col("_metadata.row_index"))
         malformed = F.lit(brings(contract, rows.columns)).cast("string").alias(MALFORMED)
-        return rows.select(*columns, _as_json(contract, rows.columns), F.col("_metadata.file_path").alias(PATH), malformed, place)
+        return rows.select(*columns, _as_json(contract, rows.columns), F.col("_metadata.file_path").alias(PATH), malformed, position)
 
     return opened(spark, files, read_rows)
 

@@ -67,8 +67,8 @@ def _strange_names(contract: SourceContract) -> list[Column]:
     """Names of another case than the contract's, where that leaves a column empty; new ones, where they are not let pass."""
     names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
     declared = F.array(*map(F.lit, names))
-    there = F.transform(F.array_intersect(keys, declared), F.lower)
-    other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(there, F.lower(k)))
+    present = F.transform(F.array_intersect(keys, declared), F.lower)
+    other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k)))
     empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
     return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), NEW)]
@@ -155,8 +155,8 @@ def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str]
     return judged.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
 
 
-def _field(place: str | None, field: StructField) -> Column:
-    return F.lit(None).cast(field.dataType) if place is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{_PARSED}.`{place}`"))
+def _field(column: str | None, field: StructField) -> Column:
+    return F.lit(None).cast(field.dataType) if column is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{_PARSED}.`{column}`"))
 
 
 def header(spark: SparkSession, file: File) -> str:

@@ -23,8 +23,8 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
         now: the wall clock in epoch ms, which is the event time of sources in processing time.
     """
     parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
-    told = json.dumps([*parts, now] if contract.by_ingest_time else parts)
-    return {"seq": seq, "input": hashlib.sha256(told.encode()).hexdigest()[:16]}
+    identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)
+    return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
 
 
 def _described(contract: SourceContract) -> dict[str, str]:

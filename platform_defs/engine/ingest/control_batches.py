@@ -78,6 +78,6 @@ def _stands(last: SourceEntry | None, mark: int) -> bool:
 
 
 def _lifted(last: SourceEntry | None, source: str, mark: int, batch: Batch, kind: Kind) -> SourceEntry:
-    said = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
-    lifted = mark if said.watermark is None else max(mark, said.watermark)
-    return moved(said, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=lifted, idle=False)
+    row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
+    lifted = mark if row.watermark is None else max(mark, row.watermark)
+    return moved(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=lifted, idle=False)

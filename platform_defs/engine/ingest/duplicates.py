@@ -37,25 +37,25 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         if not keys.count():
             return None
         suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
-        let_in = (
+        first_of_each = (
             _runs(suspects, key, horizon)
             .groupBy(*key, _RUN)
             .agg(_taken(horizon).alias(_TAKEN))
             .select(F.explode(_TAKEN).alias(_ROW))
             .select(f"{_ROW}.{_PLACE}")
         )
-        repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(let_in, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
+        repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(first_of_each, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
         kept = repeated.localCheckpoint()
         return None if kept.isEmpty() else kept
     finally:
         keys.unpersist()
 
 
-def _keyed(frame: DataFrame, key: Sequence[str], place: Column) -> DataFrame:
-    there = F.lit(True)
+def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
+    has_key = F.lit(True)
     for column in key:
-        there = there & F.col(column).isNotNull()
-    return frame.where(there).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), place.alias(_PLACE))
+        has_key = has_key & F.col(column).isNotNull()
+    return frame.where(has_key).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), position.alias(_PLACE))
 
 
 def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:

@@ -16,9 +16,9 @@ class IngestError(RuntimeError):
     @classmethod
     def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
         """Rows broke rules whose action is to fail."""
-        told = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
+        counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
         return cls(
-            f"source {source!r} broke rules whose action is 'fail': {told}; nothing of the micro-batch was committed. "
+            f"source {source!r} broke rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
             "Mend the input, or give the rule the action 'quarantine' or 'warn'"
         )
 

@@ -120,7 +120,7 @@ class Ingest(LedgerWriter):
         attempts = {name: attempt_of(batch.seq, self.contracts[name], files, batch.now) for name, files in fresh.items()}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_orphans(self.spark, self.lake, batch, self.contracts, attempts)
-        done = self._side_by_side(lambda name: self._told(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
+        done = self._side_by_side(lambda name: self._ingested(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
         unread = [u for d in done for u in d.unread]
         read = tuple(d.entry for d in done if d.entry is not None)
         if not read:
@@ -136,15 +136,15 @@ class Ingest(LedgerWriter):
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
 
-    def _silent(self, batch: Batch, last: Mapping[str, SourceEntry], told: set[str]) -> Entry:
+    def _silent(self, batch: Batch, last: Mapping[str, SourceEntry], named: set[str]) -> Entry:
         """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
         return tuple(
-            moved(said, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True)
-            for name, said in idle_sources(self.ledger, self.contracts, batch.now).items()
-            if name not in told
+            moved(row, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True)
+            for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
+            if name not in named
         )
 
-    def _told(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Those with damaged content are set aside, those that cannot be read now are passed over."""
         patience, unread = self.patience(), list[Unread]()
         while files:
@@ -209,11 +209,11 @@ class Ingest(LedgerWriter):
             *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
         ).first()
-        told: dict[str, Any] = row.asDict() if row else {}
-        broken = {name: told.pop(f"failed_{name}") for name in failing}
+        counts: dict[str, Any] = row.asDict() if row else {}
+        broken = {name: counts.pop(f"failed_{name}") for name in failing}
         if any(broken.values()):
             raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
-        return _Counts(**told)
+        return _Counts(**counts)
 
     def _spread(self, judged: DataFrame, counts: _Counts) -> tuple[int, ...]:
         """How the rows' times lie, where they lie unevenly."""
@@ -246,13 +246,13 @@ class Ingest(LedgerWriter):
         events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
         seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
-        due = counts.good if repeated is None else counts.good - repeated.count()
-        held = self._append(contract, batch, attempt, log, contract.log, due, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
-        if held != due:
-            raise IngestError.miscounted(contract.name, due, held)
+        to_append = counts.good if repeated is None else counts.good - repeated.count()
+        held = self._append(contract, batch, attempt, log, contract.log, to_append, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
+        if held != to_append:
+            raise IngestError.miscounted(contract.name, to_append, held)
         point("ingest.after_log")
         rejects = judged.where(F.col(REASON).isNotNull())
-        told = rejects.select(
+        quarantined = rejects.select(
             seq,
             ARRIVAL,
             F.col(REASON).alias("reason"),
@@ -260,7 +260,7 @@ class Ingest(LedgerWriter):
             F.col(PATH).alias("path"),
             timestamp(parameter(batch.now, F.col(ARRIVAL))).alias("ingested_at"),
         )
-        kept = self._append(contract, batch, attempt, told, contract.quarantine, counts.quarantined, [SEQ])
+        kept = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
         if kept != counts.quarantined:
             raise IngestError.miscounted(contract.name, counts.quarantined, kept)
         point("ingest.after_quarantine")
@@ -273,7 +273,7 @@ class Ingest(LedgerWriter):
         attempt: dict[str, Any],
         rows: DataFrame,
         table: str,
-        due: int,
+        count: int,
         pruned_by: Sequence[str],
     ) -> int:
         """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
@@ -284,12 +284,12 @@ class Ingest(LedgerWriter):
         if left is not None and left.value != attempt and is_left_over(left.value, newest_named(self.ledger, contract)[table]):
             raise LakeError.overtaken(table, ATTEMPT)  # another left them after this one had cleared the orphans
         if left is not None and left.value == attempt:
-            if left.rows == due:
+            if left.rows == count:
                 take_over(pinned, table, left)
-                return due
+                return count
             remove_orphans(self.spark, pinned, table, batch.seq - 1, batch)
             left = self.lake.newest(table, ATTEMPT)
-        if due == 0:
+        if count == 0:
             return 0
         point("ingest.before_append")
         known = None if left is None else left.value
@@ -305,12 +305,12 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     now, began = min(now, ledger.true_now()), ledger.began()
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
-        said = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
+        row = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
         heard = ledger.heard(name)
         silent = now - (began if heard is None else heard)
-        recorded = said.idle and not ledger.source(name).is_idle_by_old_rule
+        recorded = row.idle and not ledger.source(name).is_idle_by_old_rule
         if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
-            found[name] = said
+            found[name] = row
     return found
 
 

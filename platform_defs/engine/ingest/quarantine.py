@@ -84,8 +84,8 @@ class Quarantine(LedgerWriter):
         if rows is None:
             return []
         counts = rows.groupBy("reason").agg(F.count("*").alias("n"), F.count(RELEASED).alias("released"))
-        told = counts.orderBy(F.desc("n"), "reason").limit(_MOST_REASONS).collect()
-        return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in told]
+        by_reason = counts.orderBy(F.desc("n"), "reason").limit(_MOST_REASONS).collect()
+        return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in by_reason]
 
     def retry(self, source: str, named: Sequence[str] = ()) -> list[FileSetAside]:
         """Ask for files to be read again as they are, by one entry of the ledger; the next ingest reads them.
@@ -150,9 +150,9 @@ class Quarantine(LedgerWriter):
         if not entries:
             return {}
         rows = self.lake.frame(self.spark, contract.quarantine)
-        told = rows.where(F.col(SEQ).isin(*entries) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
-        paths = uris_below([row["path"] for row in told], self.folders[contract.name])
-        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(told, paths, strict=True)}
+        files = rows.where(F.col(SEQ).isin(*entries) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
+        paths = uris_below([row["path"] for row in files], self.folders[contract.name])
+        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(files, paths, strict=True)}
 
 
 def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
@@ -167,8 +167,8 @@ def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None 
     if lake.delta(contract.quarantine) is None:
         return None
     rows = lake.frame(of.spark, contract.quarantine)
-    told = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
-    return told.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
+    marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
+    return marked.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
 
 
 def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[FileSetAside]:

@@ -40,18 +40,18 @@ class Replay(LedgerWriter):
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
             last, entries = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):
-                said = [
-                    _told(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
+                row_set = [
+                    _row(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
                 ]
-                entries.append(tuple(said))
-                last = {s.source: s for s in said}
+                entries.append(tuple(row_set))
+                last = {s.source: s for s in row_set}
             batch.commit(entries)
 
     def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
         judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
         if contract.by_ingest_time:
-            came = timestamp(F.col(ENTRY) + F.lit(now))
-            judged = judged.withColumns({EVENT_TIME: came, EVENT_TIME_RAW: came})
+            ingested_at = timestamp(F.col(ENTRY) + F.lit(now))
+            judged = judged.withColumns({EVENT_TIME: ingested_at, EVENT_TIME_RAW: ingested_at})
         judged = judged.persist()
         try:
             wrong = judged.where(F.col(REASON).isNotNull()).first()
@@ -66,26 +66,26 @@ class Replay(LedgerWriter):
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
             time = millis(F.col(EVENT_TIME))
-            told = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
-            return {entry: (count, first, last) for entry, count, first, last in told}
+            counted = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            return {entry: (count, first, last) for entry, count, first, last in counted}
         finally:
             judged.unpersist()
 
 
-def _told(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
-    said = moved(
+def _row(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
+    row = moved(
         last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
         seq=seq,
         kind="rows" if mark is None else "watermark",
         ingested_at=now,
     )
     if mark is None and rows is None:
-        return moved(said, kind="silent") if said.idle else said
-    said = moved(said, idle=False)
+        return moved(row, kind="silent") if row.idle else row
+    row = moved(row, idle=False)
     if mark is not None:
-        said = moved(said, watermark=mark if said.watermark is None else max(mark, said.watermark))
+        row = moved(row, watermark=mark if row.watermark is None else max(mark, row.watermark))
     if rows is None:
-        return said
+        return row
     count, first, newest = rows
-    known = newest if said.max_event_time is None else max(newest, said.max_event_time)
-    return moved(said, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=known)
+    known = newest if row.max_event_time is None else max(newest, row.max_event_time)
+    return moved(row, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=known)

@@ -74,7 +74,7 @@ class Stream:
         """
         with self.lake.opened():
             self._make_folders()
-            with self.lake.writer(place(self.folders)):
+            with self.lake.writer(writer_name(self.folders)):
                 pending = Pending(self.ingest.files, self.first_wait_s, warns=every is not None)
                 turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
                 turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may stay for years
@@ -143,7 +143,7 @@ class Stream:
                 raise IngestError.no_folder(source, folder, "it may not be read")
 
 
-def place(folders: Mapping[str, str]) -> str:
+def writer_name(folders: Mapping[str, str]) -> str:
     """The writer's place of whoever ingests from folders: one at a time, since two would ingest each other's files for nothing."""
     named = sorted((source, one_path(folder)) for source, folder in folders.items())
     return f"ingest-{hashlib.sha256(repr(named).encode()).hexdigest()[:12]}"

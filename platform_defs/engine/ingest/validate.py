@@ -36,8 +36,8 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
     typed = [_typed(f) if f in text else F.col(f.name) for f in fields]
     kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
-    came = timestamp(parameter(now, F.col(ARRIVAL)))
-    timed = kept.withColumn(EVENT_TIME_RAW, came if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
+    ingested_at = timestamp(parameter(now, F.col(ARRIVAL)))
+    timed = kept.withColumn(EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
     marked = timed.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
     return marked.select(
         ARRIVAL,
@@ -109,11 +109,11 @@ def _time_faults(contract: SourceContract, time: Column, now: int) -> list[Colum
     return [F.when(time.isNull(), F.lit("event time: missing")), *_range_faults(contract, time, now, "event time")]
 
 
-def _range_faults(contract: SourceContract, time: Column, now: int, what: str) -> list[Column]:
-    faults = [F.when(~millis(time).between(FIRST_TIME, LAST_TIME), F.lit(f"{what}: not in the years 1 to 9999"))]
+def _range_faults(contract: SourceContract, time: Column, now: int, name: str) -> list[Column]:
+    faults = [F.when(~millis(time).between(FIRST_TIME, LAST_TIME), F.lit(f"{name}: not in the years 1 to 9999"))]
     if contract.future_skew is not None:
         bound = instant(now + length_ms(contract.future_skew, "future_skew"), time)
-        faults.append(F.when(time > bound, F.lit(f"{what}: more than {contract.future_skew} ahead of the clock")))
+        faults.append(F.when(time > bound, F.lit(f"{name}: more than {contract.future_skew} ahead of the clock")))
     return faults
 
 

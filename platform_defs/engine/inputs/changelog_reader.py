@@ -69,7 +69,7 @@ def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
     return Progress(seq=folded.value["seq"], read={of.name: folded.value["step"]})
 
 
-def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: str, *, last: bool) -> DataFrame:
+def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:
     """The changes of a table's steps `after < step <= upto`.
 
     Args:
@@ -77,32 +77,32 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, told_in: 
         of: the table.
         after: the step after which to read.
         upto: the last step to read.
-        told_in: the column that tells what a change is.
+        column: the column that tells what a change is.
         last: whether only the last of each key is wanted.
     """
     if not after:
-        return rows_after(reading, of, upto, told_in)
-    told = steps_of(reading, of, after, upto)
-    told = net(told, key=upserted(of).key, order=STEP) if last else told
-    return told.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, told_in)
+        return rows_after(reading, of, upto, column)
+    changelog = steps_of(reading, of, after, upto)
+    changelog = net(changelog, key=upserted(of).key, order=STEP) if last else changelog
+    return changelog.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, column)
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The changelog of an asset's steps `after < step <= upto`."""
-    told = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
+    changelog = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
     step = F.col(STEP)
-    return told.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
+    return changelog.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
 
 
-def rows_after(reading: Reading, of: DerivedAsset, step: int, told_in: str) -> DataFrame:
+def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> DataFrame:
     """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too.
 
     Raises:
         ColumnError: the table has a column of the name in which that is said.
     """
     rows = pinned(reading, of, step)
-    check_free(rows, told_in)
-    return rows.withColumn(told_in, F.lit(INSERT))
+    check_free(rows, column)
+    return rows.withColumn(column, F.lit(INSERT))
 
 
 def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
@@ -110,5 +110,5 @@ def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
     if now is not None and version is not None and now.version <= version and now.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
-    told = steps_of(reading, of, 0, step)
-    return fold(told.drop(CHANGED_AT), key=upserted(of).key, order=STEP)
+    changelog = steps_of(reading, of, 0, step)
+    return fold(changelog.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -101,7 +101,7 @@ class Progress:
         return {PROGRESS: asdict(self)}
 
     @classmethod
-    def told(cls, metadata: Mapping[str, Any]) -> "Progress":
+    def recorded(cls, metadata: Mapping[str, Any]) -> "Progress":
         """The progress that a commit remembers."""
         corrected = tuple((step, first, last) for step, first, last in metadata.get("corrected", ()))
         return cls(**{**metadata, "corrected": corrected})
@@ -151,7 +151,7 @@ def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """How far an asset has come, whatever operator made it."""
     commit = lake.newest(results_table(asset), PROGRESS)
-    return Progress() if commit is None else Progress.told(commit.value)
+    return Progress() if commit is None else Progress.recorded(commit.value)
 
 
 def results_table(asset: DerivedAsset) -> str:

@@ -190,11 +190,11 @@ class Reading:
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `CAME_AT`: when the ledger let their entries in."""
         first, arrived = self.ledger.arrived(head, after)
-        told = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
-        times = self.spark.createDataFrame(told).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
+        batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
+        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
-    def told(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
         """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
         if asset.inputs[which] in self.assets:
             return self._derived(self.assets[asset.inputs[which]], span).withColumn(LATE, F.lit(False))
@@ -220,8 +220,8 @@ class Reading:
         """Rows with the verdicts that were recorded of them."""
         newest = self.lake.newest(asset.verdicts, JUDGED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        told = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
-        known = told.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
+        decisions = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
+        known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
         late = F.coalesce(F.col(_JUDGED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 

@@ -213,12 +213,12 @@ def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def refused_if_overtaken(table: str, what: str) -> Iterator[None]:
+def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
     """Raise the error of a commit that another's came before, in words."""
     try:
         yield
     except CommitFailedError as error:
-        raise LakeError.overtaken(table, what) from error
+        raise LakeError.overtaken(table, thing) from error
 
 
 @contextmanager

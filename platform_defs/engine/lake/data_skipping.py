@@ -52,9 +52,9 @@ def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     """
     if not _is_plain(delta):
         return None
-    told = pa.table(delta.get_add_actions(flatten=True))
-    paths = told["path"].to_pylist()
-    return [paths[n] for n in _can_hold(told, within)]
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    paths = actions["path"].to_pylist()
+    return [paths[n] for n in _can_hold(actions, within)]
 
 
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
@@ -63,29 +63,29 @@ def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[st
     A column is left out where a file does not tell, or holds a null; or where what is told is no exact bound (only whole
     numbers and strings are, of which a prefix is told).
     """
-    told = pa.table(delta.get_add_actions(flatten=True))
-    files = _can_hold(told, within)
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    files = _can_hold(actions, within)
     found: dict[str, tuple[Any, Any]] = {}
     for column in columns:
-        lows, highs, nulls = (_of_files(told, f"{what}.{column}", files) for what in ("min", "max", "null_count"))
+        lows, highs, nulls = (_of_files(actions, f"{statistic}.{column}", files) for statistic in ("min", "max", "null_count"))
         if files and not any(n is None or n for n in nulls) and all(type(bound) in (int, str) for bound in (*lows, *highs)):
             found[column] = min(lows), max(highs)
     return found
 
 
-def _of_files(told: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
-    values = told[name].to_pylist() if name in told.column_names else []
+def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
+    values = actions[name].to_pylist() if name in actions.column_names else []
     return [values[n] if values else None for n in files]
 
 
-def _can_hold(told: pa.Table, within: Ranges) -> list[int]:
+def _can_hold(actions: pa.Table, within: Ranges) -> list[int]:
     """The numbers of the files that can hold rows within ranges."""
     apart: set[int] = set()
     for column, sought in within.items():
-        least, most = _statistic(told, f"min.{column}"), _statistic(told, f"max.{column}")
+        least, most = _statistic(actions, f"min.{column}"), _statistic(actions, f"max.{column}")
         of_each = [_apart(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
         apart |= set[int]().union(*of_each[:1]).intersection(*of_each)
-    return [n for n in range(told.num_rows) if n not in apart]
+    return [n for n in range(actions.num_rows) if n not in apart]
 
 
 def _apart(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
@@ -102,11 +102,11 @@ def _is_plain(delta: DeltaTable) -> bool:
     return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
 
 
-def _statistic(told: pa.Table, name: str) -> list[Any]:
+def _statistic(actions: pa.Table, name: str) -> list[Any]:
     """A statistic by file; of timestamps in epoch ms, which is as fine as the log has them."""
-    if name not in told.column_names:
+    if name not in actions.column_names:
         return []
-    found = told[name]
+    found = actions[name]
     if not pa.types.is_timestamp(found.type):
         return found.to_pylist()
     micros = found.cast(pa.timestamp("us", found.type.tz)).cast(pa.int64()).to_pylist()

@@ -26,10 +26,10 @@ class LakeError(RuntimeError):
         )
 
     @classmethod
-    def overtaken(cls, table: str, what: str) -> "LakeError":
+    def overtaken(cls, table: str, thing: str) -> "LakeError":
         """Another writer has committed since this one looked."""
         return cls(
-            f"{table} has a newer {what} than this process started from: another writer has committed meanwhile, so nothing was written. "
+            f"{table} has a newer {thing} than this process started from: another writer has committed meanwhile, so nothing was written. "
             "Run it again when the other has ended; if nobody else should write, look for a second process, or a lease that ran out"
         )
 
@@ -42,10 +42,10 @@ class LakeError(RuntimeError):
         )
 
     @classmethod
-    def forgotten(cls, table: str, what: str) -> "LakeError":
+    def forgotten(cls, table: str, key: str) -> "LakeError":
         """No commit of the table remembers what is needed."""
         return cls(
-            f"no commit of {table} tells its {what}: it was written by something else, or its history was cleaned; "
+            f"no commit of {table} tells its {key}: it was written by something else, or its history was cleaned; "
             "rebuild it into a new lake"
         )
 

@@ -57,8 +57,8 @@ class Busy(Exception):
 def holder(purpose: Purpose) -> str:
     """Who this process is, for those it keeps waiting."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
-    what = command if purpose == "write" else f"{command}, {purpose}"
-    return f"process {os.getpid()} ({what}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    activity = command if purpose == "write" else f"{command}, {purpose}"
+    return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
@@ -86,19 +86,19 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
 def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
     """Hold a file lock of this machine while the block runs; the system frees a dead one's."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = folder / f"{name.replace('/', '.')}.holder"
+    note = folder / f"{name.replace('/', '.')}.holder"
     lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
 
     def take() -> None:
         try:
             lock.acquire()
         except Timeout:
-            known = json.loads(told.read_text()) if told.exists() else {}
+            known = json.loads(note.read_text()) if note.exists() else {}
             raise Busy(known.get("holder", "unknown"), known.get("purpose", "write")) from None
 
     patiently(name, take, purpose)
     try:
-        _write_whole(told, json.dumps({"holder": holder(purpose), "purpose": purpose}))
+        _write_whole(note, json.dumps({"holder": holder(purpose), "purpose": purpose}))
         yield
     finally:
         lock.release()
@@ -130,7 +130,7 @@ class Lease:
     now: Callable[[], float] = time.time
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
     _until: float = field(default=0.0, init=False)
-    _told: str = field(default="", init=False)
+    _holder: str = field(default="", init=False)
     _taken_by: str | None = field(default=None, init=False)
     _mutex: threading.RLock = field(default_factory=threading.RLock, init=False)
 
@@ -158,7 +158,7 @@ class Lease:
         Raises:
             Busy: it is neither.
         """
-        self._told = holder(self.purpose)
+        self._holder = holder(self.purpose)
         while True:
             table = self._open()
             known = _record(table)
@@ -211,13 +211,13 @@ class Lease:
                 self.renew()
 
     def _mine(self) -> dict[str, Any]:
-        return {"id": self._id, "holder": self._told, "purpose": self.purpose, "until": self.now() + self.seconds}
+        return {"id": self._id, "holder": self._holder, "purpose": self.purpose, "until": self.now() + self.seconds}
 
     def _put(self, table: DeltaTable, record: dict[str, Any] | None) -> bool:
         """Commit a record on the version that was read; False when another commit came first."""
-        told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
         try:
-            table.create_write_transaction([], "append", _NOTHING, commit_properties=told)
+            table.create_write_transaction([], "append", _NOTHING, commit_properties=properties)
         except CommitFailedError:
             if DeltaTable(self.uri).version() == table.version():  # nobody was first: the store itself refused
                 raise

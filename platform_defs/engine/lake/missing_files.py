@@ -41,8 +41,8 @@ def _blame(lake: Lake, table: str, lost: set[str], error: Exception) -> None:
 def _entries(delta: DeltaTable | None, file: str) -> str:
     """The entries whose rows a file holds, by the statistics in the table's log."""
     added = [] if delta is None else pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    told = next((a for a in added if file.endswith(a["path"])), {})
-    first, last = told.get(f"min.{SEQ}"), told.get(f"max.{SEQ}")
+    action = next((a for a in added if file.endswith(a["path"])), {})
+    first, last = action.get(f"min.{SEQ}"), action.get(f"max.{SEQ}")
     if first is None:
         return ""
     return f" (ledger entry {first})" if first == last else f" (ledger entries {first} to {last})"

@@ -61,7 +61,7 @@ class ReadTables(LakeRoot):
         """A table by Delta, as far as this lake knows it."""
         return spark.read.format("delta").load(self.path(table))
 
-    def place(self, table: str, version: int) -> str | None:
+    def incarnation(self, table: str, version: int) -> str | None:
         """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to compare.
 
         That is the file of a commit that was read: its number, its inode and its time. A file system may give a new file the inode of a
@@ -94,9 +94,9 @@ class ReadTables(LakeRoot):
             rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
-        there = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
+        held = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
         return rows.select(
-            *[F.col(f"`{f.name}`") if f.name.lower() in there else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+            *[F.col(f"`{f.name}`") if f.name.lower() in held else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:

@@ -189,15 +189,15 @@ class Lake(ReadTables, MaintainedTables):
         return False
 
     def merge(
-        self, table: str, rows: DataFrame, same: Column, *, gone: Column, metadata: dict[str, Any], number: int | None = None
+        self, table: str, rows: DataFrame, same: Column, *, is_deleted: Column, metadata: dict[str, Any], number: int | None = None
     ) -> None:
-        """Merge rows (`c`) into a table (`t`): delete where `gone`, update, insert; as one commit with the metadata.
+        """Merge rows (`c`) into a table (`t`): delete where `is_deleted`, update, insert; as one commit with the metadata.
 
         Args:
             table: the table.
             rows: the changed rows.
             same: whether a changed row and a row of the table are the same one.
-            gone: whether a changed row is to be deleted.
+            is_deleted: whether a changed row is to be deleted.
             metadata: what the commit records.
             number: the step that this is; see `overwrite`.
 
@@ -210,11 +210,11 @@ class Lake(ReadTables, MaintainedTables):
         spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
-        merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=gone)
+        merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
         with commits.session_metadata(spark, stamped, number):
             try:
-                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~gone, values=values).execute, spark)
+                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
             except DeltaConcurrentModificationException as error:
                 raise LakeError.overtaken(table, "step") from error
         self._check_landed(table, before, stamped["id"])

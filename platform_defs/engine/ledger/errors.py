@@ -10,9 +10,9 @@ class LedgerError(RuntimeError):
     """The ledger cannot be trusted: nothing is read or written until it can."""
 
     @classmethod
-    def broken(cls, seq: int, what: str, table: str, file: str) -> "LedgerError":
+    def broken(cls, seq: int, fault: str, table: str, file: str) -> "LedgerError":
         """An entry does not follow the one before it."""
-        return cls(f"the ledger is broken at entry {seq}: {what} (table {table}, file {file}). {_WAY_OUT}")
+        return cls(f"the ledger is broken at entry {seq}: {fault} (table {table}, file {file}). {_WAY_OUT}")
 
     @classmethod
     def unreadable(cls, after: int, table: str, file: str, why: str) -> "LedgerError":

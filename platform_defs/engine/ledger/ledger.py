@@ -317,14 +317,14 @@ def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEn
     seq, now = entry[0].seq, entry[0].ingested_at
     if seq != head + 1:
         return f"it follows entry {head}, so entries between them are missing"
-    if len({said.source for said in entry}) < len(entry):
+    if len({row.source for row in entry}) < len(entry):
         return "it tells of a source twice"
-    if any(said.ingested_at != now for said in entry) or (before is not None and now <= before):
+    if any(row.ingested_at != now for row in entry) or (before is not None and now <= before):
         return f"its ingested_at {now} does not rise from the entry before, {before}"
-    return next((w for said in entry if (w := _fallen(said, last.get(said.source)))), None)
+    return next((w for row in entry if (w := _fallen(row, last.get(row.source)))), None)
 
 
-def _fallen(said: SourceEntry, last: SourceEntry | None) -> str | None:
-    if last is None or last.watermark is None or (said.watermark is not None and said.watermark >= last.watermark):
+def _fallen(row: SourceEntry, last: SourceEntry | None) -> str | None:
+    if last is None or last.watermark is None or (row.watermark is not None and row.watermark >= last.watermark):
         return None
-    return f"the watermark of {said.source!r} falls from {last.watermark} to {said.watermark}"
+    return f"the watermark of {row.source!r} falls from {last.watermark} to {row.watermark}"

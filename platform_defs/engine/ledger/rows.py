@@ -116,8 +116,8 @@ def entries_of(rows: pa.Table) -> list[Entry]:
     return [tuple(entry) for entry in entries]
 
 
-def moved(said: SourceEntry, **changes: Any) -> SourceEntry:
+def moved(row: SourceEntry, **changes: Any) -> SourceEntry:
     """What a next batch records of a source when only `changes` happen: counts and offsets start anew."""
-    carried = {"watermark": said.watermark, "max_event_time": said.max_event_time, "idle": said.idle}
-    blank = SourceEntry(seq=said.seq, kind=said.kind, ingested_at=said.ingested_at, source=said.source)
+    carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle}
+    blank = SourceEntry(seq=row.seq, kind=row.kind, ingested_at=row.ingested_at, source=row.source)
     return replace(blank, **{**carried, **changes})

@@ -116,7 +116,7 @@ class DeltaLedgerStore:
 
     lake: Lake
     _delta: DeltaTable | None = field(default=None, init=False)
-    _place: str | None = field(default=None, init=False)
+    _incarnation: str | None = field(default=None, init=False)
     _known: int = field(default=0, init=False)
 
     @property
@@ -127,13 +127,15 @@ class DeltaLedgerStore:
     def look(self) -> Version | None:
         """The table as it is now: opened once, then updated by what was committed since, which takes an eighth of the time."""
         try:
-            if self._delta is None or self.lake.place(TABLE, self._delta.version()) != self._place:  # not there yet, or made anew
+            if (
+                self._delta is None or self.lake.incarnation(TABLE, self._delta.version()) != self._incarnation
+            ):  # not there yet, or made anew
                 self._delta = self.lake.delta(TABLE)
             else:
                 self._delta.update_incremental()
             if self._delta is None:
                 return None
-            self._place = self.lake.place(TABLE, self._delta.version())
+            self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
             self._check_format(self._delta)
             return Version(str(self._delta.metadata().id), self._delta.version(), _rows_of(self._delta))
         except (DeltaError, OSError) as error:
@@ -194,7 +196,7 @@ class DeltaLedgerStore:
                 raise LakeError.overtaken(TABLE, "batch")
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
         if self._delta is not None:  # it has followed its own commit
-            self._place = self.lake.place(TABLE, self._delta.version())
+            self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
         self._compact_many()
 
     def fence(self) -> None:

@@ -26,14 +26,14 @@ def measured(advance: Advance) -> dict[str, int | float]:
     by = [*operator.partition] if isinstance(operator, TopN) else [*key]
     [rows, partitions] = table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))).first() or (0, 0)
     changes = steps_of(reading, asset, 0, now.step).count()
-    came = sum(_came(advance, name) for name in asset.inputs)
+    rows_in = sum(_rows_in(advance, name) for name in asset.inputs)
     ends = operator.unranked(*advance.frames(now.seq, now.read)).count() if isinstance(operator, TopN) and _varies(operator) else 0
     return {
         "rows": rows,
         "partitions": partitions,
         "changes_out": changes,
-        "rows_in": came,
-        "changes_per_row": round(changes / came, 3) if came else 0.0,
+        "rows_in": rows_in,
+        "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
         "invalid_rank_ends": ends,
     }
 
@@ -42,7 +42,7 @@ def _varies(operator: TopN) -> bool:
     return isinstance(operator.rank_end, str)
 
 
-def _came(advance: Advance, name: str) -> int:
+def _rows_in(advance: Advance, name: str) -> int:
     """How many rows an input has brought so far."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if name in reading.sources:

@@ -45,15 +45,15 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         LakeError: the asset has a writer.
     """
     if isinstance(advance.asset.operator.emits, Upsert):
-        return _put_right(advance, first, last)
+        return _repair(advance, first, last)
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
         return _rebuild(advance.pinned(), first, last)
 
 
-def _put_right(advance: Advance, first: date, last: date) -> Rebuilt:
+def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
     point("rebuild.before_write")
-    kinds = advance.put_right()
+    kinds = advance.repair()
     point("rebuild.after_write")
     lacked, held = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
     return Rebuilt(first, last, (), lacked, held)

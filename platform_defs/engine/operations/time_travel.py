@@ -30,8 +30,8 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         raise OperatorError(f"{asset.name} has made no step yet, so there is nothing that it was at any time; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
     [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
-    told = changelog if later is None else changelog.where(F.col(STEP) < later)
-    return fold(told.drop(CHANGED_AT), key=key, order=STEP)
+    changelog_then = changelog if later is None else changelog.where(F.col(STEP) < later)
+    return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)
 
 
 def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
