@@ -202,14 +202,14 @@ def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
             groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
     boards, found = [Group(alike) for alike in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     for batch in range(1, BATCHES + 1):
-        told = [frame for board in boards for frame in _told(board, *board.step(spark, batch))]
-        for row in reduce(DataFrame.unionByName, told).collect():
+        frames = [frame for board in boards for frame in _tagged(board, *board.step(spark, batch))]
+        for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
     by_name = {case.name: board for board in boards for case in board.cases}
     return [refused[c.name] if c.name in refused else _verdict(c, by_name[c.name].top, found) for c in cases]
 
 
-def _told(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
+def _tagged(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
     for is_change, frame in ((False, after), (True, changes)):
         named = frame.withColumnRenamed("rank", "rn")
         row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")

@@ -63,6 +63,12 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
     return Gathered(cases, unreadable, others, windows, tops)
 
 
+def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[Verdict]:
+    """Judge every case that was found, of whatever operator; `folder` takes the lakes of interval joins."""
+    joined = run(spark, folder, gathered.cases) if gathered.cases else []
+    return [*joined, *windowed.judge(spark, gathered.windows), *leaderboards.judge(spark, gathered.tops)]
+
+
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:
     """Put cases through the engine, below a folder, and judge them; the verdicts are in the cases' order."""
     try:

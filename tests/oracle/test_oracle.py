@@ -12,7 +12,7 @@ from tests.oracle.cases import DATASTREAM, SQL, Case, parse
 from tests.oracle.compare import Verdict, against_model, check_steps
 from tests.oracle.flink import Flink
 from tests.oracle.lake import Found, Stepped, bulk, stepwise
-from tests.oracle.runner import STEPPED, gather, judge, report, run
+from tests.oracle.runner import STEPPED, gather, judge, report, run, run_all
 from tests.oracle.sql_cache import Simulation
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
@@ -131,6 +131,17 @@ def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path
     assert lines[-1] == "0 passed, 2 failed, 1 skipped"
     assert sum(line.startswith("FAILED") and "cannot be read" in line for line in lines) == 2
     assert report(gather(tmp_path, "sort"), [], 0)[-1] == "0 passed, 1 failed, 1 skipped"
+
+
+@needs_oracle
+@pytest.mark.spark
+@pytest.mark.parametrize("case", ["dedup/rowtime_first.json", "topn/append_top1_rn.json"])
+def test_a_folder_with_cases_of_one_operator_only_is_judged(spark: SparkSession, tmp_path: Path, case: str):
+    (tmp_path / "case.json").write_text((ORACLE / case).read_text(encoding="utf-8"), encoding="utf-8")
+    gathered = gather(tmp_path, case.split("/")[0])
+    verdicts = run_all(spark, tmp_path / "lake", gathered)
+    assert [v.status for v in verdicts] == ["passed"]
+    assert report(gathered, verdicts, 0)[-1] == "1 passed, 0 failed, 0 skipped"
 
 
 @needs_oracle
