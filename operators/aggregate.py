@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
+from operators._support.determinism import check_deterministic
+from operators._support.partial_aggregates import counts_every_row, merged, merging
 from operators.columns import check_distinct, check_present, names, temporary
 from operators.contract import ARRIVAL, SEQ, Entries, Touched, Upsert
-from operators.determinism import check_deterministic
 from operators.errors import OperatorError, StreamingError
-from operators.merging import counts_every_row, merged, merging
 
 _BEFORE, _NOW, _NTH = temporary("before"), temporary("now"), temporary("nth")
 

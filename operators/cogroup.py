@@ -7,6 +7,17 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import (
+    UNMATCHABLE,
+    assign_shared_windows,
+    key_group,
+    lateness_columns,
+    window_bounds,
+    window_times,
+)
+from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
     FINAL_AT,
     RESULT_TIME,
@@ -21,10 +32,8 @@ from operators.columns import (
 )
 from operators.contract import EVENT_TIME, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, side_group, together
-from operators.sessions import TIME
 from operators.timing import Duration
-from operators.windows import WINDOW
+from operators.windows import AnyWindow
 
 LEFT, RIGHT = "left", "right"
 _SIDES = (LEFT, RIGHT)
@@ -32,7 +41,7 @@ _ORDER, _ROW = temporary("order"), temporary("row")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoGroup(InWindows):
+class CoGroup(WindowedOperator):
     """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
 
     Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
@@ -96,25 +105,25 @@ class CoGroup(InWindows):
         """
         self._check(*map(plain, frames))
         sides = [self._side(frame, which) for which, frame in enumerate(frames)]
-        each = together(sides, self.window, self.lateness, (*self.key, APART))
-        groups = each.groupBy(*self.key, WINDOW, APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
+        groups = each.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*[_in_order(side).alias(side) for side in _SIDES])
         if self.rows is None:
-            return groups.select(*self.key, *_SIDES, *bounds(), *last_moment(self.window))
+            return groups.select(*self.key, *_SIDES, *window_bounds(), *window_times(self.window))
         each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
-        made = each.select(*self.key, f"{_ROW}.*", *bounds(), *last_moment(self.window))
+        made = each.select(*self.key, f"{_ROW}.*", *window_bounds(), *window_times(self.window))
         check_distinct(made.columns)
         return made
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, the side of a null one, and the time."""
-        return side_group(self.key, which), (self.left_time, self.right_time)[which]
+        return key_group(self.key, which), (self.left_time, self.right_time)[which]
 
     def _side(self, frame: DataFrame, which: int) -> DataFrame:
         """A side's rows as structs with what orders them."""
         group, time = self.groups(frame, which)
         own = plain(frame)
         row = F.struct(F.struct(time, *places(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
-        return frame.select(*group, F.col(time).alias(TIME), *judged(frame), row)
+        return frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_time(left, self.left_time, "left_time")

@@ -8,12 +8,21 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.panes import WINDOW
+from operators._support.window_assignment import (
+    assign_windows,
+    check_aligned,
+    is_missed,
+    last_final_at,
+    reads_windows,
+    window_bounds,
+    window_times,
+)
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, places, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import bounds, check_aligned, closed_with, last_final, last_moment, missed, placed
 from operators.timing import Duration, length_ms
-from operators.windows import WINDOW, Aligned
+from operators.windows import Aligned
 
 Keep = Literal["first", "last"]
 By = Literal["event_time", "arrival"]
@@ -97,12 +106,12 @@ class Deduplicate:
     @property
     def reads(self) -> Closed | Entries:
         """With a window closed ranges; else new entries, folded into the current rows."""
-        return closed_with(self.window, self.lateness) if self.window else Entries()
+        return reads_windows(self.window, self.lateness) if self.window else Entries()
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """With a window, whether none took the row; else only of first rows by event time, `event_time <= watermark`."""
         if self.window:
-            return missed(self.window, event_time, watermark, self.lateness)
+            return is_missed(self.window, event_time, watermark, self.lateness)
         return F.coalesce(event_time <= watermark, F.lit(False)) if (self.keep, self.order) == ("first", "event_time") else F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -118,13 +127,13 @@ class Deduplicate:
         self._check(rows)
         if not self.window:
             return self._chosen(rows, self.key)
-        each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
-        return self._chosen(each, (*self.key, WINDOW)).select(*plain(rows).columns, *bounds(), *last_moment(self.window))
+        each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        return self._chosen(each, (*self.key, WINDOW)).select(*plain(rows).columns, *window_bounds(), *window_times(self.window))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
         """With a window, when a row's last one is final (see `Settling`); else never."""
         [rows] = frames
-        final = last_final(self.window, F.col(self.time)) if self.window else F.lit(None).cast("timestamp")
+        final = last_final_at(self.window, F.col(self.time)) if self.window else F.lit(None).cast("timestamp")
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from operators.columns import temporary
 from operators.contract import places, plain
 from operators.errors import check_count
-from operators.timing import Duration, millis
-from operators.windows import whole
+from operators.timing import Duration, millis, positive_ms
 
 _RANK, _NEWEST = temporary("rank"), temporary("newest")
 
@@ -54,7 +53,7 @@ class TimeEvictor:
     @cached_property
     def within_ms(self) -> int:
         """The duration in ms."""
-        return whole("within", self.within)
+        return positive_ms(self.within, "within")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows of each group that count."""

@@ -9,11 +9,11 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators import streaming
+from operators._support import spark_streaming
+from operators._support.join_columns import JoinColumns
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
 from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, Closed
 from operators.errors import OperatorError
-from operators.sides import Sides
 from operators.timing import Duration, Interval, millis, timestamp
 
 How = Literal["inner", "left", "right", "full"]
@@ -72,17 +72,17 @@ class IntervalJoin:
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.sides, self.interval
+        _ = self.names, self.interval
 
     @cached_property
-    def sides(self) -> Sides:
+    def names(self) -> JoinColumns:
         """The names of the result."""
-        return Sides.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
     @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
-        return self.sides.key
+        return self.names.key
 
     @cached_property
     def interval(self) -> Interval:
@@ -130,13 +130,13 @@ class IntervalJoin:
 
     def traced(self, column: str) -> tuple[str, str]:
         """The result's names of a column that both sides hold."""
-        return self.sides.traced(column)
+        return self.names.traced(column)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
 
         Args:
-            frames: the left and the right frame, both static (then the result is the whole answer) or both streaming.
+            frames: the left and the right frame, both static (then the result is the whole answer) or both spark_streaming.
 
         Returns:
             The key columns, the left columns, the right columns (a name that both hold takes its side's prefix),
@@ -144,14 +144,14 @@ class IntervalJoin:
         """
         left, right = frames
         self._check(left, right)
-        streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
-        sides = self.sides
-        times = F.col(sides.name(self.left_time, right, 0)), F.col(sides.name(self.right_time, left, 1))
+        streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how)
+        names = self.names
+        times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
         joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
-        return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times())
+        return joined.select(*names.key_columns(), *names.payload(left, right), *self._result_times())
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
-        self.sides.check(left, right)
+        self.names.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
 
@@ -159,21 +159,21 @@ class IntervalJoin:
         """One side with its names while joining. No column twice: Spark refuses a second copy of a time with a watermark."""
         there = F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which])
         at = millis(F.col((self.left_time, self.right_time)[which])).alias((_LEFT_AT, _RIGHT_AT)[which])
-        return frame.select(*self.sides.named(frame.columns, other, which), there, at)
+        return frame.select(*self.names.renamed(frame.columns, other, which), there, at)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         left_at, right_at = F.col(_LEFT_AT), F.col(_RIGHT_AT)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
-        condition = streaming.opaque(within) if streams else within
-        keys = self.sides.key_pairs()
+        condition = spark_streaming.opaque(within) if streams else within
+        keys = self.names.key_pairs()
         if streams:
-            condition = streaming.within(left_time, right_time, self.interval) & condition
-            condition = streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
+            condition = spark_streaming.within(left_time, right_time, self.interval) & condition
+            condition = spark_streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
         for one, other in keys:
             condition = (one == other) & condition
         if self.residual is None:
             return condition
-        return condition & (streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
+        return condition & (spark_streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
     def _result_times(self) -> tuple[Column, Column]:
         left, right = F.col(_LEFT_AT), F.col(_RIGHT_AT)

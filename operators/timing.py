@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.columns import parameter
-from operators.errors import DurationError, OperatorError
+from operators.errors import DurationError, OperatorError, WindowError
 
 Duration = int | str | timedelta
 """Whole milliseconds, words such as `'24 hours'`, or a `timedelta` of whole milliseconds."""
@@ -51,6 +51,14 @@ def length_ms(value: Duration, parameter: str) -> int:
     length = duration_ms(value, parameter)
     if length < 0:
         raise DurationError.negative(parameter, value)
+    return length
+
+
+def positive_ms(value: Duration, parameter: str) -> int:
+    """Read a duration of more than zero, in milliseconds."""
+    length = duration_ms(value, parameter)
+    if length <= 0:
+        raise WindowError.empty(parameter, value)
     return length
 
 

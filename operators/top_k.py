@@ -7,12 +7,20 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators import streaming
+from operators._support import spark_streaming
+from operators._support.ordering import Ordering
+from operators._support.window_assignment import (
+    assign_windows,
+    check_aligned,
+    is_missed,
+    last_final_at,
+    reads_windows,
+    times_of_end,
+    window_bounds,
+)
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError, check_count
-from operators.ordering import Ordering
-from operators.placing import bounds, check_aligned, closed_with, last_final, missed, placed, times_of_end
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
 
@@ -96,11 +104,11 @@ class TopK:
     @property
     def reads(self) -> Closed:
         """Closed ranges: the windows that end there."""
-        return closed_with(self.window, self.lateness) if self.window else Closed(reach=(0,), results=True)
+        return reads_windows(self.window, self.lateness) if self.window else Closed(reach=(0,), results=True)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether no window took a row; never without `window`: a derived table's rows are never late."""
-        return missed(self.window, event_time, watermark, self.lateness) if self.window else F.lit(False)
+        return is_missed(self.window, event_time, watermark, self.lateness) if self.window else F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
@@ -126,11 +134,11 @@ class TopK:
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
         """A stream's windows, each collected when it ends, sorted and cut."""
-        streaming.check_results(rows, type(self).__name__)
+        spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
         order = [o for o in self._total(rows.columns) if o.column not in group]
         held = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
-        first = F.slice(F.array_sort(held, lambda a, b: streaming.compared(a, b, order)), 1, self.k)
+        first = F.slice(F.array_sort(held, lambda a, b: spark_streaming.compared(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_PLACE, _FIRST))
         unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
         return ranked.select(*unpacked, (F.col(_PLACE) + 1).alias(RANK)).withColumns(times_of_end())
@@ -138,13 +146,13 @@ class TopK:
     def settles(self, *frames: DataFrame) -> DataFrame:
         """When a row's last window is final (see `Settling`): with no `window`, its own."""
         [rows] = frames
-        final = last_final(self.window, F.col(self.time)) if self.window else F.col(EVENT_TIME)
+        final = last_final_at(self.window, F.col(self.time)) if self.window else F.col(EVENT_TIME)
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
 
     def _placed(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row in its windows; the window it came with under another name."""
         own = [F.col(c).alias(_SOURCE.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
-        return placed(rows, window, time=self.time, lateness=self.lateness, group=()).select(*own, *bounds())
+        return assign_windows(rows, window, time=self.time, lateness=self.lateness, group=()).select(*own, *window_bounds())
 
     def _total(self, columns: Sequence[str]) -> list[Ordering]:
         settled = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
+from operators._support.ordering import Ordering
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import check_distinct, check_present, check_time, comparable, names, same_rows, temporary
 from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
 from operators.errors import ColumnError, OperatorError, StreamingError, is_count
-from operators.ordering import Ordering
 from operators.timing import Duration, length_ms
 from operators.top_k import RANK
 

@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import of_keys, same_rows
 from operators.errors import OperatorError, check_count
-from operators.timing import Duration
-from operators.windows import whole
+from operators.timing import Duration, positive_ms
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
 """In the rows of open windows: false; and how many rows of the window were there."""
@@ -70,7 +69,7 @@ class EveryInterval:
     @cached_property
     def interval_ms(self) -> int:
         """The interval in ms."""
-        return whole("interval", self.interval)
+        return positive_ms(self.interval, "interval")
 
     def due(self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None) -> DataFrame:
         """What is to be shown now (see `Trigger`)."""

@@ -8,14 +8,24 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.join_columns import JoinColumns
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import (
+    UNMATCHABLE,
+    assign_shared_windows,
+    assign_windows,
+    key_group,
+    lateness_columns,
+    window_bounds,
+    window_times,
+)
+from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
 from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, placed, side_group, together
-from operators.sessions import TIME, Session
-from operators.sides import Sides
 from operators.timing import Duration
-from operators.windows import WINDOW
+from operators.windows import AnyWindow, Session
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _OTHER = temporary("right_window")
@@ -24,7 +34,7 @@ _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowJoin(InWindows):
+class WindowJoin(WindowedOperator):
     """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
 
     A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the window,
@@ -70,12 +80,12 @@ class WindowJoin(InWindows):
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.sides, self.lateness
+        _ = self.names, self.lateness
 
     @cached_property
-    def sides(self) -> Sides:
+    def names(self) -> JoinColumns:
         """The names of the result."""
-        return Sides.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
+        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
 
     @property
     def inputs(self) -> tuple[str, str]:
@@ -99,19 +109,19 @@ class WindowJoin(InWindows):
         left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
-            own = [F.col(self.sides.name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
-            return kept.select(*own, *bounds(), *last_moment(self.window))
+            own = [F.col(self.names.joined_name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
+            return kept.select(*own, *window_bounds(), *window_times(self.window))
         joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _OTHER))
-        return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment(self.window))
+        return joined.select(*self.names.key_columns(), *self.names.payload(one, other), *window_bounds(), *window_times(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, the side of a null one, and the time."""
-        return side_group(self.sides.key, which), (self.left_time, self.right_time)[which]
+        return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Each side's rows, once for each of their windows that took them."""
         times = (self.left_time, self.right_time)
-        return [placed(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
+        return [assign_windows(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
 
     def _in_sessions(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Each side's rows with their session, which the rows of both sides make."""
@@ -119,22 +129,22 @@ class WindowJoin(InWindows):
         for which, frame in enumerate(frames):
             group, time = self.groups(frame, which)
             row = F.struct(*plain(frame).columns).alias(_ROWS[which])
-            sides.append(frame.select(*group, F.col(time).alias(TIME), *judged(frame), row))
-        each = together(sides, self.window, self.lateness, (*self.sides.key, APART))
+            sides.append(frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row))
+        each = assign_shared_windows(sides, self.window, self.lateness, (*self.names.key, UNMATCHABLE))
         return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW) for row in _ROWS]
 
     def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:
         """A side's rows with their names while joining."""
-        return each.select(*self.sides.named(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
+        return each.select(*self.names.renamed(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
 
     def _matches(self) -> Column:
         condition = F.col(WINDOW) == F.col(_OTHER)
-        for one, other in self.sides.key_pairs():
+        for one, other in self.names.key_pairs():
             condition = (one == other) & condition
         return condition if self.residual is None else condition & F.expr(self.residual)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
-        self.sides.check(left, right)
+        self.names.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
         if left.isStreaming or right.isStreaming:

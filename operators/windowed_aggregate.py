@@ -7,22 +7,23 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators import streaming
+from operators._support import spark_streaming
+from operators._support.determinism import check_deterministic
+from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
+from operators._support.partial_aggregates import merged, merging
+from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
+from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
 from operators.contract import ASIDE, EVENT_TIME, plain
-from operators.determinism import check_deterministic
 from operators.errors import OperatorError
 from operators.evictors import Evictor
-from operators.merging import merged, merging
-from operators.placing import AnyWindow, InWindows, bounds, last_moment, placed, times_of_end
-from operators.sessions import Session
 from operators.timing import Duration
 from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryRows, Trigger
-from operators.windows import CLOSED, PANE, WINDOW, Aligned, Tumbling, in_panes, in_windows
+from operators.windows import Aligned, AnyWindow, Session, Tumbling
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowedAggregate(InWindows):
+class WindowedAggregate(WindowedOperator):
     """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
 
     A window's result is added when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`; a session's
@@ -112,7 +113,7 @@ class WindowedAggregate(InWindows):
             return self._streamed(rows)
         whole = self.evictor or not self._merges
         found = self._by_row(rows) if isinstance(self.window, Session) or whole else self._by_pane(rows, self.window)
-        return found.select(*self.key, *bounds(), *self.aggregates, *last_moment(self.window))
+        return found.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """What a call returns, and `rows_seen` (bigint): of how many rows a result was made (see `Early`)."""
@@ -128,10 +129,10 @@ class WindowedAggregate(InWindows):
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
         unlike = {"allowed_lateness": self.lateness, "evictor": self.evictor, "early": self.early}
-        window = streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unlike)
-        each = rows.withColumn(WINDOW, streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
+        window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unlike)
+        each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
         found = each.agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
-        return found.select(*self.key, *streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
+        return found.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
     def _merges(self) -> bool:
@@ -149,6 +150,6 @@ class WindowedAggregate(InWindows):
         return windowed.groupBy(*self.key, WINDOW).agg(*sums)
 
     def _by_row(self, rows: DataFrame) -> DataFrame:
-        each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
         each = self.evictor.keep(each, (*self.key, WINDOW), self.time) if self.evictor else each
         return each.groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])

@@ -1,4 +1,4 @@
-"""The names of a join's result: the key once, a column that both sides hold under a prefix on each."""
+"""The column names of a join's result: the key once, and a prefix for a name that both sides have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from operators.errors import OperatorError
 
 
 @dataclass(frozen=True)
-class Sides:
-    """How two sides are named while they are joined, and in the result.
+class JoinColumns:
+    """The names of the left (0) and the right (1) side's columns during a join, and in its result.
 
     Args:
-        key: the key columns, by the same names on both sides.
-        left_prefix: put before a left column's name that the right side holds too, or that the result adds.
+        key: the key columns, with the same names on both sides.
+        left_prefix: added to a left column's name if the right side or the result has a column of that name.
         right_prefix: the same for the right side.
         added: the columns that the result adds.
     """
@@ -27,11 +27,11 @@ class Sides:
     added: tuple[str, ...]
 
     @classmethod
-    def checked(cls, on: str | Sequence[str], left_prefix: str, right_prefix: str, added: Sequence[str]) -> "Sides":
-        """The names, if they can be told apart.
+    def checked(cls, on: str | Sequence[str], left_prefix: str, right_prefix: str, added: Sequence[str]) -> "JoinColumns":
+        """The names of a join on a key.
 
         Raises:
-            OperatorError: there is no key, or one prefix for both sides.
+            OperatorError: the key is empty, or the prefixes are equal.
         """
         if not names(on):
             legal = "at least one column; a join without a key would compare every row with every other"
@@ -41,7 +41,7 @@ class Sides:
         return cls(names(on), left_prefix, right_prefix, tuple(added))
 
     def check(self, left: DataFrame, right: DataFrame) -> None:
-        """Raise `ColumnError` unless both sides hold the key with types that compare exactly, and no name comes twice."""
+        """Raise `ColumnError` unless both sides have the key, with types that compare exactly, and all names of the result differ."""
         check_present(left, self.key, "on")
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
@@ -49,41 +49,41 @@ class Sides:
         check_distinct([*self.key, *self.payload(left, right), *self.added], way_out)
 
     def payload(self, left: DataFrame, right: DataFrame) -> list[str]:
-        """The result's columns beside the key and those that it adds."""
-        return [*self.of_side(left, right, 0), *self.of_side(right, left, 1)]
+        """The result's columns other than the key and those that it adds."""
+        return [*self.payload_of(left, right, 0), *self.payload_of(right, left, 1)]
 
-    def of_side(self, frame: DataFrame, other: DataFrame, which: int) -> list[str]:
-        """The result's names of a side's columns beside the key."""
-        return [self.renamed(c, other, which) for c in frame.columns if c not in self.key]
+    def payload_of(self, frame: DataFrame, other: DataFrame, which: int) -> list[str]:
+        """The result's names of a side's columns other than the key."""
+        return [self.result_name(c, other, which) for c in frame.columns if c not in self.key]
 
-    def renamed(self, column: str, other: DataFrame, which: int) -> str:
-        """The result's name of a column of the left (0) or right (1) side."""
-        shared = column in other.columns or column in self.added
-        return (self.left_prefix, self.right_prefix)[which] + column if shared else column
+    def result_name(self, column: str, other: DataFrame, which: int) -> str:
+        """The result's name of a side's column that is not part of the key."""
+        is_shared = column in other.columns or column in self.added
+        return (self.left_prefix, self.right_prefix)[which] + column if is_shared else column
 
-    def name(self, column: str, other: DataFrame, which: int) -> str:
-        """A column's name while joining: the result's, but for the right side's key."""
+    def joined_name(self, column: str, other: DataFrame, which: int) -> str:
+        """A column's name during the join: the result's name, or a temporary one for the right side's key."""
         if column in self.key:
-            return of_right(column) if which else column
-        return self.renamed(column, other, which)
+            return right_key(column) if which else column
+        return self.result_name(column, other, which)
 
-    def named(self, columns: Sequence[str], other: DataFrame, which: int) -> list[Column]:
-        """A side's columns with their names while joining."""
-        return [F.col(c).alias(self.name(c, other, which)) for c in columns]
+    def renamed(self, columns: Sequence[str], other: DataFrame, which: int) -> list[Column]:
+        """A side's columns with their names during the join."""
+        return [F.col(c).alias(self.joined_name(c, other, which)) for c in columns]
 
     def key_pairs(self) -> list[tuple[Column, Column]]:
-        """Each key column of the left with that of the right."""
-        return [(F.col(c), F.col(of_right(c))) for c in self.key]
+        """Each key column of the left side with that of the right side."""
+        return [(F.col(c), F.col(right_key(c))) for c in self.key]
 
     def key_columns(self) -> list[Column]:
-        """The result's key, of whichever side is there."""
-        return [F.coalesce(F.col(c), F.col(of_right(c))).alias(c) for c in self.key]
+        """The result's key, from a side that has a row."""
+        return [F.coalesce(F.col(c), F.col(right_key(c))).alias(c) for c in self.key]
 
     def traced(self, column: str) -> tuple[str, str]:
-        """The result's names of a column that both sides hold."""
+        """The result's names of a column that both sides have."""
         return (column, column) if column in self.key else (self.left_prefix + column, self.right_prefix + column)
 
 
-def of_right(key: str) -> str:
-    """The right side's key while joining."""
-    return temporary(f"right_{key}")
+def right_key(column: str) -> str:
+    """The name of the right side's key column during the join."""
+    return temporary(f"right_{column}")

@@ -139,5 +139,5 @@ def test_what_is_legal() -> None:
         Session(gap=10, longest=5)
     with pytest.raises(WindowError, match="`gap` is 0; legal: a duration of more than zero"):
         Session(gap=0)
-    with pytest.raises(OperatorError, match="WindowedAggregate over Tumbling judges each row by itself: ask `late`"):
+    with pytest.raises(OperatorError, match="WindowedAggregate over Tumbling decides lateness row by row: call `late`"):
         WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"}).verdicts(0)

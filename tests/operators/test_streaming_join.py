@@ -102,7 +102,7 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """Every query, run side by side, one state partition each, no shuffle shared by two joins (see `operators.streaming`)."""
+    """Every query, run side by side, one state partition each, no shuffle shared by two joins (see `spark_streaming`)."""
     usual = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
         spark.conf.set(name, value)

@@ -113,7 +113,7 @@ def test_a_stream_without_a_watermark_is_refused(spark: SparkSession, stream: Pa
     with pytest.raises(StreamingError, match=r"no watermark on 'event_time', so that no window would ever end; call withWatermark"):
         count(rows)
     windows = rows.select("k", F.col("event_time").alias("window_start"), F.col("event_time").alias("window_end"))
-    with pytest.raises(StreamingError, match="does not tell Spark when a window has ended; call it on what WindowedAggregate gives"):
+    with pytest.raises(StreamingError, match="Spark does not know when a window has ended; call it on the result of WindowedAggregate"):
         TopK(k=1, order_by="k")(windows)
 
 

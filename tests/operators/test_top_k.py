@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, Session, TopK
-from operators.ordering import Ordering
+from operators._support.ordering import Ordering
 
 RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
 Result = tuple[int, str | None, str | None, int | None, str | None]

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, TopN, difference
-from operators.ordering import Ordering
+from operators._support.ordering import Ordering
 from tests.support.top_n_model import Board, Row, size_of_difference
 
 CASES, BATCHES = 420, 3

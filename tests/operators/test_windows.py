@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import Cumulative, OperatorError, Sliding, Tumbling, WindowError
-from operators.windows import Aligned, pane_of
+from operators._support.panes import pane_of
+from operators.windows import Aligned
 from tests.support.windows_model import windows_at
 
 DAY = 86_400_000

@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 
 from operators import CoGroup, Cumulative, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
 from operators.contract import NEW, SESSION, WATERMARK
-from operators.placing import AnyWindow
-from operators.windows import Aligned
+from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import Verdict
 
