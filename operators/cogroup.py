@@ -30,7 +30,7 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import EVENT_TIME, places, plain
+from operators.contract import EVENT_TIME, plain, tie_breakers
 from operators.errors import OperatorError, StreamingError
 from operators.timing import Duration
 from operators.windows import AnyWindow
@@ -122,7 +122,7 @@ class CoGroup(WindowedOperator):
         """A side's rows as structs with what orders them."""
         group, time = self.groups(frame, which)
         own = plain(frame)
-        row = F.struct(F.struct(time, *places(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
+        row = F.struct(F.struct(time, *tie_breakers(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
         return frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:

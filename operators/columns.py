@@ -17,6 +17,7 @@ _EXACT = (IntegralType, DecimalType)
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
+RANK = "rank"
 
 
 def temporary(name: str) -> str:

@@ -51,8 +51,8 @@ def plain(frame: DataFrame) -> DataFrame:
     return frame.drop(WATERMARK, SESSION, NEW, CAME_AT)
 
 
-def places(rows: DataFrame) -> list[Column]:
-    """What tells a frame's rows apart where their times do not: `seq` and `arrival`, or else every column of a plain type."""
+def tie_breakers(rows: DataFrame) -> list[Column]:
+    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type."""
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
     return [

@@ -19,7 +19,7 @@ from operators._support.window_assignment import (
     window_times,
 )
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, places, plain
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, plain, tie_breakers
 from operators.errors import OperatorError, StreamingError
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
@@ -143,7 +143,7 @@ class Deduplicate:
 
     def _chosen(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
         timed = self.order == "event_time"
-        order = F.struct(*([F.col(self.time)] if timed else []), *places(rows))
+        order = F.struct(*([F.col(self.time)] if timed else []), *tie_breakers(rows))
         choose = F.min_by if self.keep == "first" else F.max_by
         there = rows.where(F.col(self.time).isNotNull()) if timed else rows
         return there.groupBy(*key).agg(choose(F.struct(*rows.columns), order).alias(_ROW)).select(f"{_ROW}.*")

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.contract import places, plain
+from operators.contract import plain, tie_breakers
 from operators.errors import check_count
 from operators.timing import Duration, millis, positive_ms
 
@@ -32,7 +32,7 @@ class CountEvictor:
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows of each group that count."""
-        order = [F.col(time).desc(), *[place.desc_nulls_last() for place in places(plain(rows).drop(*group))]]
+        order = [F.col(time).desc(), *[place.desc_nulls_last() for place in tie_breakers(plain(rows).drop(*group))]]
         ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(*group).orderBy(*order)))
         return ranked.where(F.col(_RANK) <= self.rows).drop(_RANK)
 

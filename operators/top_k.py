@@ -18,13 +18,23 @@ from operators._support.window_assignment import (
     times_of_end,
     window_bounds,
 )
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators.columns import (
+    FINAL_AT,
+    RANK,
+    RESULT_TIME,
+    WINDOW_END,
+    WINDOW_START,
+    check_distinct,
+    check_present,
+    check_time,
+    names,
+    temporary,
+)
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.timing import Duration, length_ms
 from operators.windows import Aligned
 
-RANK = "rank"
 _FIRST, _PLACE = temporary("first"), temporary("place")
 _SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 
