@@ -128,8 +128,8 @@ class WindowedAggregate(WindowedOperator):
         check_time(plain(rows), self.time, "time")
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
-        unlike = {"allowed_lateness": self.lateness, "evictor": self.evictor, "early": self.early}
-        window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unlike)
+        unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
+        window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
         found = each.agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
         return found.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())

@@ -3,6 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.lateness import Lateness
 from operators.columns import temporary
 from operators.contract import WATERMARK
 from operators.timing import millis
@@ -16,14 +17,14 @@ def pane_of(window: Aligned, time: Column) -> Column:
     return time - since_last_multiple(time, window.origin, window.pane)
 
 
-def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: int = 0) -> DataFrame:
+def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
     """Rows with their `PANE` and with `CLOSED`: windows that end at or before it did not accept the row.
 
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
     accepted it, and always where the rows have no `WATERMARK`. Rows with a null time are dropped.
     """
     paned = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
-    before = millis(F.col(WATERMARK)) - F.lit(lateness) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
+    before = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
     return paned.withColumn(CLOSED, F.when(before >= F.col(PANE) + window.pane - 1, before)).drop(WATERMARK)
 
 

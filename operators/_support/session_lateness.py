@@ -6,6 +6,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import of_keys, parameter, temporary
@@ -16,7 +17,7 @@ from operators.windows import END, Session
 _FORMER, _CLOSED, _LATE, _MOVED = (temporary(name) for name in ("former", "closed_session", "late", "moved"))
 
 
-def lateness_decisions(rows: DataFrame, session: Session, lateness: int, watermark: int) -> DataFrame:
+def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, watermark: int) -> DataFrame:
     """Decide as Flink does: a batch's rows first merge with the sessions that are still open, then the merged session is late or not.
 
     A row that such a session accepts is late all the same if `Session.longest` cuts the merged session before it, and the part that
@@ -26,7 +27,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: int, waterma
         rows: the rows of all inputs up to and including the batch, without those decided late before: the columns of a group, `TIME`
             (timestamp), `WHICH`, `seq`, `arrival`, `SESSION` and `NEW`.
         session: the session window.
-        lateness: the allowed lateness in ms.
+        lateness: the allowed lateness.
         watermark: the watermark before the batch, in epoch ms.
 
     Returns:
@@ -35,7 +36,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: int, waterma
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
     near = _rows_of_behind_keys(rows, group, watermark).localCheckpoint()  # the rows of a few keys, which are read three times
     end = F.col(WINDOW)[END]
-    is_closed = end + lateness <= parameter(watermark, end)
+    is_closed = lateness.has_closed(end, parameter(watermark, end))
     old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_CLOSED, is_closed).withColumnRenamed(WINDOW, _FORMER)
     still_open = old.where(~F.col(_CLOSED)).drop(_CLOSED, _FORMER)
     merged = in_sessions(still_open.unionByName(near.where(NEW)), session, group, TIME).where(NEW).withColumn(_LATE, is_closed)

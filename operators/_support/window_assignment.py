@@ -6,6 +6,7 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
@@ -24,14 +25,14 @@ def check_aligned(window: object, way_out: str) -> None:
         raise OperatorError.bad_value("window", window, f"Tumbling, Sliding or Cumulative; {way_out}")
 
 
-def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: int, group: Sequence[str]) -> DataFrame:
+def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: Lateness, group: Sequence[str]) -> DataFrame:
     """Rows, once for each of their windows that accepted them, with the `WINDOW`; sessions are those of a group."""
     if isinstance(window, Session):
         return in_sessions(rows, window, group, time)
     return in_windows(in_panes(rows, window, time, lateness), window)
 
 
-def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, lateness: int, group: Sequence[str]) -> DataFrame:
+def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, lateness: Lateness, group: Sequence[str]) -> DataFrame:
     """The rows of several inputs in one frame, with the `WINDOW`, so that they form sessions together.
 
     Every input has the group's columns and `TIME`; a column that only some inputs have is null in the rows of the others.
@@ -51,14 +52,13 @@ def lateness_columns(frame: DataFrame) -> list[str]:
     return [c for c in (WATERMARK, SESSION) if c in frame.columns]
 
 
-def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: int = 0) -> Column:
+def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
     """Whether all windows of a row had closed: `last end - 1 ms + lateness <= watermark`; false for a row in a gap between windows.
 
     For sessions this treats the row as the only one of its session; another session may still accept it.
     """
-    if isinstance(window, Session):
-        return F.coalesce(millis(event_time) + window.gap_ms + F.lit(lateness) <= millis(watermark), F.lit(False))
-    return F.coalesce(_last_millisecond(window, event_time) + F.lit(lateness) <= millis(watermark), F.lit(False))
+    last = millis(event_time) + window.gap_ms if isinstance(window, Session) else _last_millisecond(window, event_time)
+    return F.coalesce(lateness.has_closed(last, millis(watermark)), F.lit(False))
 
 
 def last_final_at(window: Aligned, time: Column) -> Column:
@@ -71,11 +71,11 @@ def _last_millisecond(window: Aligned, time: Column) -> Column:
     return window.last_end(pane_of(window, millis(time))) - 1
 
 
-def reads_windows(window: AnyWindow, lateness: int, inputs: int = 1) -> Closed:
+def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> Closed:
     """What a step reads to compute whole windows: rows with the watermark before their batch, or with recorded lateness decisions."""
     if isinstance(window, Session):
-        return Closed(reach=(window.reach,) * inputs, delay=1, lateness=lateness, recorded=True)
-    return Closed(reach=(window.longest,) * inputs, judged=True, lateness=lateness)
+        return Closed(reach=(window.reach,) * inputs, delay=1, lateness=lateness.ms, recorded=True)
+    return Closed(reach=(window.longest,) * inputs, judged=True, lateness=lateness.ms)
 
 
 def window_bounds() -> tuple[Column, Column]:

@@ -5,13 +5,14 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import assign_shared_windows, is_missed, last_final_at, lateness_columns, reads_windows
 from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WHICH, Append, Closed
 from operators.errors import OperatorError
-from operators.timing import Duration, length_ms, timestamp
+from operators.timing import Duration, timestamp
 from operators.windows import END, AnyWindow, Session
 
 
@@ -32,9 +33,9 @@ class WindowedOperator:
         return ()
 
     @cached_property
-    def lateness(self) -> int:
-        """The allowed lateness in ms."""
-        return length_ms(self.allowed_lateness, "allowed_lateness")
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
 
     @property
     def emits(self) -> Append:
