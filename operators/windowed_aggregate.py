@@ -8,9 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
-from operators._support.determinism import check_deterministic
+from operators._support.aggregate_expressions import Aggregates
 from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
-from operators._support.partial_aggregates import merged, merging
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
@@ -75,9 +74,7 @@ class WindowedAggregate(WindowedOperator):
         if isinstance(self.window, Session) and isinstance(self.early, EveryRows | EveryInterval):
             legal = "EveryStep over sessions: one that goes on is another window, of which nothing was shown yet"
             raise OperatorError.bad_value("early", self.early, legal)
-        if not self.aggregates:
-            raise OperatorError.bad_value("aggregates", self.aggregates, "at least one, such as {'rows': 'count(*)'}")
-        check_deterministic(self.aggregates)
+        _ = self._values
         shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
         check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *shown])
 
@@ -85,6 +82,10 @@ class WindowedAggregate(WindowedOperator):
     def key(self) -> tuple[str, ...]:
         """The key columns."""
         return names(self.by)
+
+    @cached_property
+    def _values(self) -> Aggregates:
+        return Aggregates.read(self.aggregates)
 
     @property
     def inputs(self) -> tuple[str]:
@@ -131,25 +132,24 @@ class WindowedAggregate(WindowedOperator):
         unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
-        found = each.agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        found = each.agg(*self._values.columns())
         return found.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
     def _merges(self) -> bool:
-        return isinstance(self.window, Tumbling) or all(merging(sql) for sql in self.aggregates.values())
+        return isinstance(self.window, Tumbling) or self._values.are_mergeable
 
     def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
         paned = in_panes(rows, window, self.time, self.lateness)
-        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*[F.expr(sql).alias(name) for name, sql in self.aggregates.items()])
+        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._values.columns())
         windowed = in_windows(panes, window)
         if isinstance(window, Tumbling):
             return windowed
-        types = {f.name: f.dataType for f in panes.schema.fields}
-        sums = [sum_of.cast(types[name]).alias(name) for name, sum_of in zip(self.aggregates, merged(self.aggregates), strict=True)]
-        return windowed.groupBy(*self.key, WINDOW).agg(*sums)
+        merged = self._values.typed(self._values.merged(), panes.schema)
+        return windowed.groupBy(*self.key, WINDOW).agg(*merged)
 
     def _by_row(self, rows: DataFrame) -> DataFrame:
         each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
         each = self.evictor.keep(each, (*self.key, WINDOW), self.time) if self.evictor else each
-        return each.groupBy(*self.key, WINDOW).agg(*[F.expr(sql).alias(n) for n, sql in self.aggregates.items()])
+        return each.groupBy(*self.key, WINDOW).agg(*self._values.columns())
