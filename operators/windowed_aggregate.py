@@ -1,4 +1,4 @@
-"""The windowed aggregate: one row for each key and window, of all rows that lie there."""
+"""The windowed aggregate: one row for each key and window, of all rows in the window."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,32 +23,34 @@ from operators.windows import Aligned, AnyWindow, Session, Tumbling
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedAggregate(WindowedOperator):
-    """For each key and each window that holds a row of it: Spark aggregates over the rows with `start <= time < end`.
+    """For each key and each window with a row of the key: Spark aggregates over the rows with `start <= time < end`.
 
-    A window's result is added when the watermark reaches its last millisecond: `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row is judged for each of its windows: it counts in those that took rows before its
-    entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A row that comes after its window's result
-    corrects it. A null key is an ordinary key; a row with a null time lies in no window.
+    A window's result is added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a session's
+    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
+    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its window's
+    result corrects it. A null key is an ordinary key. A row with a null time is in no window.
 
-    The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL. Streaming
-    frames are aggregated by Spark's own state, and refused where that would be wrong.
-    Where windows overlap, rows are counted by pane, and panes are merged into windows, if every aggregate is a single call of
-    `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`; with any other each row is handed
-    to each of its windows.
-    An aggregate whose value depends on the order in which Spark meets rows (`first`, `last`, `any_value`, an unsorted `collect_list`), on
-    chance or on the clock is refused; `min_by(v, struct(event_time, seq, arrival))` is the first row's value.
-    A sum of doubles depends on the order of its rows: computed anew, its last bit may differ, and a correction or the law takes that for
-    another result. Sum decimals.
+    The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL. Streaming frames
+    are aggregated by Spark's own streaming aggregation, and refused if its result would be wrong.
+
+    If windows overlap and every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or`
+    or `bit_xor`, rows are aggregated by pane and panes are merged into windows. With any other aggregate, each row is aggregated once
+    for each of its windows.
+
+    An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
+    `collect_list`), on chance or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first row's value. A sum of doubles
+    depends on the order of its rows: its last bit may differ when it is computed again, which a correction or the conservation law
+    takes for another result. Sum decimals instead.
 
     Args:
-        by: the key columns; none for one row a window.
-        window: where the windows lie.
+        by: the key columns; empty for one row for each window.
+        window: the windows.
         aggregates: the result's columns, as SQL: `{"clicks": "count(*)", "spent": "sum(price * quantity)"}`.
         time: the event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
         evictor: which rows of a window count; None for all of them.
-        early: when a window that is still open shows what it holds so far, in `early/<asset>`; None for never. The results
-            do not depend on it.
+        early: when a window that is still open shows an early result, in `early/<asset>`; None for never. The results do not depend on
+            it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -68,11 +70,10 @@ class WindowedAggregate(WindowedOperator):
     def __post_init__(self) -> None:
         _ = self.lateness
         if self.evictor and isinstance(self.early, EveryRows):
-            raise OperatorError.bad_value(
-                "early", self.early, "EveryStep or EveryInterval beside an `evictor`, which holds rows back from the count"
-            )
+            legal = "EveryStep or EveryInterval with an `evictor`, which excludes rows from the count"
+            raise OperatorError.bad_value("early", self.early, legal)
         if isinstance(self.window, Session) and isinstance(self.early, EveryRows | EveryInterval):
-            legal = "EveryStep over sessions: one that goes on is another window, of which nothing was shown yet"
+            legal = "EveryStep over sessions: a session that grows is another window, of which no result was shown yet"
             raise OperatorError.bad_value("early", self.early, legal)
         _ = self._values
         shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
@@ -94,30 +95,30 @@ class WindowedAggregate(WindowedOperator):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """Each key has one result a window."""
+        """One result for each key and window."""
         return (*self.key, WINDOW_START, WINDOW_END)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
 
         Args:
-            frames: the rows, static (then the result is the whole answer), or streaming with a watermark on the time: then it is
-                Spark's own aggregation, to be written in append mode.
+            frames: the rows, static (then the result is complete), or streaming with a watermark on the time (then it is Spark's own
+                aggregation, to be written in append mode).
 
         Returns:
-            The key columns, `window_start` and `window_end` (timestamp, the end excluded), the aggregates by their own types,
+            The key columns, `window_start` and `window_end` (timestamp, the end excluded), the aggregates with their own types,
             `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
         self._check(rows)
         if rows.isStreaming:
             return self._streamed(rows)
-        whole = self.evictor or not self._merges
-        found = self._by_row(rows) if isinstance(self.window, Session) or whole else self._by_pane(rows, self.window)
-        return found.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
+        by_row = self.evictor or not self._merges_panes
+        results = self._by_row(rows) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
+        return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """What a call returns, and `rows_seen` (bigint): of how many rows a result was made (see `Early`)."""
+        """The result of a call, and `rows_seen` (bigint), the number of rows in it (see `Early`)."""
         return replace(self, aggregates={**self.aggregates, ROWS_SEEN: "count(*)"}, early=None)(*frames)
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
@@ -132,15 +133,15 @@ class WindowedAggregate(WindowedOperator):
         unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
-        found = each.agg(*self._values.columns())
-        return found.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
+        results = each.agg(*self._values.columns())
+        return results.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
-    def _merges(self) -> bool:
+    def _merges_panes(self) -> bool:
         return isinstance(self.window, Tumbling) or self._values.are_mergeable
 
     def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
-        """Each row counted once, in its pane; then panes merged. Rows that came when some windows were closed are merged apart."""
+        """Aggregate each row once, in its pane; then merge panes. Rows that not all of their windows accepted have panes of their own."""
         paned = in_panes(rows, window, self.time, self.lateness)
         panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._values.columns())
         windowed = in_windows(panes, window)

@@ -38,7 +38,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if told else fresh.limit(0)
     before = None if told is None else told.value["closed_to"]
-    due = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
+    due = operator.early.early_results(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
     point("early.before_commit")
     reading.lake.overwrite(due, asset.early, {SHOWN: at})
     point("early.after_commit")

@@ -101,7 +101,9 @@ def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSes
         ({"early": EveryStep()}, "have no `early`"),
     ],
 )
-def test_what_spark_has_not_is_refused_with_the_way_out(spark: SparkSession, stream: Path, spec: dict[str, Any], why: str) -> None:
+def test_parameters_that_spark_lacks_are_refused_with_the_way_out(
+    spark: SparkSession, stream: Path, spec: dict[str, Any], why: str
+) -> None:
     count = WindowedAggregate(**{"window": Tumbling(size=10), "aggregates": {"n": "count(*)"}, **spec})
     with pytest.raises(StreamingError, match=why):
         count(_streamed(spark, stream))
