@@ -9,14 +9,13 @@ from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
 from operators.interval_join import IntervalJoin
-from operators.sessions import Session
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
 from operators.triggers import EveryInterval, EveryRows, EveryStep
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
-from operators.windows import Cumulative, Sliding, Tumbling
+from operators.windows import Cumulative, Session, Sliding, Tumbling
 
 __all__ = [
     "Accountable",

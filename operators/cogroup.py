@@ -1,4 +1,4 @@
-"""CoGroup: both sides' rows of each key and window, side by side."""
+"""CoGroup: the rows of both sides for each key and window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,17 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import (
+    UNMATCHABLE,
+    assign_shared_windows,
+    key_group,
+    lateness_columns,
+    window_bounds,
+    window_times,
+)
+from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
     FINAL_AT,
     RESULT_TIME,
@@ -19,12 +30,10 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import EVENT_TIME, places, plain
+from operators.contract import EVENT_TIME, plain, tie_breakers
 from operators.errors import OperatorError, StreamingError
-from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, side_group, together
-from operators.sessions import TIME
 from operators.timing import Duration
-from operators.windows import WINDOW
+from operators.windows import AnyWindow
 
 LEFT, RIGHT = "left", "right"
 _SIDES = (LEFT, RIGHT)
@@ -32,24 +41,26 @@ _ORDER, _ROW = temporary("order"), temporary("row")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoGroup(InWindows):
+class CoGroup(WindowedOperator):
     """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
 
-    Rows stand in an array by event time, then by arrival where the frame tells, else by their columns of plain types. A null key
-    meets no other: the null keys of each side are a group of their own. A row with a null time lies in no window. A result is added
-    when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's `final_at` is its
-    `end`. In the engine a row is judged for each of its windows: it is in those that took rows before its entry came, `end - 1 ms +
-    allowed lateness > watermark`, and is late when none did. A row that comes after its group's result corrects it.
+    The rows of an array are ordered by event time, then by arrival; rows without `seq` and `arrival`, by their columns of atomic types.
+    A null key matches no other: the null keys of each side are a group of their own. A row with a null time is in no window.
 
-    The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. What Flink does in a `CoGroupFunction`
-    is an expression over the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
+    A result is added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's
+    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
+    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its group's
+    result corrects it.
+
+    The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. Flink's `CoGroupFunction` is an expression over
+    the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
 
     Args:
-        on: the key columns, by the same names on both sides.
-        window: where the windows lie.
-        rows: what to make of a group: SQL over `left` and `right`, arrays of structs with each side's columns, that gives an array of
-            structs, one a row of the result: `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`. None for
-            the two arrays as they are.
+        on: the key columns, with the same names on both sides.
+        window: the windows.
+        rows: the result's rows for a group: an SQL expression over `left` and `right`, arrays of structs with each side's columns. Its
+            value is an array of structs, one for each row: `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`.
+            None for the two arrays themselves.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
@@ -88,33 +99,33 @@ class CoGroup(InWindows):
         """Group two frames.
 
         Args:
-            frames: the left and the right frame, static (then the result is the whole answer).
+            frames: the left and the right frame, static.
 
         Returns:
-            The key columns, then `left` and `right` (arrays of structs: each side's columns), or with `rows` the columns of its
-            structs; `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
+            The key columns; `left` and `right` (arrays of structs with each side's columns), or with `rows` the columns of its structs;
+            `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
         """
         self._check(*map(plain, frames))
         sides = [self._side(frame, which) for which, frame in enumerate(frames)]
-        each = together(sides, self.window, self.lateness, (*self.key, APART))
-        groups = each.groupBy(*self.key, WINDOW, APART).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
+        groups = each.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*[_in_order(side).alias(side) for side in _SIDES])
         if self.rows is None:
-            return groups.select(*self.key, *_SIDES, *bounds(), *last_moment(self.window))
+            return groups.select(*self.key, *_SIDES, *window_bounds(), *window_times(self.window))
         each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
-        made = each.select(*self.key, f"{_ROW}.*", *bounds(), *last_moment(self.window))
-        check_distinct(made.columns)
-        return made
+        results = each.select(*self.key, f"{_ROW}.*", *window_bounds(), *window_times(self.window))
+        check_distinct(results.columns)
+        return results
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, the side of a null one, and the time."""
-        return side_group(self.key, which), (self.left_time, self.right_time)[which]
+        """The key, which side a null key is on, and the time."""
+        return key_group(self.key, which), (self.left_time, self.right_time)[which]
 
     def _side(self, frame: DataFrame, which: int) -> DataFrame:
-        """A side's rows as structs with what orders them."""
+        """A side's rows as structs, with the values that order them."""
         group, time = self.groups(frame, which)
         own = plain(frame)
-        row = F.struct(F.struct(time, *places(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
-        return frame.select(*group, F.col(time).alias(TIME), *judged(frame), row)
+        row = F.struct(F.struct(time, *tie_breakers(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
+        return frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_time(left, self.left_time, "left_time")
@@ -124,12 +135,12 @@ class CoGroup(InWindows):
         check_same_types(left, right, self.key)
         check_distinct([*self.key, *_SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
         if left.isStreaming or right.isStreaming:
-            why = "Spark's cogroup sees the rows of one micro-batch only, and would part a window that two of them fill"
+            why = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in two of them"
             raise StreamingError.refused("CoGroup", why, "let the engine run it")
 
 
 def _in_order(side: str) -> Column:
-    """The rows of a side, by what orders them; they need not be comparable themselves."""
+    """The rows of a side in order; the rows themselves need not be comparable."""
 
     def compare(one: Column, other: Column) -> Column:
         return F.when(one[_ORDER] < other[_ORDER], -1).when(one[_ORDER] > other[_ORDER], 1).otherwise(0)

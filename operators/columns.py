@@ -10,13 +10,14 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType, Ma
 from operators.errors import ColumnError
 
 TEMPORARY = "__tm_"
-"""Prefix of the operators' temporary columns. No input may hold a name with it, no result does."""
+"""Prefix of the operators' temporary columns. An input with such a name is refused; no result has one."""
 
 _EXACT = (IntegralType, DecimalType)
 
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
+RANK = "rank"
 
 
 def temporary(name: str) -> str:
@@ -30,26 +31,26 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def parameter(value: int, beside: Column) -> Column:
-    """A number that differs from one micro-batch to the next, as a bigint, handed to Spark's generated code from outside.
+    """A bigint that differs from one micro-batch to the next, without changing the code that Spark generates.
 
-    Spark writes a literal number into the code that it generates, so that a plan with another number is generated and
-    compiled anew, and starts cold; an array it hands in by reference. Nothing with it is pushed down to files.
+    Spark writes a literal number into the code that it generates, so that a plan with another number is generated and compiled again.
+    It passes an array by reference. Spark pushes no condition with a parameter down to files.
 
     Args:
         value: the number.
-        beside: a bigint column of the rows it is used with; the parameter is null where that is.
+        beside: a bigint column of the rows that it is used with; the parameter is null where the column is.
     """
     return F.get(F.array(F.lit(value).cast("bigint")), beside.bitwiseAND(0).cast("int"))
 
 
 def same_rows(one: str, other: str, columns: Sequence[str], schema: StructType | None = None) -> Column:
-    """Whether the rows under two aliases are equal in columns, a null being equal to a null.
+    """Whether the rows of two aliases are equal in the given columns; nulls are equal.
 
     Args:
         one: an alias.
         other: the other alias.
         columns: the columns.
-        schema: the columns' types, needed where one may be a map: Spark does not compare maps.
+        schema: the columns' types, needed if one may be a map: Spark does not compare maps.
     """
 
     def value(alias: str, column: str) -> Column:
@@ -60,12 +61,12 @@ def same_rows(one: str, other: str, columns: Sequence[str], schema: StructType |
 
 
 def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column], empty: Column) -> Column:
-    """Columns joined by an operator as a balanced tree: a chain of 1,000 overflows the stack of Spark's planner.
+    """Columns combined by an operator as a balanced tree: a chain of 1,000 overflows the stack of Spark's planner.
 
     Args:
         columns: the columns.
         join: an associative operator.
-        empty: the result where there is no column.
+        empty: the result if there is no column.
     """
     if len(columns) < 2:
         return columns[0] if columns else empty
@@ -74,14 +75,14 @@ def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column]
 
 
 def has_map(kind: DataType) -> bool:
-    """Whether a type is a map, or holds one."""
+    """Whether a type is a map, or contains one."""
     if isinstance(kind, ArrayType):
         return has_map(kind.elementType)
     return any(has_map(f.dataType) for f in kind.fields) if isinstance(kind, StructType) else isinstance(kind, MapType)
 
 
 def comparable(value: Column, kind: DataType) -> Column:
-    """A value that Spark can compare, group by and hash: each map becomes an array of its entries, sorted by key."""
+    """A value that Spark can compare, group by and hash: each map is replaced by an array of its entries, sorted by key."""
     if not has_map(kind):
         return value
     if isinstance(kind, MapType):
@@ -94,17 +95,17 @@ def comparable(value: Column, kind: DataType) -> Column:
 
 
 def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
-    """The keys that frames hold, each once."""
+    """The distinct keys of frames."""
     return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()
 
 
 def of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
-    """A frame's rows with one of the keys, a null being equal to a null; all rows where a key has no column."""
+    """The rows of a frame with one of the keys; nulls are equal. All rows if the key has no column."""
     return frame if not key else frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:
-    """Raise `ColumnError` unless the frame holds every column, and none with a reserved name."""
+    """Raise `ColumnError` unless the frame has every column, and none with a reserved name."""
     for column in columns:
         if column not in frame.columns:
             raise ColumnError.missing(parameter, column, frame.columns)
@@ -114,13 +115,13 @@ def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> N
 
 
 def check_free(frame: DataFrame, column: str) -> None:
-    """Raise `ColumnError` when the frame holds a column that the result adds (Spark's names ignore case)."""
+    """Raise `ColumnError` if the frame has a column that the result adds (Spark's names ignore case)."""
     if column.lower() in (c.lower() for c in frame.columns):
         raise ColumnError.taken(column)
 
 
 def check_time(frame: DataFrame, column: str, parameter: str) -> None:
-    """Raise `ColumnError` unless the column is there and is a timestamp."""
+    """Raise `ColumnError` unless the frame has the column and it is a timestamp."""
     check_present(frame, [column], parameter)
     found = frame.schema[column].dataType
     if not isinstance(found, TimestampType):
@@ -128,7 +129,7 @@ def check_time(frame: DataFrame, column: str, parameter: str) -> None:
 
 
 def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> None:
-    """Raise `ColumnError` when a key has types that Spark would compare by a lossy cast."""
+    """Raise `ColumnError` if Spark would compare the two types of a key column by a lossy cast."""
     for column in columns:
         one, other = left.schema[column].dataType, right.schema[column].dataType
         if one != other and not (isinstance(one, _EXACT) and isinstance(other, _EXACT)):
@@ -136,7 +137,7 @@ def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) 
 
 
 def check_distinct(columns: Sequence[str], way_out: str = "rename one of them") -> None:
-    """Raise `ColumnError`, with the way out, when a name occurs twice (Spark's names ignore case)."""
+    """Raise `ColumnError`, with the way out, if a name occurs twice (Spark's names ignore case)."""
     seen: set[str] = set()
     twice = [c for c in columns if c.lower() in seen or seen.add(c.lower())]
     if twice:

@@ -1,4 +1,4 @@
-"""Consecutive windows as one operator: a second one over the results of the first, with no table between them."""
+"""Consecutive windows as one operator: a second operator over the results of the first, without a table between them."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -12,13 +12,13 @@ from operators.errors import OperatorError
 
 @dataclass(frozen=True, kw_only=True)
 class Consecutive:
-    """What `then` makes of the results of `of`: for example the Top-K of each window of an aggregate.
+    """The result of `then` over the results of `of`: for example the Top-K of each window of an aggregate.
 
-    The windows of the first are whole when they are closed, so a step hands their results on at once. Where they are of
-    use by themselves, make two assets, one of the other: both ways lead to the same rows. Late is what is late for the first;
-    a row within its allowed lateness corrects what the second made of it.
+    The windows of the first operator are complete when they close, so a step passes their results on at once. To keep those results as
+    well, make two assets, the second from the first: both ways give the same rows. A row is late if it is late for the first operator;
+    a row within its allowed lateness corrects the results of both.
 
-    The semantics are those of Flink's consecutive windows, `windowAll` behind `keyBy().window()`.
+    The semantics are those of Flink's consecutive windows, `windowAll` after `keyBy().window()`.
 
     Args:
         of: an operator that reads closed ranges of its inputs.
@@ -38,39 +38,38 @@ class Consecutive:
 
     def __post_init__(self) -> None:
         if not isinstance(self.of.reads, Closed) or self.of.reads.delay or getattr(self.of, "early", None):
-            legal = "an operator of closed ranges, without early results, final at its results' own time (sessions want a table between)"
+            legal = "an operator of closed ranges, without early results, final at its results' own time (sessions need a table between)"
             raise OperatorError.bad_value("of", self.of, legal)
         if not isinstance(self.then.reads, Closed) or not self.then.reads.results or not isinstance(self.then.emits, Append):
-            raise OperatorError.bad_value(
-                "then", self.then, "an operator over the windows that its rows have, such as TopK without `window`"
-            )
+            legal = "an operator over the windows that its rows have, such as TopK without `window`"
+            raise OperatorError.bad_value("then", self.then, legal)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of the inputs: those of the first."""
+        """The names of the inputs: those of the first operator."""
         return self.of.inputs
 
     @property
     def reads(self) -> Closed:
-        """What the first reads."""
+        """What the first operator reads."""
         return cast(Closed, self.of.reads)
 
     @property
     def emits(self) -> Append:
-        """What the second emits."""
+        """What the second operator emits."""
         return cast(Append, self.then.emits)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """What is late for the first."""
+        """Whether a row is late for the first operator."""
         return self.of.late(event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
-        """Run one after the other; returns what the second does, of the first one's results without `result_time` and `final_at`."""
+        """Run one operator after the other. The second gets the results of the first with `result_time` as `event_time`."""
         results = self.of(*frames)
         return self.then(results.drop(FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When a row's last window is final, as the first tells (see `Settling`)."""
+        """When the last window of a row is final, by the first operator (see `Settling`)."""
         if not isinstance(self.of, Settling):
-            raise OperatorError(f"{type(self.of).__name__} does not tell what becomes of its rows")
+            raise OperatorError(f"{type(self.of).__name__} does not report when its rows are finalized")
         return self.of.settles(*frames)

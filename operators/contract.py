@@ -1,12 +1,11 @@
-"""What an operator tells the engine, which knows no operator by name.
+"""The contract between operators and the engine, which knows no operator by name.
 
-An operator is a frozen, checked value. Calling it on frames gives the whole answer for complete input, with
-`result_time` (the result's event time) and `final_at` (the watermark from which the result cannot change).
-Beside that it says what it reads, what it emits and which rows come too late; a user's own operator plugs in
-the same way.
+An operator is a frozen, checked value. Calling it on frames gives the whole result for complete input, with `result_time` (the
+result's event time) and `final_at` (the watermark from which the result can no longer change). An operator also declares what a step
+must read, how its results are written and which rows are late. A user's own operator implements the same contract.
 
-The engine's frames hold the source's columns and `event_time` (timestamp, whole milliseconds), `seq` (the
-ledger entry that brought the row) and `arrival` (its place in the entry); (`seq`, `arrival`) names a row for good.
+The engine's frames have the source's columns and three more: `event_time` (timestamp, whole milliseconds), `seq` (the number of the
+batch that contained the row) and `arrival` (the row's position in the batch). (`seq`, `arrival`) identifies a row forever.
 """
 
 from collections.abc import Sequence
@@ -24,35 +23,30 @@ if TYPE_CHECKING:
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In the frames of an operator that reads `judged` rows: its watermark before a row's entry, null where that was behind the row."""
-
-
+"""In the frames of an operator that reads `judged` rows: the watermark before a row's batch; null if that was behind the row."""
 SESSION = temporary("session")
-"""In the frames of an operator of `recorded` verdicts: the session a row stays in, `start` and `end` in epoch ms; null for most."""
+"""In the frames of an operator with `recorded` decisions: the session that a row is pinned to, `start` and `end` in epoch ms, or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
-"""In the frames that verdicts are given on: whether a row is of the entry that is judged."""
-
-
+"""In the frames that lateness is decided on: whether a row is in the batch that is decided."""
 CAME_AT = temporary("came_at")
-"""In the frames of an operator whose keys live for a processing time: when the row's entry was made (timestamp)."""
+"""In the frames of an operator whose keys live for a processing time: when the row's batch was committed (timestamp)."""
 TimeKind = Literal["event", "processing"]
 
-
 ASIDE = "aside"
-"""In the metadata of an operator's field: no result of its table depends on it, so it may change while the table stays."""
+"""In the metadata of an operator's field: no result in its table depends on the field, so a change of it does not invalidate the table."""
 WHICH = temporary("which")
-"""The index of the input that a row is of."""
+"""The index of the input that contains a row."""
 SETTLED = temporary("settled")
 
 
 def plain(frame: DataFrame) -> DataFrame:
-    """A frame's own columns."""
+    """A frame without the columns that the engine adds for an operator."""
     return frame.drop(WATERMARK, SESSION, NEW, CAME_AT)
 
 
-def places(rows: DataFrame) -> list[Column]:
-    """What tells a frame's rows apart where their times do not: `seq` and `arrival`, or else every column of a plain type."""
+def tie_breakers(rows: DataFrame) -> list[Column]:
+    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type."""
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
     return [
@@ -62,16 +56,16 @@ def places(rows: DataFrame) -> list[Column]:
 
 @dataclass(frozen=True)
 class Closed:
-    """Read by closed range: to close `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
+    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
 
     Args:
-        reach: for each input, how far before a range it must be read, in ms.
-        delay: the largest `final_at - result_time`, in ms; a reader of the results sees its watermark that much later.
-        judged: whether the frames hold `WATERMARK` too, for an operator that judges a row for each of its windows.
+        reach: for each input, how far before a range it must be read (its lookback), in ms.
+        delay: the largest `final_at - result_time`, in ms. The watermark of a reader of the results is behind by that much.
+        judged: whether the frames have `WATERMARK`, for an operator whose rows are late or not for each of their windows.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
-        results: whether every input must be a derived table, its `event_time` being the results' own.
-        recorded: whether verdicts depend on what was there when an entry came, so that they are given and kept entry by entry (see
-            `Judging`); frames hold `SESSION`.
+        results: whether every input must be a derived table, whose results' time is the `event_time`.
+        recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
+            by batch (see `Judging`). The frames have `SESSION`.
     """
 
     reach: tuple[int, ...]
@@ -84,12 +78,12 @@ class Closed:
 
 @dataclass(frozen=True)
 class Entries:
-    """Read the rows of new ledger entries only, and fold them into the operator's own table (see `Folding`).
+    """A step reads the rows of new batches only, and merges them into the operator's own table (see `Folding`).
 
     Args:
-        touches: the columns whose values tell which rows of the table a new row may change; None for the key it upserts by.
-        change: the column that tells what a row is (`+I`, `-U`, `+U`, `-D`), without which no upserted table can be read; of such a
-            table a step gets the last change of each key.
+        touches: the columns whose values decide which rows of the table a new row may change; None for the key of its upserts.
+        change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`), which is needed to read an upserted table; a step then
+            reads the last change of each key.
     """
 
     touches: tuple[str, ...] | None = None
@@ -98,17 +92,17 @@ class Entries:
 
 @dataclass(frozen=True)
 class Touched:
-    """Read every row, old or new, of the keys that new ledger entries hold.
+    """A step reads every row, old or new, of the keys that new batches contain.
 
     Args:
-        key: the columns of the key, by the same names in every input; none for all rows.
-        through: columns by whose values a row may leave its key for another: every key that such a row ever had is touched, and of the
-            rows of touched keys every row with the same values is read. An upserted table's changes tell both keys by themselves.
-        change: the column that tells what a row is, without which no upserted table can be read; the rows of such a table, as it
-            is, say `+I`.
-        lives: how long after its newest row a key lives, in ms; then its rows leave the table. None for ever.
-        lives_by: whether that is event time, by the asset's watermark, or processing time, by the ledger's clock. Frames hold `CAME_AT`
-            where it is the latter.
+        key: the columns of the key, with the same names in every input; empty for all rows.
+        through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
+            read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
+        change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
+            read as `+I`.
+        lives: how long after its newest row a key lives, in ms; then its rows are removed from the table. None for no limit.
+        lives_by: whether that is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing time
+            the frames have `CAME_AT`.
     """
 
     key: tuple[str, ...]
@@ -120,11 +114,11 @@ class Touched:
 
 @dataclass(frozen=True)
 class Append:
-    """Results are only ever added; where late rows are allowed, or an input is corrected, they are corrected too.
+    """Results are added once. If late rows are allowed, or an input is corrected, results are corrected too.
 
     Args:
-        key: the columns that name a result, so that a correction is an update of it; none where only the whole row does,
-            and a correction deletes and inserts.
+        key: the columns that identify a result, so that a correction updates it; empty if only the whole row does, so that a
+            correction deletes and inserts.
     """
 
     key: tuple[str, ...] = ()
@@ -132,7 +126,7 @@ class Append:
 
 @dataclass(frozen=True)
 class Upsert:
-    """Results replace each other by key; the changes are kept as a changelog.
+    """Results replace each other by key; the changes are recorded in a changelog.
 
     Args:
         key: the columns of the key; a null is an ordinary key.
@@ -161,96 +155,98 @@ class Operator(Protocol):
 
     @property
     def emits(self) -> Emits:
-        """How its results reach its table."""
+        """How its results are written to its table."""
         ...
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether a row is late, `watermark` being the operator's before the row's entry; false where that is null."""
+        """Whether a row is late, by the operator's watermark before the row's batch; false if that is null."""
         ...
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
-        """The whole answer for complete input."""
+        """The whole result for complete input."""
         ...
 
 
 @runtime_checkable
 class NamesColumns(Operator, Protocol):
-    """An operator whose result's columns follow from its inputs' columns, so that they are checked before any row is read."""
+    """An operator that derives its result's columns from its inputs' columns, so that they are checked before any row is read."""
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
-        """The names of the result's columns, for inputs with these columns."""
+        """The names of the result's columns, for inputs with the given columns."""
         ...
 
 
 @runtime_checkable
 class Folding(Operator, Protocol):
-    """An operator that reads `Entries`: it folds new rows into its own current rows."""
+    """An operator that reads `Entries`: it merges new rows into its own current rows."""
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The rows of the touched keys after the step, from those before it and the new entries' rows."""
+        """The rows of the keys that change, after a step, from those before it and the rows of new batches."""
         ...
 
 
 @runtime_checkable
 class Judging(Operator, Protocol):
-    """An operator that reads `recorded` verdicts, and gives them."""
+    """An operator that decides lateness itself and reads the `recorded` decisions."""
 
     def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
-        """Judge the rows of an entry that lie behind the watermark before it.
+        """Decide the lateness of the rows of a batch that are behind the watermark before it.
 
         Args:
-            watermark: the operator's before the entry, in epoch ms.
-            frames: each input's rows up to and with the entry, those judged late left out; with `SESSION` and `NEW`.
+            watermark: the operator's watermark before the batch, in epoch ms.
+            frames: the rows of each input up to and including the batch, without late rows; with `SESSION` and `NEW`.
 
         Returns:
-            `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a row that is late, or the session that an older row
-            stays in. Rows that nothing was found out about are left out.
+            `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a late row, else the session that an older row is pinned
+            to. A row without either decision is not in the result.
         """
         ...
 
 
 @runtime_checkable
 class Early(Operator, Protocol):
-    """An operator that may show what windows hold that are still open."""
+    """An operator that can show early results: those of windows that are still open."""
 
     @property
     def early(self) -> "Trigger | None":
-        """When; None for never."""
+        """When early results are shown; None for never."""
         ...
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """The results of the rows that are there, with `ROWS_SEEN` (bigint): how many each was made of."""
+        """The results of the rows so far, with `ROWS_SEEN` (bigint): the number of rows in each."""
         ...
 
 
 @runtime_checkable
 class Settling(Operator, Protocol):
-    """An operator that tells when nothing more can become of a row, so that its rows can be counted."""
+    """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When the last result that may hold a row is final.
+        """When the last result that may contain a row is final.
 
         Args:
-            frames: each input's rows that are not late, with `event_time`, and `WATERMARK` or `SESSION` where the operator asks.
+            frames: the rows of each input that are not late, with `event_time`, and with `WATERMARK` or `SESSION` if the operator reads
+                those.
 
         Returns:
-            A row for each: `which` (int, the input), `event_time`, and `SETTLED` (timestamp; null where no result ever holds the row).
+            One row for each row: `which` (int, the input), `event_time`, and `SETTLED` (timestamp; null if no result ever contains the
+            row).
         """
         ...
 
 
 @runtime_checkable
 class Accountable(Operator, Protocol):
-    """An operator whose results name the input rows they were made of, so that each can be accounted for."""
+    """An operator whose results name the input rows that they were made of, so that each row can be accounted for."""
 
     def traced(self, column: str) -> tuple[str, ...]:
-        """The result's name, for each input, of a column that every input holds."""
+        """The result's name, for each input, of a column that every input has."""
         ...
 
     def expires(self, which: int, event_time: Column) -> Column:
-        """The `final_at` of input `which`'s row should nothing match it."""
+        """The `final_at` of a row of input `which` if no row matches it."""
         ...
 
     def pads(self, which: int) -> bool:
-        """Whether a row of input `which` that nothing matches is in the result."""
+        """Whether the result keeps the unmatched rows of input `which`."""
         ...

@@ -1,46 +1,47 @@
-"""Deduplicate: one row a key, the first or the last, of the whole stream or of each window."""
+"""Deduplicate: one row of each key, the first or the last, of the whole stream or of each window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, places, plain
+from operators._support.deduplication import By, Keep, RowChoice, StreamDeduplication, WindowDeduplication
+from operators._support.lateness import Lateness
+from operators._support.row_windows import AssignedWindows
+from operators._support.window_assignment import check_aligned
+from operators.columns import check_distinct, check_present, check_time, names
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import bounds, check_aligned, closed_with, last_final, last_moment, missed, placed
-from operators.timing import Duration, length_ms
-from operators.windows import WINDOW, Aligned
-
-Keep = Literal["first", "last"]
-By = Literal["event_time", "arrival"]
-_ROW = temporary("row")
+from operators.timing import Duration
+from operators.windows import Aligned
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicate:
     """Of each key the first or the last row, by event time or by arrival; with a window, of each key and window.
 
-    Of rows with one event time the one that arrived first is the first, the one that arrived last is the last; where the frame
-    does not tell, they go by their other columns of plain types, nulls first. A null key is an ordinary key. By event time, a
-    row with a null time is left out.
+    Of rows with one event time, the one that arrived first is the first and the one that arrived last is the last. Rows without
+    `seq` and `arrival` are ordered by their other columns of atomic types, nulls first. A null key is an ordinary key. By event time,
+    a row with a null time is dropped.
 
-    Over the whole stream the table is kept current: a step replaces a key's row where a new one goes before it. By event time a
-    first row is final when the watermark reaches it, so a row is late when `event_time <= watermark`, and is left out; a
-    last row, or one by arrival, is never late. With a window a result is added at the window's end, `result_time = final_at =
-    end - 1 ms`, and rows are judged for each of their windows, as in `WindowedAggregate`.
+    Without a window the table is updated by key: a step replaces a key's row if a new row goes before it. By event time, the first
+    row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows, and rows by
+    arrival, are never late.
 
-    The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`); where Flink waits with a
-    first row by event time until the watermark reaches it, it is here at once, and may still be replaced.
+    With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`, and each row is late or not for each of
+    its windows, as in `WindowedAggregate`.
+
+    The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`). Flink emits a first row by event
+    time when the watermark reaches it; here it is emitted at once, and may still be replaced.
 
     Args:
         by: the key columns.
         keep: which row of a key.
-        order: what makes a row the first: its event time, or when it arrived.
-        window: where the windows lie; None for the whole stream.
+        order: what orders the rows: their event time, or their arrival.
+        window: the windows; None for the whole stream.
         time: the event time, a timestamp column.
         allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.
 
@@ -61,10 +62,10 @@ class Deduplicate:
     def __post_init__(self) -> None:
         check_aligned(self.window, "a session's first or last row is a `min_by` or `max_by` of a WindowedAggregate")
         if self.lateness and not self.window:
-            legal = "zero without a `window`: of the whole stream a row is kept current however late it is"
+            legal = "zero without a `window`: a key's row in the whole stream is updated however late a row is"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         if not self.key:
-            raise OperatorError.bad_value("by", self.by, "at least one column; without a key one row would be left of all")
+            raise OperatorError.bad_value("by", self.by, "at least one column; without a key only one row of all would be kept")
         if self.keep not in get_args(Keep):
             raise OperatorError.bad_value("keep", self.keep, ", ".join(get_args(Keep)))
         if self.order not in get_args(By):
@@ -76,9 +77,16 @@ class Deduplicate:
         return names(self.by)
 
     @cached_property
-    def lateness(self) -> int:
-        """The allowed lateness in ms."""
-        return length_ms(self.allowed_lateness, "allowed_lateness")
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
+
+    @cached_property
+    def _scope(self) -> StreamDeduplication | WindowDeduplication:
+        choice = RowChoice(self.keep, self.order, self.time)
+        if self.window is None:
+            return StreamDeduplication(self.key, choice)
+        return WindowDeduplication(self.key, choice, AssignedWindows(self.window, self.time, self.lateness))
 
     @property
     def inputs(self) -> tuple[str]:
@@ -87,57 +95,44 @@ class Deduplicate:
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*inputs[0], *((WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT) if self.window else ()))
+        return (*inputs[0], *self._scope.added)
 
     @property
     def emits(self) -> Append | Upsert:
-        """A window has one row of each key; of the whole stream the table is kept current by key."""
-        return Append((*self.key, WINDOW_START, WINDOW_END)) if self.window else Upsert(self.key)
+        """With a window, one row of each key and window; else one row of each key, which is updated."""
+        return self._scope.emits
 
     @property
     def reads(self) -> Closed | Entries:
-        """With a window closed ranges; else new entries, folded into the current rows."""
-        return closed_with(self.window, self.lateness) if self.window else Entries()
+        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows."""
+        return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """With a window, whether none took the row; else only of first rows by event time, `event_time <= watermark`."""
-        if self.window:
-            return missed(self.window, event_time, watermark, self.lateness)
-        return F.coalesce(event_time <= watermark, F.lit(False)) if (self.keep, self.order) == ("first", "event_time") else F.lit(False)
+        """With a window, whether all windows of a row had closed; else `event_time <= watermark`, of first rows by event time only."""
+        return self._scope.late(event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Deduplicate a frame.
 
         Args:
-            frames: the rows, static; `seq` and `arrival` order them where their times do not.
+            frames: the rows, static; `seq` and `arrival` order rows of equal time.
 
         Returns:
             The columns of the frame; with a window also `window_start`, `window_end`, `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
         self._check(rows)
-        if not self.window:
-            return self._chosen(rows, self.key)
-        each = placed(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
-        return self._chosen(each, (*self.key, WINDOW)).select(*plain(rows).columns, *bounds(), *last_moment(self.window))
+        return self._scope.deduplicate(rows)
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """With a window, when a row's last one is final (see `Settling`); else never."""
+        """With a window, when the last window of a row is final (see `Settling`); else never."""
         [rows] = frames
-        final = last_final(self.window, F.col(self.time)) if self.window else F.lit(None).cast("timestamp")
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._scope.final_at().alias(SETTLED))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The rows of the touched keys, from those before the step and the new entries' rows."""
+        """The row of each key, from the current rows and the rows of new batches."""
         [rows] = frames
-        return self._chosen(current.unionByName(rows), self.key)
-
-    def _chosen(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-        timed = self.order == "event_time"
-        order = F.struct(*([F.col(self.time)] if timed else []), *places(rows))
-        choose = F.min_by if self.keep == "first" else F.max_by
-        there = rows.where(F.col(self.time).isNotNull()) if timed else rows
-        return there.groupBy(*key).agg(choose(F.struct(*rows.columns), order).alias(_ROW)).select(f"{_ROW}.*")
+        return RowChoice(self.keep, self.order, self.time).of_each(current.unionByName(rows), self.key)
 
     def _check(self, rows: DataFrame) -> None:
         frame = plain(rows)
@@ -145,8 +140,8 @@ class Deduplicate:
         check_time(frame, self.time, "time")
         if self.order == "arrival":
             check_present(frame, (SEQ, ARRIVAL), "order")
-        if self.window:
-            check_distinct([*frame.columns, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
+        if self._scope.added:
+            check_distinct([*frame.columns, *self._scope.added])
         if rows.isStreaming:
-            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows unseen"
+            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows without a record"
             raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

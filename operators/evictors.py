@@ -1,4 +1,4 @@
-"""Evictors: which rows of a window count, told once all of them are there."""
+"""Evictors: which rows of a window count, decided when the window is complete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,18 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.contract import places, plain
+from operators.contract import plain, tie_breakers
 from operators.errors import check_count
-from operators.timing import Duration, millis
-from operators.windows import whole
+from operators.timing import Duration, millis, positive_ms
 
 _RANK, _NEWEST = temporary("rank"), temporary("newest")
 
 
 @dataclass(frozen=True)
 class CountEvictor:
-    """Keeps a window's last rows by event time; of equal times those that arrived last, where the frame tells.
+    """Keeps a window's last rows by event time; of rows of equal time, those that arrived last.
 
-    Flink's goes by arrival alone, so that what it keeps depends on the order in which rows happened to come.
+    Flink's evictor goes by arrival alone, so that the rows that it keeps depend on the order of arrival.
 
     Args:
         rows: how many to keep, at least 1.
@@ -33,14 +32,14 @@ class CountEvictor:
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows of each group that count."""
-        order = [F.col(time).desc(), *[place.desc_nulls_last() for place in places(plain(rows).drop(*group))]]
+        order = [F.col(time).desc(), *[column.desc_nulls_last() for column in tie_breakers(plain(rows).drop(*group))]]
         ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(*group).orderBy(*order)))
         return ranked.where(F.col(_RANK) <= self.rows).drop(_RANK)
 
 
 @dataclass(frozen=True)
 class TimeEvictor:
-    """Keeps the rows of a window that are less than `within` older than its newest: `time > newest - within`, as Flink's.
+    """Keeps the rows of a window that are less than `within` older than its newest row: `time > newest - within`, as in Flink.
 
     Args:
         within: a duration of more than zero.
@@ -54,7 +53,7 @@ class TimeEvictor:
     @cached_property
     def within_ms(self) -> int:
         """The duration in ms."""
-        return whole("within", self.within)
+        return positive_ms(self.within, "within")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows of each group that count."""

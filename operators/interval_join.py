@@ -1,4 +1,4 @@
-"""The interval join: two streams joined where their event times lie within bounds of each other."""
+"""The interval join: joins two streams by key where their event times are within bounds of each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,44 +9,45 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators import streaming
+from operators._support import spark_streaming
+from operators._support.join_columns import JoinColumns
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
 from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, Closed
 from operators.errors import OperatorError
-from operators.sides import Sides
 from operators.timing import Duration, Interval, millis, timestamp
 
 How = Literal["inner", "left", "right", "full"]
-_LEFT_THERE, _RIGHT_THERE = temporary("there_left"), temporary("there_right")
-_LEFT_AT, _RIGHT_AT = temporary("at_left"), temporary("at_right")
-"""The times in ms, told once for each row: the rows of one key in a step are all compared with each other."""
+_HAS_LEFT, _HAS_RIGHT = temporary("has_left"), temporary("has_right")
+_LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
+"""The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalJoin:
-    """Pairs of equal keys with `left time + lower <= right time <= left time + upper`; on an outer side, padded rows too.
+    """Pairs of rows with equal keys and `left time + lower <= right time <= left time + upper`; for an outer join, unmatched rows too.
 
-    Either end can be open (`lower_exclusive`, `upper_exclusive`); time has a resolution of 1 ms, finer times are
-    floored. Null keys and null times match nothing. A row that nothing matches comes out once, padded with nulls,
-    on the sides that `how` keeps. A pair's `result_time` is the later of its two times; an unmatched left row's is
-    `max(t, t + upper)`, an unmatched right row's `max(t, t - lower)`; `final_at` is 1 ms after it. In the engine a
-    row is late when `event_time < watermark`; late rows match nothing and are never padded.
+    Either end can be open (`lower_exclusive`, `upper_exclusive`). Time has a resolution of 1 ms, and finer times are floored. Null keys
+    and null times match nothing. An unmatched row is in the result once, padded with nulls, if `how` keeps its side.
 
-    The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval
-    join; `docs/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and
-    refused where that would be wrong.
+    A pair's `result_time` is the later of its two times. An unmatched left row's is `max(t, t + upper)`, an unmatched right row's
+    `max(t, t - lower)`. `final_at` is 1 ms after `result_time`. In the engine a row is late if `event_time < watermark`; a late row
+    matches nothing and is not in the result.
+
+    The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval join;
+    `docs/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and refused if its result
+    would be wrong.
 
     Args:
-        on: the key columns, by the same names on both sides.
+        on: the key columns, with the same names on both sides.
         lower: the lower bound: ms, a timedelta, or words such as `'-5 minutes'`.
-        upper: the upper bound. Below `lower` it is legal, and nothing matches.
+        upper: the upper bound. If it is below `lower`, nothing matches.
         lower_exclusive: whether the lower end is open.
         upper_exclusive: whether the upper end is open.
-        how: which sides' unmatched rows are kept.
-        residual: a further condition in SQL over the *result's* names, e.g. `left_amount <= right_amount`.
+        how: the sides whose unmatched rows are kept.
+        residual: an extra join condition, in SQL over the *result's* names, e.g. `left_amount <= right_amount`.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
-        left_prefix: put before a left column's name that the right side holds too, and before `result_time` and `final_at`.
+        left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
         right_prefix: the same for the right side.
 
     Raises:
@@ -72,17 +73,17 @@ class IntervalJoin:
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.sides, self.interval
+        _ = self.names, self.interval
 
     @cached_property
-    def sides(self) -> Sides:
+    def names(self) -> JoinColumns:
         """The names of the result."""
-        return Sides.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
     @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
-        return self.sides.key
+        return self.names.key
 
     @cached_property
     def interval(self) -> Interval:
@@ -101,85 +102,85 @@ class IntervalJoin:
 
     @property
     def reads(self) -> Closed:
-        """Closed ranges. To know that a kept row is unmatched, the other side is read as far as a match could lie."""
+        """Closed ranges. To know that a kept row is unmatched, a step reads the other side as far back as a match could be."""
         one, mirrored = self.interval, self.interval.mirrored
         left = max(one.forward, one.backward - mirrored.lower if self.pads(1) else 0)
         right = max(one.backward, one.forward - one.lower if self.pads(0) else 0)
         return Closed(reach=(left, right), delay=1)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """`event_time < watermark`, strictly, as Flink's DataStream join has it."""
+        """`event_time < watermark`, strictly, as in Flink's DataStream join."""
         return F.coalesce(event_time < watermark, F.lit(False))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final should nothing match it, for each side (see `Settling`); no pair of it is final later."""
-        sides = [
+        """When a row is final if it is unmatched (see `Settling`); none of its pairs is final later."""
+        frames_by_side = [
             frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.expires(which, F.col(time)).alias(SETTLED))
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
         ]
-        return sides[0].unionByName(sides[1])
+        return frames_by_side[0].unionByName(frames_by_side[1])
 
     def pads(self, which: int) -> bool:
-        """Whether unmatched rows of the left (0) or right (1) side are kept."""
+        """Whether the result keeps unmatched rows of the left (0) or right (1) side."""
         return self.how in ("full", ("left", "right")[which])
 
     def expires(self, which: int, event_time: Column) -> Column:
-        """The `final_at` of a row that nothing matches."""
+        """The `final_at` of an unmatched row."""
         wait = (self.interval.forward, self.interval.backward)[which]
         return timestamp(millis(event_time) + wait + 1)
 
     def traced(self, column: str) -> tuple[str, str]:
-        """The result's names of a column that both sides hold."""
-        return self.sides.traced(column)
+        """The result's names of a column that both sides have."""
+        return self.names.traced(column)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
 
         Args:
-            frames: the left and the right frame, both static (then the result is the whole answer) or both streaming.
+            frames: the left and the right frame, both static (then the result is complete) or both streaming.
 
         Returns:
-            The key columns, the left columns, the right columns (a name that both hold takes its side's prefix),
-            `result_time` and `final_at` (timestamp).
+            The key columns, the left columns, the right columns (a name that both sides have gets its side's prefix), `result_time` and
+            `final_at` (timestamp).
         """
         left, right = frames
         self._check(left, right)
-        streams = streaming.check_join(left, right, self.left_time, self.right_time, self.how)
-        sides = self.sides
-        times = F.col(sides.name(self.left_time, right, 0)), F.col(sides.name(self.right_time, left, 1))
+        streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how)
+        names = self.names
+        times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
         joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
-        return joined.select(*sides.key_columns(), *sides.payload(left, right), *self._result_times())
+        return joined.select(*names.key_columns(), *names.payload(left, right), *self._result_times())
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
-        self.sides.check(left, right)
+        self.names.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
 
     def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """One side with its names while joining. No column twice: Spark refuses a second copy of a time with a watermark."""
-        there = F.lit(True).alias((_LEFT_THERE, _RIGHT_THERE)[which])
-        at = millis(F.col((self.left_time, self.right_time)[which])).alias((_LEFT_AT, _RIGHT_AT)[which])
-        return frame.select(*self.sides.named(frame.columns, other, which), there, at)
+        """One side with its names during the join. It has no second copy of its time: Spark refuses two columns with a watermark."""
+        exists = F.lit(True).alias((_HAS_LEFT, _HAS_RIGHT)[which])
+        at = millis(F.col((self.left_time, self.right_time)[which])).alias((_LEFT_MS, _RIGHT_MS)[which])
+        return frame.select(*self.names.renamed(frame.columns, other, which), exists, at)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
-        left_at, right_at = F.col(_LEFT_AT), F.col(_RIGHT_AT)
+        left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
-        condition = streaming.opaque(within) if streams else within
-        keys = self.sides.key_pairs()
+        condition = spark_streaming.opaque(within) if streams else within
+        keys = self.names.key_pairs()
         if streams:
-            condition = streaming.within(left_time, right_time, self.interval) & condition
-            condition = streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
+            condition = spark_streaming.within(left_time, right_time, self.interval) & condition
+            condition = spark_streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
         for one, other in keys:
             condition = (one == other) & condition
         if self.residual is None:
             return condition
-        return condition & (streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
+        return condition & (spark_streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
     def _result_times(self) -> tuple[Column, Column]:
-        left, right = F.col(_LEFT_AT), F.col(_RIGHT_AT)
+        left, right = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         result = (
-            F.when(F.col(_RIGHT_THERE).isNull(), left + self.interval.forward)
-            .when(F.col(_LEFT_THERE).isNull(), right + self.interval.backward)
+            F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
+            .when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward)
             .otherwise(F.greatest(left, right))
         )
         return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)

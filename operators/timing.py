@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.columns import parameter
-from operators.errors import DurationError, OperatorError
+from operators.errors import DurationError, OperatorError, WindowError
 
 Duration = int | str | timedelta
 """Whole milliseconds, words such as `'24 hours'`, or a `timedelta` of whole milliseconds."""
@@ -27,7 +27,7 @@ def duration_ms(value: Duration, parameter: str) -> int:
         parameter: the name to use in an error.
 
     Raises:
-        DurationError: the value is no duration, or finer than 1 ms.
+        DurationError: the value is not a duration, or is finer than 1 ms.
 
     >>> duration_ms("24 hours", "upper")
     86400000
@@ -54,6 +54,14 @@ def length_ms(value: Duration, parameter: str) -> int:
     return length
 
 
+def positive_ms(value: Duration, parameter: str) -> int:
+    """Read a duration of more than zero, in milliseconds."""
+    length = duration_ms(value, parameter)
+    if length <= 0:
+        raise WindowError.empty(parameter, value)
+    return length
+
+
 def _from_timedelta(value: timedelta, parameter: str) -> int:
     whole, rest = divmod(value, timedelta(milliseconds=1))
     if rest:
@@ -72,7 +80,7 @@ def timestamp(epoch_ms: Column) -> Column:
 
 
 def instant(epoch_ms: int, beside: Column) -> Column:
-    """One instant as a timestamp, for use with a timestamp column; null where that is (see `columns.parameter`)."""
+    """One instant as a timestamp, for use with a timestamp column; null where the column is (see `columns.parameter`)."""
     return timestamp(parameter(epoch_ms, millis(beside)))
 
 
@@ -80,7 +88,7 @@ def instant(epoch_ms: int, beside: Column) -> Column:
 class Interval:
     """`lower <= right time - left time <= upper`, in milliseconds, both ends included.
 
-    An interval whose lower end lies above its upper end is legal and holds nothing.
+    An interval whose lower end is above its upper end is legal and empty.
     """
 
     lower: int
@@ -88,9 +96,9 @@ class Interval:
 
     @classmethod
     def between(cls, lower: Duration, upper: Duration, *, lower_exclusive: bool = False, upper_exclusive: bool = False) -> "Interval":
-        """Build an interval with either end open or closed.
+        """Build an interval with open or closed ends.
 
-        Time has a resolution of 1 ms, so an open end is the closed one 1 ms further in.
+        Time has a resolution of 1 ms, so an open end is a closed end that is 1 ms further in.
         """
         return cls(duration_ms(lower, "lower") + lower_exclusive, duration_ms(upper, "upper") - upper_exclusive)
 
@@ -106,15 +114,15 @@ class Interval:
 
     @property
     def mirrored(self) -> "Interval":
-        """The same interval seen from the other side."""
+        """The same interval from the view of the other side."""
         return Interval(-self.upper, -self.lower)
 
 
 @dataclass(frozen=True)
 class ClosedRange:
-    """The results a step closes: `after < final_at <= upto`, in epoch milliseconds.
+    """The results that a step closes: `after < final_at <= upto`, in epoch milliseconds.
 
-    `after` is None for the first range of all, which has no lower end.
+    `after` is None for the first range, which has no lower end.
     """
 
     after: int | None

@@ -7,43 +7,46 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators import streaming
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators._support import spark_streaming
+from operators._support.lateness import Lateness
+from operators._support.ordering import Ordering
+from operators._support.row_windows import AssignedWindows, ResultWindows
+from operators._support.window_assignment import check_aligned, times_of_end, window_bounds
+from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
 from operators.errors import OperatorError, StreamingError, check_count
-from operators.ordering import Ordering
-from operators.placing import bounds, check_aligned, closed_with, last_final, missed, placed, times_of_end
-from operators.timing import Duration, length_ms
+from operators.timing import Duration
 from operators.windows import Aligned
 
-RANK = "rank"
-_FIRST, _PLACE = temporary("first"), temporary("place")
+_FIRST, _INDEX = temporary("first"), temporary("index")
 _SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopK:
-    """Of each window, or of each window and group, the `k` first rows; `rank` counts from 1.
+    """The `k` first rows of each window, or of each window and group; `rank` counts from 1.
 
-    The order is total: after `order_by`, rows that arrived first come first, where the frame tells; then they go by all their
-    other columns, ascending, nulls first, in the order of the columns. So a tie is broken the same way each time, and only
-    rows that are equal in every column are interchangeable.
+    The order is total: rows that are equal by `order_by` are ordered by arrival, if the frame has `seq` and `arrival`, then by all
+    their other columns, ascending, nulls first, in the order of the columns. So ties are always broken in the same way, and only rows
+    that are equal in every column are interchangeable.
 
-    Without `window` its input is the result of a windowed operator, over the *same* window: Flink's consecutive windows,
-    `windowAll` behind `keyBy().window()`, or a window Top-N of its SQL. With one it ranks any rows, each in every
-    window that holds its time and took rows before its entry came; a window that the rows have already is kept as
-    `source_window_start` and `source_window_end`. A window's ranks are added when it ends, `result_time = final_at = end - 1 ms`.
-    Where its input is corrected, or a row comes within the allowed lateness, the ranks that change are, each once.
+    Without `window` the input is the result of a windowed operator, and is ranked over the *same* windows: Flink's consecutive
+    windows, `windowAll` after `keyBy().window()`, or a window Top-N of its SQL. With `window` the input is any rows. Each is ranked in
+    every window that holds its time and was open when the row's batch arrived. If the rows already have a window, it is kept as
+    `source_window_start` and `source_window_end`.
+
+    A window's ranks are added when it ends, `result_time = final_at = end - 1 ms`. If its input is corrected, or a row arrives within
+    the allowed lateness, each rank that changes is corrected once.
 
     Args:
         k: how many rows to keep, at least 1.
-        order_by: columns, each with `ASC` or `DESC` and `NULLS FIRST` or `NULLS LAST` at will: `"clicks DESC"`. Nulls are the
-            smallest value unless said otherwise, as in Flink.
-        by: the columns of a group; none for one ranking a window.
-        window: where the windows lie; None for the window that the rows have.
-        time: the event time, a timestamp column; asked for with `window` alone.
-        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects its ranks; with `window`
-            alone: corrections of a windowed operator's results are always followed.
+        order_by: columns, each optionally followed by `ASC` or `DESC` and by `NULLS FIRST` or `NULLS LAST`: `"clicks DESC"`. By default
+            nulls are the smallest values, as in Flink.
+        by: the columns of a group; empty for one ranking of each window.
+        window: the windows; None for the windows that the rows already have.
+        time: the event time, a timestamp column; used with `window` only.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects its ranks; with `window` only:
+            corrections of a windowed operator's results always correct the ranks.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -62,7 +65,7 @@ class TopK:
     def __post_init__(self) -> None:
         check_aligned(self.window, "make sessions by a WindowedAggregate first, and rank its results in one of these")
         if self.lateness and not self.window:
-            legal = "zero without a `window`: it is the operator that makes the windows that judges their rows"
+            legal = "zero without a `window`: the operator that makes the windows decides which rows are late"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         check_count("k", self.k)
         if not self.columns:
@@ -70,7 +73,7 @@ class TopK:
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """What `order_by` says."""
+        """`order_by`, read."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -84,38 +87,42 @@ class TopK:
         return ("results",)
 
     @cached_property
-    def lateness(self) -> int:
-        """The allowed lateness in ms."""
-        return length_ms(self.allowed_lateness, "allowed_lateness")
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
+
+    @cached_property
+    def _windows(self) -> AssignedWindows | ResultWindows:
+        return AssignedWindows(self.window, self.time, self.lateness) if self.window else ResultWindows()
 
     @property
     def emits(self) -> Append:
-        """A window's and group's rank is one row."""
+        """One row of each window, group and rank."""
         return Append((WINDOW_START, WINDOW_END, *names(self.by), RANK))
 
     @property
     def reads(self) -> Closed:
-        """Closed ranges: the windows that end there."""
-        return closed_with(self.window, self.lateness) if self.window else Closed(reach=(0,), results=True)
+        """Closed ranges: the windows that end in the range."""
+        return self._windows.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether no window took a row; never without `window`: a derived table's rows are never late."""
-        return missed(self.window, event_time, watermark, self.lateness) if self.window else F.lit(False)
+        """Whether all windows of a row had closed; never without `window`: a derived table's rows are never late."""
+        return self._windows.late(event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
 
         Args:
-            frames: static rows, with `window_start` and `window_end` (timestamp) where no `window` is given; or what a
-                `WindowedAggregate` gives for a streaming frame, to be written in append mode.
+            frames: static rows, with `window_start` and `window_end` (timestamp) if there is no `window`; or the result of a
+                `WindowedAggregate` for a streaming frame, to be written in append mode.
 
         Returns:
-            The columns of the frame, without `event_time` where the rows have a window already; then `window_start` and
-            `window_end` where they had none, `rank` (int), `result_time` and `final_at` (timestamp).
+            The columns of the frame, without `event_time` if there is no `window`; `window_start` and `window_end` if there is one;
+            `rank` (int), `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
-        self._check_times(rows)
-        each = self._placed(rows, self.window) if self.window else rows.drop(EVENT_TIME)
+        self._check_windows(rows)
+        each = self._in_windows(rows)
         self._check(each)
         own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
         if each.isStreaming:
@@ -125,35 +132,36 @@ class TopK:
         return ranked.where(F.col(RANK) <= self.k)
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
-        """A stream's windows, each collected when it ends, sorted and cut."""
-        streaming.check_results(rows, type(self).__name__)
+        """The ranks of a stream's windows, each of which is collected, sorted and cut when it ends."""
+        spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
         order = [o for o in self._total(rows.columns) if o.column not in group]
         held = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
-        first = F.slice(F.array_sort(held, lambda a, b: streaming.compared(a, b, order)), 1, self.k)
-        ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_PLACE, _FIRST))
+        first = F.slice(F.array_sort(held, lambda a, b: spark_streaming.compared(a, b, order)), 1, self.k)
+        ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
         unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
-        return ranked.select(*unpacked, (F.col(_PLACE) + 1).alias(RANK)).withColumns(times_of_end())
+        return ranked.select(*unpacked, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When a row's last window is final (see `Settling`): with no `window`, its own."""
+        """When the last window of a row is final (see `Settling`); without `window`, the row's own window."""
         [rows] = frames
-        final = last_final(self.window, F.col(self.time)) if self.window else F.col(EVENT_TIME)
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, final.alias(SETTLED))
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._windows.final_at().alias(SETTLED))
 
-    def _placed(self, rows: DataFrame, window: Aligned) -> DataFrame:
-        """Each row in its windows; the window it came with under another name."""
+    def _in_windows(self, rows: DataFrame) -> DataFrame:
+        """Each row in its windows; a window that the rows had before gets another name."""
+        if isinstance(self._windows, ResultWindows):
+            return rows.drop(EVENT_TIME)
         own = [F.col(c).alias(_SOURCE.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
-        return placed(rows, window, time=self.time, lateness=self.lateness, group=()).select(*own, *bounds())
+        return self._windows.assign(rows).select(*own, *window_bounds())
 
     def _total(self, columns: Sequence[str]) -> list[Ordering]:
-        settled = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
+        """The order, completed by all other columns."""
+        decided = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
         ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]
-        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in settled]]
+        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in decided]]
 
-    def _check_times(self, rows: DataFrame) -> None:
-        for time in (self.time,) if self.window else (WINDOW_START, WINDOW_END):
-            check_time(plain(rows), time, "time" if self.window else time)
+    def _check_windows(self, rows: DataFrame) -> None:
+        self._windows.check(rows)
         if rows.isStreaming and self.window:
             why = "Spark would keep every row of a window to rank them"
             raise StreamingError.refused("TopK", why, "aggregate by window first, and rank that without `window`; or let the engine run it")

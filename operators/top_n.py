@@ -1,67 +1,65 @@
-"""Top-N: the first rows of each partition by an order, kept current as rows come, change and go."""
+"""Top-N: the first rows of each partition by an order, updated as rows are added, replaced and deleted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegralType
 
-from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from operators.columns import check_distinct, check_present, check_time, comparable, names, same_rows, temporary
-from operators.contract import ARRIVAL, ASIDE, CAME_AT, EVENT_TIME, SEQ, Entries, TimeKind, Touched, Upsert, places, plain
-from operators.errors import ColumnError, OperatorError, StreamingError, is_count
-from operators.ordering import Ordering
+from operators._support.ordering import Ordering
+from operators._support.top_n_execution import check_rows, rank_again, rank_all, without_ranks
+from operators._support.top_n_plan import Function, Strategy, TimeToLive, TopNQuery
+from operators.columns import RANK, names
+from operators.contract import ARRIVAL, ASIDE, SEQ, Entries, TimeKind, Touched, Upsert, plain
+from operators.errors import OperatorError, StreamingError, is_count
 from operators.timing import Duration, length_ms
-from operators.top_k import RANK
-
-Function = Literal["row_number", "rank", "dense_rank"]
-Strategy = Literal["append", "update", "retract"]
-_END, _NTH, _HELD, _LAST, _PLACE = (temporary(name) for name in ("end", "nth", "held", "last", "rank"))
-_AT, _BEGINS, _LIFE, _LASTS = (temporary(name) for name in ("at", "begins", "life", "lasts"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopN:
-    """Of each partition the rows with `rank_start <= rank <= rank_end`, kept current, with a changelog; no window bounds them.
+    """Of each partition the rows with `rank_start <= rank <= rank_end`, kept up to date, with a changelog; without windows.
 
-    The ranks are those of SQL's `ROW_NUMBER() OVER (PARTITION BY by ORDER BY order_by)` over all rows that are there.
+    The ranks are those of SQL's `ROW_NUMBER() OVER (PARTITION BY by ORDER BY order_by)` over all current rows.
 
-    The order is total: of rows that `order_by` leaves equal the one that came first is first (`seq`, `arrival`, which the result
-    keeps), and a row that was updated goes to the end of its ties. `rank` and `dense_rank` give ties one rank, so that more
-    rows than N may be there. A null is an ordinary partition. Time plays no part: no row is late.
+    The order is total: of rows that are equal by `order_by`, the one that arrived first comes first (by `seq` and `arrival`, which are
+    columns of the result), and an update moves a row to the end of its ties. `rank` and `dense_rank` give ties one rank, so that a
+    partition can show more than N rows. A null is an ordinary partition. Event time plays no part: no row is late.
 
-    What comes in is, without `unique_key` and `change`, rows that stay for ever. With `unique_key` alone a row replaces the one that
-    its key had. With `change` each row says what it is, in Flink's words: `+I`, `-U`, `+U` or `-D` (one that says anything else
-    counts for nothing: let a row rule of the source keep those out); a row taken back is the one of its `unique_key`, or without
-    one, of the rows there that are equal in every column but `event_time` (and `commit_version` and `committed_at`, by which a change
-    data feed tells of the commit), the one that came first. Where there is none to take back, nothing is.
+    The input's rows have one of three meanings:
 
-    With `ttl` a partition's rows fall apart into lives wherever no row's time lies for longer than that, and its last life alone is
-    ranked. What becomes of the rows of a partition whose time is over is `after_ttl`: they stay until a row begins its next life, or
-    leave, in the engine, with the first step after that. Over a table that is followed there is no such time.
+    - Without `unique_key` and `change`, rows are added and stay forever.
+    - With `unique_key` alone, a row replaces the row with its key.
+    - With `change`, each row has a change kind in Flink's terms: `+I`, `-U`, `+U` or `-D`. A row with any other kind is ignored: let a
+      row rule of the source reject those. A `-U` or `-D` takes back the row with its `unique_key`. Without `unique_key` it takes back
+      the oldest row that is equal in every column except `event_time` (and `commit_version` and `committed_at`, which describe the
+      commit of a change data feed). If there is no such row, it is ignored.
 
-    The semantics are those of Flink SQL's Top-N; `rank` and `dense_rank`, which it refuses on streams, are SQL's.
+    With `ttl`, a partition without a new row for longer than that expires, and its next row starts it anew: older rows no longer count.
+    `after_ttl` decides what happens to the rows of an expired partition: they stay until its next row, or the engine removes them with
+    the first step after the expiry. If the input is an upserted table of the engine, there is no such time.
+
+    The semantics are those of Flink SQL's Top-N; `rank` and `dense_rank`, which Flink refuses on streams, are those of SQL.
 
     Args:
-        order_by: columns, each with `ASC` or `DESC` and `NULLS FIRST` or `NULLS LAST` at will; nulls are the smallest value unless
-            said otherwise.
-        rank_end: the last rank to keep, at least 1, or the column that holds it: a partition takes that of its first row (of a
-            table that is followed, the oldest that is there), for ever; one with null, zero or less keeps nothing (`unranked` lists these).
-        by: the columns of a partition; none for one ranking of all.
+        order_by: columns, each optionally followed by `ASC` or `DESC` and by `NULLS FIRST` or `NULLS LAST`. By default nulls are the
+            smallest values.
+        rank_end: the last rank to show, at least 1, or the column that holds it: a partition takes the value of its first row (of the
+            oldest current row, if the input is an upserted table) forever. A partition whose value is null, zero or less shows nothing;
+            `unranked` lists those.
+        by: the columns of a partition; empty for one ranking of all rows.
         rank_start: the first rank to show.
         function: how ranks are counted.
-        with_rank: whether the result has the column `rank`. Without it a row that only moves is no change.
-        unique_key: columns by which a row replaces another.
-        change: the column that tells what a row is.
-        improving: promise that a row that replaces another always comes before it in the order, as a count does under `DESC`,
-            and that none is deleted; only with `unique_key`.
-        ttl: how long a partition lives after its newest row; None for ever.
-        ttl_by: in `event` time, by the watermark; or in `processing` time, by the ledger's clock.
-        after_ttl: `keep` or `retract` its rows then.
-        strategy: pins how a step computes; None to let what is known of the input decide (see `explain`).
+        with_rank: whether the result has the column `rank`. Without it, a row that only moves to another rank is no change.
+        unique_key: the columns by which a row replaces another.
+        change: the column with a row's change kind.
+        improving: promise that a row that replaces another always comes before it in the order (as a count does with `DESC`), and that
+            no row is deleted. Only with `unique_key`.
+        ttl: how long a partition lives after its newest row; None for no limit.
+        ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
+        after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
+        strategy: how a step computes the result; None for the cheapest strategy that is right for the input (see `explain`).
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -99,32 +97,41 @@ class TopN:
         self._check_strategy()
 
     def _check_ttl(self) -> None:
-        if self.ttl is not None and not self.ttl_ms:
-            raise OperatorError.bad_value("ttl", self.ttl, "longer than no time, or None for ever")
+        if self.ttl is not None and not length_ms(self.ttl, "ttl"):
+            raise OperatorError.bad_value("ttl", self.ttl, "longer than no time, or None for no limit")
         if self.ttl_by not in get_args(TimeKind):
             raise OperatorError.bad_value("ttl_by", self.ttl_by, ", ".join(get_args(TimeKind)))
-        can_leave = self.ttl and self.partition
-        if self.after_ttl not in ("keep", "retract") or (self.after_ttl == "retract" and not can_leave):
-            raise OperatorError.bad_value("after_ttl", self.after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) to leave")
-
-    @cached_property
-    def ttl_ms(self) -> int:
-        """The time to live in ms; 0 for ever."""
-        return 0 if self.ttl is None else length_ms(self.ttl, "ttl")
+        can_expire = self.ttl is not None and self.partition
+        if self.after_ttl not in ("keep", "retract") or (self.after_ttl == "retract" and not can_expire):
+            raise OperatorError.bad_value("after_ttl", self.after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
 
     def _check_strategy(self) -> None:
         if self.strategy is None:
             return
         if self.strategy not in get_args(Strategy):
             raise OperatorError.bad_value("strategy", self.strategy, ", ".join(get_args(Strategy)))
-        why = self._why_not(self.strategy)
-        if why:
-            legal = ", ".join(s for s in get_args(Strategy) if not self._why_not(s))
-            raise OperatorError.bad_value("strategy", self.strategy, f"{legal}: {why}")
+        if why := self.query.why_not(self.strategy):
+            raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {why}")
+
+    @cached_property
+    def query(self) -> TopNQuery:
+        """The parameters, read."""
+        return TopNQuery(
+            partition=self.partition,
+            order=self.order,
+            key=self.key,
+            first=self.rank_start,
+            last=self.rank_end or 0,
+            function=self.function,
+            with_rank=self.with_rank,
+            change=self.change,
+            is_monotonic=self.improving,
+            ttl=None if self.ttl is None else TimeToLive(length_ms(self.ttl, "ttl"), self.ttl_by),
+        )
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """What `order_by` says."""
+        """`order_by`, read."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -134,7 +141,7 @@ class TopN:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which a row replaces another; none where rows stay."""
+        """The columns by which a row replaces another; empty if rows stay."""
         return names(self.unique_key)
 
     @property
@@ -148,59 +155,30 @@ class TopN:
 
     @property
     def emits(self) -> Upsert:
-        """A rank of a partition is one row where no two rows share one and it is shown; else a row is known by its own key."""
+        """Upserts by partition and rank, if the rank is shown and no two rows share one; else by the row's own key."""
         if self.with_rank and self.function == "row_number":
             return Upsert((*self.partition, RANK))
         return Upsert(self.key or (SEQ, ARRIVAL))
 
     @property
     def reads(self) -> Entries | Touched:
-        """New entries, folded into the rows that are kept; or all rows of the partitions that new entries touch."""
+        """The rows of new batches, which are merged with the rows that are kept; or all rows of the partitions of new rows."""
         if self.strategy_used != "retract":
             return Entries(touches=self.partition, change=self.change)
-        moves = not {*self.partition} <= {*self.key}
-        lives = self.ttl_ms if self.after_ttl == "retract" else None
-        kind = self.ttl_by if self.ttl else "event"
-        return Touched(self.partition, through=self.key if moves else (), change=self.change, lives=lives, lives_by=kind)
+        can_change_partition = not {*self.partition} <= {*self.key}
+        ttl = self.query.ttl
+        lives = ttl.ms if ttl and self.after_ttl == "retract" else None
+        through = self.key if can_change_partition else ()
+        return Touched(self.partition, through=through, change=self.change, lives=lives, lives_by=ttl.by if ttl else "event")
 
     @cached_property
     def strategy_used(self) -> Strategy:
-        """How a step computes: `strategy`, or the cheapest that is right for the input."""
-        return self.strategy or next(s for s in get_args(Strategy) if not self._why_not(s))
-
-    def _why_not(self, strategy: str) -> str | None:
-        """Why a strategy could be wrong for the input; None where it is right."""
-        if strategy == "retract":
-            return None
-        if self.ttl is not None:
-            return "a partition's newest row, from which its `ttl` counts, may not be among those that are kept"
-        if isinstance(self.rank_end, str):
-            return "a partition's rank end is its first row's, which the rows that are kept may not hold"
-        if self.rank_start > 1:
-            return "a range needs the rows before it too, and only those in it are kept"
-        if strategy == "append":
-            return "rows are replaced or taken back, and the next best are not kept" if self.key or self.change else None
-        return self._why_not_update()
-
-    def _why_not_update(self) -> str | None:
-        if not self.key:
-            return "there is no `unique_key` to replace a row by"
-        if not self.improving:
-            return "a row may fall behind one that is not kept; promise `improving` where none does"
-        if self.function == "dense_rank":
-            return "a row that leaves a rank empty lifts rows that are not kept"
-        return None if {*self.partition} <= {*self.key} else "a row may leave its partition; put the columns of `by` into `unique_key`"
+        """How a step computes the result: `strategy`, or the cheapest that is right for the input."""
+        return self.strategy or next(self.query.strategies())
 
     def explain(self) -> str:
-        """How a step computes, and why not otherwise, in a few lines."""
-        cost = {
-            "append": "keeps the first rows of each partition; a step reads its new rows and those that are kept",
-            "update": "keeps the first rows of each partition by key; a step reads its new rows and those that are kept",
-            "retract": "a step reads every row of the partitions that its new rows touch",
-        }
-        others = [f"not {s}: {why}" for s in get_args(Strategy) if (why := self._why_not(s))]
-        pinned = " (pinned)" if self.strategy else ""
-        return "\n".join([f"{self.strategy_used}{pinned}: {cost[self.strategy_used]}", *others])
+        """How a step computes the result, and why it does not use the other strategies, in a few lines."""
+        return self.query.explain(self.strategy_used, is_pinned=self.strategy is not None)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Never."""
@@ -210,111 +188,28 @@ class TopN:
         """Rank a frame.
 
         Args:
-            frames: the rows, static; `seq` and `arrival` tell in what order they came, without them the order of ties is that of
-                the other columns.
+            frames: the rows, static. `seq` and `arrival` are their arrival order; without them ties are ordered by the other columns.
 
         Returns:
-            The columns of the frame but `change`, and `rank` (int) where it is asked for.
+            The columns of the frame without `change`, and `rank` (int) if `with_rank`.
         """
         [rows] = frames
-        self._check(plain(rows))
-        rows = self._told(rows)
-        living = self._lives(rows) if self.ttl else rows
-        life = (*self.partition, _LIFE) if self.ttl else self.partition
-        first = Window.partitionBy(*life).orderBy(*places(plain(rows))).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        ended = living.withColumn(_END, F.first(self.rank_end).over(first)) if isinstance(self.rank_end, str) else living
-        there = self._there(ended)
-        return self._ranked(there.where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else there)
-
-    def _lives(self, rows: DataFrame) -> DataFrame:
-        """Each row's life, counted from 0 in each partition, and whether that is the partition's last."""
-        if self.ttl_by == "processing" and CAME_AT not in rows.columns:
-            raise OperatorError.bad_value(
-                "ttl_by", self.ttl_by, "event: a frame does not tell when its rows came; or let the engine run it"
-            )
-        time = F.unix_millis(EVENT_TIME if self.ttl_by == "event" else CAME_AT)
-        in_time = Window.partitionBy(*self.partition).orderBy(_AT)
-        begins = F.coalesce((F.col(_AT) - F.lag(_AT).over(in_time) > self.ttl_ms).cast("int"), F.lit(0))
-        born = plain(rows.withColumn(_AT, time)).withColumn(_BEGINS, begins)
-        so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        counted = born.withColumn(_LIFE, F.sum(_BEGINS).over(so_far)).drop(_BEGINS, _AT)
-        return counted.withColumn(_LASTS, F.col(_LIFE) == F.max(_LIFE).over(Window.partitionBy(*self.partition)))
+        self._check(rows)
+        return rank_all(self.query, rows)
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The rows of the touched partitions, from those that were kept and the new entries'."""
+        """The result for the partitions of new rows, from the rows that were kept and the new rows."""
         [rows] = frames
-        new = self._there(self._told(rows))
-        kept = current.drop(RANK) if self.with_rank else current
-        stays = kept.alias("f").join(new.select(*self.key).alias("k"), same_rows("f", "k", self.key), "left_anti") if self.key else kept
-        return self._ranked(stays.unionByName(new))
+        return rank_again(self.query, current, rows)
 
     def unranked(self, *frames: DataFrame) -> DataFrame:
-        """The partitions that keep nothing, since the rank end of their first row is null, zero or less: its columns, and `rank_end`."""
+        """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
-        self._check(plain(rows))
-        rows = self._told(rows)
-        rows = self._lives(rows).where(F.col(_LASTS)).drop(_LIFE, _LASTS) if self.ttl else rows
-        if not isinstance(self.rank_end, str):
-            return rows.limit(0).select(*self.partition, F.lit(None).cast("int").alias("rank_end"))
-        first = F.min_by(F.struct(F.col(self.rank_end).alias(_END)), F.struct(*places(rows)))[_END].alias(_END)
-        ends = rows.groupBy(*self.partition).agg(first).where(F.coalesce(F.col(_END), F.lit(0)) < 1)
-        return ends.select(*self.partition, F.col(_END).alias("rank_end"))
-
-    def _told(self, rows: DataFrame) -> DataFrame:
-        """The rows that count: those that say what they are, and where none is deleted no more than those that come."""
-        told = (INSERT, UPDATE_AFTER) if self.improving else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
-        return rows.where(F.col(self.change).isin(*told)) if self.change else rows
-
-    def _there(self, rows: DataFrame) -> DataFrame:
-        """The rows that are there once all of them have come."""
-        if self.key:
-            newest = Window.partitionBy(*self.key).orderBy(*[place.desc_nulls_last() for place in _places(rows)])
-            last = rows.withColumn(_LAST, F.row_number().over(newest)).where(F.col(_LAST) == 1).drop(_LAST)
-            return last.where(F.col(self.change).isin(INSERT, UPDATE_AFTER)).drop(self.change) if self.change else last
-        return self._not_taken_back(rows, self.change) if self.change else rows
-
-    def _not_taken_back(self, rows: DataFrame, change: str) -> DataFrame:
-        """Of equal rows, as many of the oldest go as were taken back while one was there.
-
-        With n the rows that came less those taken back, up to each of them, the last n less the smallest n below zero are there.
-        """
-        beside = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, _END, _LIFE, _LASTS)
-        equal = Window.partitionBy(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in beside])
-        comes = F.col(change).isin(INSERT, UPDATE_AFTER)
-        in_order = equal.orderBy(*_places(rows))
-        so_far = F.sum(F.when(comes, 1).otherwise(-1)).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-        held = F.last(_HELD).over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-        counted = rows.withColumn(_HELD, so_far).withColumn(_HELD, held - F.least(F.lit(0), F.min(_HELD).over(equal))).where(comes)
-        newest = F.count("*").over(equal) - F.row_number().over(in_order)
-        return counted.withColumn(_NTH, newest).where(F.col(_NTH) < F.col(_HELD)).drop(_NTH, _HELD, change)
-
-    def _ranked(self, rows: DataFrame) -> DataFrame:
-        order = [o.by() for o in self.order]
-        ties = [place.asc_nulls_first() for place in _places(rows)] if self.function == "row_number" else []
-        within = Window.partitionBy(*self.partition).orderBy(*order, *ties)
-        counted = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[self.function]()
-        end = F.col(_END) if isinstance(self.rank_end, str) else F.lit(self.rank_end)
-        ranked = rows.withColumn(_PLACE, counted.over(within)).where((F.col(_PLACE) <= end) & (F.col(_PLACE) >= self.rank_start)).drop(_END)
-        return ranked.withColumnRenamed(_PLACE, RANK) if self.with_rank else ranked.drop(_PLACE)
+        self._check(rows)
+        return without_ranks(self.query, rows)
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
             why = "Spark ranks no streaming frame by anything but time"
             raise StreamingError.refused("TopN", why, "let the engine run it, or rank each micro-batch in `foreachBatch`")
-        check_present(rows, [o.column for o in self.order], "order_by")
-        check_present(rows, self.partition, "by")
-        check_present(rows, self.key, "unique_key")
-        check_present(rows, [self.change] if self.change else [], "change")
-        if isinstance(self.rank_end, str):
-            check_present(rows, [self.rank_end], "rank_end")
-            found = rows.schema[self.rank_end].dataType
-            if not isinstance(found, IntegralType):
-                raise ColumnError.not_whole("rank_end", self.rank_end, found.simpleString())
-        if self.ttl and self.ttl_by == "event":
-            check_time(rows, EVENT_TIME, "ttl")
-        check_distinct([*rows.columns, *([RANK] if self.with_rank else [])])
-
-
-def _places(rows: DataFrame) -> list[Column]:
-    """What tells rows apart, by their own columns."""
-    return places(rows.drop(_END, _LIFE, _LASTS))
+        check_rows(self.query, plain(rows))

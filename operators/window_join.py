@@ -1,4 +1,4 @@
-"""The window join: two streams joined where their rows share a key and a window."""
+"""The window join: joins two streams where their rows have a key and a window in common."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,44 +8,56 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.join_columns import JoinColumns
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import (
+    UNMATCHABLE,
+    assign_shared_windows,
+    assign_windows,
+    key_group,
+    lateness_columns,
+    window_bounds,
+    window_times,
+)
+from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
 from operators.contract import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
-from operators.placing import APART, AnyWindow, InWindows, bounds, judged, last_moment, placed, side_group, together
-from operators.sessions import TIME, Session
-from operators.sides import Sides
 from operators.timing import Duration
-from operators.windows import WINDOW
+from operators.windows import AnyWindow, Session
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
-_OTHER = temporary("right_window")
+_RIGHT_WINDOW = temporary("right_window")
 _ROWS = temporary("left_row"), temporary("right_row")
 _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowJoin(InWindows):
-    """Pairs of equal keys that lie in the same window; on an outer side, padded rows too, once for each window.
+class WindowJoin(WindowedOperator):
+    """Pairs of rows with equal keys in the same window; for an outer join, unmatched rows too, once for each of their windows.
 
-    A pair that shares several windows comes out in each of them. `semi` keeps the left rows that a right row matches in the window,
-    `anti` those that none does. A null key matches nothing; a row with a null time lies in no window, and is in no result, not even
-    padded. A window's results are added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a
-    session's `final_at` is its `end`. In the engine a row is judged for each of its windows: it is in those that took rows before
-    its entry came, `end - 1 ms + allowed lateness > watermark`, and is late when none did. A row that comes after its window's
-    results corrects them: it adds pairs, and takes back what was padded or kept for want of it.
+    A pair that has several windows in common is in the result once for each. `semi` keeps the left rows that match a right row in the
+    window, `anti` those that match none. A null key matches nothing. A row with a null time is in no window and in no result, also not
+    as an unmatched row.
+
+    A window's results are added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a session's
+    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
+    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its window's
+    results corrects them: it adds pairs, and removes rows that were unmatched without it.
 
     The semantics are those of Flink's `DataStream.join().where().equalTo().window()`, with the other kinds of its SQL window join.
 
     Args:
-        on: the key columns, by the same names on both sides.
-        window: where the windows lie.
+        on: the key columns, with the same names on both sides.
+        window: the windows.
         how: which rows are kept.
-        residual: a further condition in SQL over the *result's* names of the sides' columns in an inner join, e.g. `left_v < right_v`;
-            `window_start`, `window_end`, `result_time` and `final_at` are not there yet.
+        residual: an extra join condition, in SQL over the names that the sides' columns have in the *result* of an inner join, e.g.
+            `left_v < right_v`; `window_start`, `window_end`, `result_time` and `final_at` cannot be used.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
-        left_prefix: put before a left column's name that the right side holds too, and before `window_start`, `window_end`,
-            `result_time` and `final_at`.
+        left_prefix: added to the name of a left column that the right side has too, or that is `window_start`, `window_end`,
+            `result_time` or `final_at`.
         right_prefix: the same for the right side.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
 
@@ -70,12 +82,12 @@ class WindowJoin(InWindows):
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.sides, self.lateness
+        _ = self.names, self.lateness
 
     @cached_property
-    def sides(self) -> Sides:
+    def names(self) -> JoinColumns:
         """The names of the result."""
-        return Sides.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
+        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
 
     @property
     def inputs(self) -> tuple[str, str]:
@@ -86,12 +98,12 @@ class WindowJoin(InWindows):
         """Join two frames.
 
         Args:
-            frames: the left and the right frame, static (then the result is the whole answer).
+            frames: the left and the right frame, static.
 
         Returns:
-            The key columns, the left columns, the right columns (a name that both hold takes its side's prefix; of `semi`
-            and `anti` the left columns alone, by their own names), `window_start` and `window_end` (timestamp, the end
-            excluded), `result_time` and `final_at` (timestamp).
+            The key columns, the left columns, the right columns (a name that both sides have gets its side's prefix), `window_start` and
+            `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp). `semi` and `anti` return the left
+            columns only, with their own names.
         """
         one, other = map(plain, frames)
         self._check(one, other)
@@ -99,44 +111,44 @@ class WindowJoin(InWindows):
         left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
-            own = [F.col(self.sides.name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
-            return kept.select(*own, *bounds(), *last_moment(self.window))
-        joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _OTHER))
-        return joined.select(*self.sides.key_columns(), *self.sides.payload(one, other), *bounds(), *last_moment(self.window))
+            own = [F.col(self.names.joined_name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
+            return kept.select(*own, *window_bounds(), *window_times(self.window))
+        joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
+        return joined.select(*self.names.key_columns(), *self.names.payload(one, other), *window_bounds(), *window_times(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, the side of a null one, and the time."""
-        return side_group(self.sides.key, which), (self.left_time, self.right_time)[which]
+        """The key, which side a null key is on, and the time."""
+        return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
-        """Each side's rows, once for each of their windows that took them."""
+        """Each side's rows, once for each of their windows that accepted them."""
         times = (self.left_time, self.right_time)
-        return [placed(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
+        return [assign_windows(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
 
     def _in_sessions(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
-        """Each side's rows with their session, which the rows of both sides make."""
+        """Each side's rows with their session, which the rows of both sides form."""
         sides: list[DataFrame] = []
         for which, frame in enumerate(frames):
             group, time = self.groups(frame, which)
             row = F.struct(*plain(frame).columns).alias(_ROWS[which])
-            sides.append(frame.select(*group, F.col(time).alias(TIME), *judged(frame), row))
-        each = together(sides, self.window, self.lateness, (*self.sides.key, APART))
+            sides.append(frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row))
+        each = assign_shared_windows(sides, self.window, self.lateness, (*self.names.key, UNMATCHABLE))
         return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW) for row in _ROWS]
 
     def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """A side's rows with their names while joining."""
-        return each.select(*self.sides.named(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _OTHER)[which]))
+        """A side's rows with their names during the join."""
+        return each.select(*self.names.renamed(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[which]))
 
     def _matches(self) -> Column:
-        condition = F.col(WINDOW) == F.col(_OTHER)
-        for one, other in self.sides.key_pairs():
+        condition = F.col(WINDOW) == F.col(_RIGHT_WINDOW)
+        for one, other in self.names.key_pairs():
             condition = (one == other) & condition
         return condition if self.residual is None else condition & F.expr(self.residual)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
-        self.sides.check(left, right)
+        self.names.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
         if left.isStreaming or right.isStreaming:
-            why = "Spark joins streams by windows only as inner and outer joins of columns that it made itself, and drops late rows unseen"
+            why = "Spark joins streams by windows only in inner and outer joins of its own window columns, and does not record late rows"
             raise StreamingError.refused("WindowJoin", why, "let the engine run it")

@@ -1,53 +1,46 @@
-"""Windows as checked values, and one way to assign rows to them: by panes.
+"""Windows as checked values.
 
-A pane is the longest stretch of time that lies in every window it touches whole, so a row is placed once, in its pane,
-however many windows overlap there; what was counted by pane is then handed to the windows. Times are epoch
-milliseconds, windows `[start, end)`, before 1970 as after it. A window's `result_time` and `final_at` are its
-last millisecond, `end - 1 ms`, as in Flink; a session, which is no pane's, is final at its `end`.
+A window is `[start, end)` in epoch milliseconds. The same rules hold before 1970 as after it.
 
-Every window tells its `longest` length and its `pane` length in ms, an `origin` at which a pane
-starts, the windows `of_pane` (an array of `start` and `end`, bigint, rising), and the `last_end` of those, null where there is none.
+A pane is the longest stretch of time that never crosses a window's edge: every window that meets a pane holds all of it. A row is
+assigned to its one pane, however many windows overlap there, and panes are then assigned to windows.
+
+`Tumbling`, `Sliding` and `Cumulative` windows do not depend on the rows. Each has, in milliseconds, the length of its `longest`
+window, the length of its `pane` and an `origin` at which a pane starts. `of_pane` gives the windows that hold a pane, as an array of
+`start` and `end` (bigint) in rising order, and `last_end` the largest of their ends; it is null where no window holds the pane. The
+`result_time` and `final_at` of such a window are its last millisecond, `end - 1 ms`, as in Flink.
+
+A `Session` depends on the rows of a key, has no panes, and is final at its `end`.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.columns import temporary
-from operators.contract import WATERMARK
-from operators.errors import OperatorError, WindowError
-from operators.timing import Duration, duration_ms, millis
+from operators.errors import OperatorError
+from operators.timing import Duration, duration_ms, positive_ms
 
 START, END = "start", "end"
-PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
-_WRITTEN_OUT = 64
-"""As many windows of a pane are told one by one."""
+_MOST_LITERAL_WINDOWS = 64
+"""Up to this many windows of a pane are written into the plan one by one."""
 _NO_WINDOWS = f"array<struct<{START}:bigint,{END}:bigint>>"
 
 
-def pane_of(window: "Aligned", time: Column) -> Column:
-    """The start of the pane that a time lies in, both in epoch ms; floored, so before 1970 too."""
-    return time - _past(time, window.origin, window.pane)
-
-
-def _past(time: Column, origin: int, length: int) -> Column:
-    """How far a time lies past the newest of the instants `origin + n * length`, never below zero."""
+def since_last_multiple(time: Column, origin: int, length: int) -> Column:
+    """How long ago the last of the instants `origin + n * length` was at a time, at least zero; all in ms."""
     return F.pmod(time - F.lit(origin).cast("bigint"), F.lit(length).cast("bigint"))
 
 
-def whole(parameter: str, value: Duration) -> int:
-    """Read a duration of more than zero, in milliseconds."""
-    length = duration_ms(value, parameter)
-    if length <= 0:
-        raise WindowError.empty(parameter, value)
-    return length
+def window_of(start: Column, end: Column) -> Column:
+    """A window as a struct, from its bounds in epoch ms."""
+    return F.struct(start.cast("bigint").alias(START), end.cast("bigint").alias(END))
 
 
 class _Shifted:
-    """Windows that may be shifted from 1970."""
+    """Windows that can be shifted from 1970."""
 
     offset: Duration
 
@@ -59,11 +52,11 @@ class _Shifted:
 
 @dataclass(frozen=True, kw_only=True)
 class Tumbling(_Shifted):
-    """Windows of one size, each beginning where the last one ends: `offset + n * size <= t < offset + (n + 1) * size`.
+    """Windows of one size, each of which starts where the one before ends: `offset + n * size <= t < offset + (n + 1) * size`.
 
     Args:
         size: the length, more than zero: ms, a timedelta, or words such as `'1 hour'`.
-        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; it may be negative.
+        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; negative values are legal.
 
     Raises:
         OperatorError: a value is not legal.
@@ -80,8 +73,8 @@ class Tumbling(_Shifted):
 
     @cached_property
     def pane(self) -> int:
-        """A pane is a window."""
-        return whole("size", self.size)
+        """The size in ms: a pane is a whole window."""
+        return positive_ms(self.size, "size")
 
     @property
     def longest(self) -> int:
@@ -99,14 +92,14 @@ class Tumbling(_Shifted):
 
 @dataclass(frozen=True, kw_only=True)
 class Sliding(_Shifted):
-    """Windows of one size that begin at every `slide`: a row lies in all `[s, s + size)` with `s <= t < s + size`.
+    """Windows of one size, one of which starts at every `slide`: a row is in each `[s, s + size)` with `s <= t < s + size`.
 
-    Where `slide` is longer than `size` there are gaps, and a row in a gap lies in no window.
+    If `slide` is longer than `size`, there are gaps between the windows, and a row in a gap is in no window.
 
     Args:
         size: the length, more than zero.
         slide: the distance from one window's start to the next's, more than zero.
-        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; it may be negative.
+        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; negative values are legal.
 
     Raises:
         OperatorError: a value is not legal.
@@ -125,12 +118,12 @@ class Sliding(_Shifted):
     @cached_property
     def longest(self) -> int:
         """The size in ms."""
-        return whole("size", self.size)
+        return positive_ms(self.size, "size")
 
     @cached_property
     def step(self) -> int:
         """The slide in ms."""
-        return whole("slide", self.slide)
+        return positive_ms(self.slide, "slide")
 
     @cached_property
     def pane(self) -> int:
@@ -139,38 +132,38 @@ class Sliding(_Shifted):
 
     def of_pane(self, pane: Column) -> Column:
         """Up to `size / slide` windows, rounded up; none in a gap."""
-        if self.pane == self.step and self.longest <= _WRITTEN_OUT * self.step:  # Spark generates code for these, and none for a lambda
+        if self.pane == self.step and self.longest <= _MOST_LITERAL_WINDOWS * self.step:  # Spark compiles these, but not a lambda
             return F.array(*[window_of(pane - at, pane - at + self.longest) for at in range(self.longest - self.step, -1, -self.step)])
-        newest = pane - self._past_newest(pane)
-        others = F.floor((self.longest - self.pane - self._past_newest(pane)) / self.step).cast("bigint")
+        newest = pane - self._since_newest_start(pane)
+        others = F.floor((self.longest - self.pane - self._since_newest_start(pane)) / self.step).cast("bigint")
         starts = F.sequence(newest - others * self.step, newest, F.lit(self.step).cast("bigint"))
         found = F.transform(starts, lambda start: window_of(start, start + self.longest))
-        return found if self._no_gaps else F.when(self._inside(pane), found).otherwise(F.array().cast(_NO_WINDOWS))
+        return found if self._is_gapless else F.when(self._is_in_a_window(pane), found).otherwise(F.array().cast(_NO_WINDOWS))
 
     def last_end(self, pane: Column) -> Column:
-        """The end of the window that began last."""
-        end = pane - self._past_newest(pane) + self.longest
-        return end if self._no_gaps else F.when(self._inside(pane), end)
+        """The end of the window that started last."""
+        end = pane - self._since_newest_start(pane) + self.longest
+        return end if self._is_gapless else F.when(self._is_in_a_window(pane), end)
 
     @property
-    def _no_gaps(self) -> bool:
+    def _is_gapless(self) -> bool:
         return self.step <= self.longest
 
-    def _inside(self, pane: Column) -> Column:
-        return self._past_newest(pane) < self.longest
+    def _is_in_a_window(self, pane: Column) -> Column:
+        return self._since_newest_start(pane) < self.longest
 
-    def _past_newest(self, pane: Column) -> Column:
-        return _past(pane, self.origin, self.step)
+    def _since_newest_start(self, pane: Column) -> Column:
+        return since_last_multiple(pane, self.origin, self.step)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cumulative(_Shifted):
-    """Windows that begin together and end at every `step` until `size` is full: `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + size)`.
+    """Windows with one start, that end at every `step` up to `size`: `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + size)`.
 
     Args:
         size: the longest window's length, a multiple of `step`.
         step: how much longer each window is than the one before.
-        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; it may be negative.
+        offset: how far the windows are shifted from 1970-01-01 00:00 UTC; negative values are legal.
 
     Raises:
         OperatorError: a value is not legal.
@@ -185,20 +178,19 @@ class Cumulative(_Shifted):
 
     def __post_init__(self) -> None:
         if self.longest % self.pane:
-            raise OperatorError.bad_value(
-                "step", self.step, f"a length that divides `size` ({self.size!r}), or the last window would be cut short"
-            )
+            legal = f"a length that divides `size` ({self.size!r}), or the last window would be cut short"
+            raise OperatorError.bad_value("step", self.step, legal)
         _ = self.origin
 
     @cached_property
     def longest(self) -> int:
         """The size in ms."""
-        return whole("size", self.size)
+        return positive_ms(self.size, "size")
 
     @cached_property
     def pane(self) -> int:
         """The step in ms."""
-        return whole("step", self.step)
+        return positive_ms(self.step, "step")
 
     def of_pane(self, pane: Column) -> Column:
         """The windows that end after the pane, up to the longest."""
@@ -211,30 +203,54 @@ class Cumulative(_Shifted):
         return self._start(pane) + self.longest
 
     def _start(self, pane: Column) -> Column:
-        return pane - _past(pane, self.origin, self.longest)
+        return pane - since_last_multiple(pane, self.origin, self.longest)
 
 
 Aligned = Tumbling | Sliding | Cumulative
-"""The windows whose place does not depend on the rows."""
+"""The windows that do not depend on the rows."""
 
 
-def window_of(start: Column, end: Column) -> Column:
-    """A window, from its bounds in epoch ms."""
-    return F.struct(start.cast("bigint").alias(START), end.cast("bigint").alias(END))
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Windows from a key's first row to `gap` after its last row, in which consecutive rows are at most `gap` apart.
 
+    A row at the very end of a session still belongs to it. So a session is final when the watermark reaches its `end`, 1 ms after its
+    last millisecond. A session ends after `longest` at the latest. The rows that follow form sessions of their own, which are cut at
+    whole multiples of `longest` since 1970.
 
-def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: int = 0) -> DataFrame:
-    """Rows with their `PANE`, and `CLOSED`: the instant up to which windows took no more rows, where one of the row's had ended.
+    Args:
+        gap: how long a key must have no row until its session ends, more than zero.
+        longest: the longest duration of a session, at least `gap`; it bounds what a step reads again.
 
-    That is the watermark before the row, less the allowed lateness. Rows with a null time are left out. Without
-    `WATERMARK` every window took the row.
+    Raises:
+        OperatorError: a value is not legal.
+
+    >>> Session(gap="30 minutes", longest="12 hours").reach
+    88200000
     """
-    placed = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
-    before = millis(F.col(WATERMARK)) - F.lit(lateness) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
-    return placed.withColumn(CLOSED, F.when(before >= F.col(PANE) + window.pane - 1, before)).drop(WATERMARK)
+
+    gap: Duration
+    longest: Duration = "1 day"
+
+    def __post_init__(self) -> None:
+        if self.longest_ms < self.gap_ms:
+            raise OperatorError.bad_value("longest", self.longest, f"at least `gap` ({self.gap!r}), the duration of a session of one row")
+
+    @cached_property
+    def gap_ms(self) -> int:
+        """The gap in ms."""
+        return positive_ms(self.gap, "gap")
+
+    @cached_property
+    def longest_ms(self) -> int:
+        """The longest session in ms."""
+        return positive_ms(self.longest, "longest")
+
+    @property
+    def reach(self) -> int:
+        """How far before its end rows decide where a session is cut, in ms."""
+        return 2 * self.longest_ms + self.gap_ms
 
 
-def in_windows(placed: DataFrame, window: Aligned) -> DataFrame:
-    """Rows or panes, once for each of their windows that was open when they came, with the `WINDOW`."""
-    each = placed.withColumn(WINDOW, F.explode(window.of_pane(F.col(PANE))))
-    return each.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))
+AnyWindow = Aligned | Session
+"""Every kind of window."""

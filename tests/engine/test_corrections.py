@@ -75,7 +75,7 @@ def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make
     ("spec", "why"),
     [
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
-        ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"sessions want a table between"),
+        ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"sessions need a table between"),
         ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, final at its"),
     ],
 )

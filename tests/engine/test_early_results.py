@@ -138,9 +138,9 @@ def test_words_that_tell_no_trigger_are_refused(text: str, why: str) -> None:
 
 
 def test_what_cannot_be_counted_is_refused() -> None:
-    with pytest.raises(OperatorError, match="EveryStep or EveryInterval beside an `evictor`"):
+    with pytest.raises(OperatorError, match="EveryStep or EveryInterval with an `evictor`"):
         _asset("counts", early=EveryRows(3), evictor=CountEvictor(2))
-    with pytest.raises(OperatorError, match="EveryStep over sessions: one that goes on is another window"):
+    with pytest.raises(OperatorError, match="EveryStep over sessions: a session that grows is another window"):
         _asset("counts", early=EveryInterval("1 minute"), window=Session(gap="1 minute"))
     with pytest.raises(OperatorError, match="`rows` is 0; legal: a whole number of at least 1"):
         EveryRows(0)

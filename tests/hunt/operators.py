@@ -56,7 +56,7 @@ class SimCount(WindowedAggregate):
         return time - time % self.size + self.size - 1
 
     def is_late(self, time: int, watermark: int | None) -> bool:
-        return watermark is not None and self.last(time) + self.lateness <= watermark
+        return watermark is not None and self.last(time) + self.lateness.ms <= watermark
 
     def __call__(self, *frames: Any) -> Any:
         [rows] = frames

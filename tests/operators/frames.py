@@ -1,4 +1,4 @@
-"""Small frames for the operators' tests: many cases in one frame, told apart by `case_id`."""
+"""Small frames for the operators' tests: many cases in one frame, distinguished by `case_id`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The aggregate without windows: batch by batch the naive model's answer, and the place of the row that led to it."""
+"""The aggregate without windows: the naive model's results after each batch, and the position of the row that last changed each."""
 
 import random
 import re
@@ -41,14 +41,14 @@ AGGREGATES: dict[str, tuple[dict[str, str], Model]] = {
 }
 
 
-def _model(rows: list[Row], told: Model) -> tuple[Any, ...]:
-    """The values, and the place of the last row that changed them."""
-    place, values = (0, 0), None
+def _model(rows: list[Row], model: Model) -> tuple[Any, ...]:
+    """The values, and the position of the last row that changed them."""
+    position, values = (0, 0), None
     for n, row in enumerate(rows, 1):
-        now = told(rows[:n])
+        now = model(rows[:n])
         if now != values:
-            place, values = (row["seq"], row["arrival"]), now
-    return (*(values or ()), *place)
+            position, values = (row["seq"], row["arrival"]), now
+    return (*(values or ()), *position)
 
 
 def _batches(seed: str) -> list[list[Row]]:
@@ -67,14 +67,14 @@ def _batches(seed: str) -> list[list[Row]]:
 
 def _rows(found: DataFrame) -> dict[Any, tuple[Any, ...]]:
     rows = [tuple(r) for r in found.collect()]
-    told = {r[:2]: r[2:] for r in rows}
-    assert len(told) == len(rows)
-    return told
+    by_key = {r[:2]: r[2:] for r in rows}
+    assert len(by_key) == len(rows)
+    return by_key
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -> None:
-    aggregates, told = AGGREGATES[name]
+    aggregates, model = AGGREGATES[name]
     operator = Aggregate(by=("case_id", "k"), aggregates=aggregates)
     assert operator.reads == Entries()
     seen: dict[Any, list[Row]] = {}
@@ -84,7 +84,7 @@ def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -
             seen.setdefault((row["case_id"], row["k"]), []).append(row)
         new = spark.createDataFrame(pa.Table.from_pylist(batch, SCHEMA))
         folded = operator(new) if held is None else operator.fold(held, new)
-        wanted = {key: _model(rows, told) for key, rows in seen.items()}
+        wanted = {key: _model(rows, model) for key, rows in seen.items()}
         assert _rows(folded) == wanted
         held = folded.localCheckpoint()
     whole = operator(spark.createDataFrame(pa.Table.from_pylist([r for rows in seen.values() for r in rows], SCHEMA)))
@@ -103,21 +103,21 @@ def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_named_by_its_newes
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"by": ()}, "`by` is (); legal: at least one column; for a total of all rows"),
         ({"aggregates": {}}, "`aggregates` is {}; legal: at least one, such as"),
         ({"aggregates": {"seq": "count(*)"}}, "seq"),
     ],
 )
-def test_what_cannot_be_is_refused(spec: dict[str, Any], said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_illegal_parameters_are_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         Aggregate(**{"by": "k", "aggregates": {"n": "count(*)"}, **spec})
 
 
-def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+def test_illegal_frames_are_refused(spark: SparkSession) -> None:
     operator = Aggregate(by="k", aggregates={"n": "count(*)"})
-    with pytest.raises(ColumnError, match="`by` names the column 'k', which is not there"):
+    with pytest.raises(ColumnError, match="`by` names the column 'k', which the frame does not have"):
         operator(spark.range(1))
     with pytest.raises(OperatorError, match="legal: sums of exact numbers: one of floats depends on their order; cast to a decimal"):
         Aggregate(by="k", aggregates={"n": "sum(x)"})(spark.sql("SELECT 1 AS k, 1.5D AS x"))

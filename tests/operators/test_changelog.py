@@ -136,9 +136,9 @@ def test_bag_changes_lead_from_one_bag_to_the_other_and_leave_equal_rows_alone(s
     schema = pa.schema({"case_id": pa.string(), "v": pa.int32()})
     cases = {"same": (2, 2), "more": (1, 3), "new": (0, 2), "fewer": (3, 2), "gone": (2, 0)}
     before, after = ([(c, None) for c, n in cases.items() for _ in range(n[which])] for which in (0, 1))
-    told = bag_changes(frame(spark, before, schema), frame(spark, after, schema))
+    changes = bag_changes(frame(spark, before, schema), frame(spark, after, schema))
     found: dict[str, list[str]] = {}
-    for row in told.collect():
+    for row in changes.collect():
         assert row["v"] is None
         found.setdefault(row["case_id"], []).append(row["change"])
     assert {case: sorted(changes) for case, changes in found.items()} == {
@@ -168,19 +168,19 @@ def test_the_later_table_may_hold_its_columns_in_another_order(spark: SparkSessi
 
 def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
     rows = frame(spark, [], KEYED)
-    with pytest.raises(ColumnError, match="`key` names the column 'nope', which is not there; present: case_id, k, v, w"):
+    with pytest.raises(ColumnError, match="`key` names the column 'nope', which the frame does not have; its columns: case_id, k, v, w"):
         difference(rows, rows, key=["nope"])
-    with pytest.raises(ColumnError, match="`after` names the column 'w', which is not there"):
+    with pytest.raises(ColumnError, match="`after` names the column 'w', which the frame does not have"):
         difference(rows, rows.drop("w"), key=KEY)
-    with pytest.raises(ColumnError, match="`after` names the column 'w', which is not there"):
+    with pytest.raises(ColumnError, match="`after` names the column 'w', which the frame does not have"):
         bag_difference(rows, rows.drop("w"))
     with pytest.raises(OperatorError, match=r"`key` is .*; legal: at least one column"):
         difference(rows, rows, key=[])
-    told = rows.withColumnRenamed("v", "change")
-    with pytest.raises(ColumnError, match="the column 'change' is one that the result adds; rename it"):
-        difference(told, told, key=KEY)
+    taken = rows.withColumnRenamed("v", "change")
+    with pytest.raises(ColumnError, match="the result adds a column with the name 'change'; rename the input column"):
+        difference(taken, taken, key=KEY)
     counted = rows.withColumnRenamed("v", "copies")
-    with pytest.raises(ColumnError, match="the column 'copies' is one that the result adds; rename it"):
+    with pytest.raises(ColumnError, match="the result adds a column with the name 'copies'; rename the input column"):
         bag_difference(counted, counted)
     reserved = rows.withColumnRenamed("v", "__tm_v")
     with pytest.raises(ColumnError, match="the column '__tm_v' starts with '__tm_', which is reserved"):

@@ -22,17 +22,17 @@ KINDS = [(keep, order) for keep in ("first", "last") for order in ("event_time",
 def _rows(seed: int) -> list[Row]:
     """Few times and keys, so that ties abound; some rows without a time, some with a watermark past their windows."""
     seeded = random.Random(seed)
-    places = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
+    positions = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
     return [
-        (seeded.choice(["a", "b", "c", None]), seeded.choice([None, *range(-12, 13, 3)]), *place, seeded.choice([None, None, -5, 4, 9]))
-        for place in places
+        (seeded.choice(["a", "b", "c", None]), seeded.choice([None, *range(-12, 13, 3)]), *position, seeded.choice([None, None, -5, 4, 9]))
+        for position in positions
     ]
 
 
 def _frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
-    told = spark.createDataFrame(pa.table(columns, schema=SCHEMA))
-    return told.select("k", F.timestamp_millis("t").alias("event_time"), "seq", "arrival", F.timestamp_millis("w").alias(WATERMARK))
+    frame = spark.createDataFrame(pa.table(columns, schema=SCHEMA))
+    return frame.select("k", F.timestamp_millis("t").alias("event_time"), "seq", "arrival", F.timestamp_millis("w").alias(WATERMARK))
 
 
 def _order(order: str, row: Row) -> tuple[int, ...]:
@@ -40,10 +40,10 @@ def _order(order: str, row: Row) -> tuple[int, ...]:
 
 
 def _wanted(rows: Sequence[Row], keep: str, order: str) -> dict[str | None, tuple[int, int]]:
-    there = [r for r in rows if order == "arrival" or r[1] is not None]
+    timed = [r for r in rows if order == "arrival" or r[1] is not None]
     choose = min if keep == "first" else max
-    keys = {r[0] for r in there}
-    return {k: choose((r for r in there if r[0] == k), key=lambda r: _order(order, r))[2:4] for k in keys}
+    keys = {r[0] for r in timed}
+    return {k: choose((r for r in timed if r[0] == k), key=lambda r: _order(order, r))[2:4] for k in keys}
 
 
 @pytest.mark.parametrize(("keep", "order"), KINDS)
@@ -72,13 +72,13 @@ def test_each_window_keeps_one_row_of_those_that_found_it_open(spark: SparkSessi
             for span in open_windows(window, Seen(row[0], row[1], None, row[4])):
                 spans.setdefault(span, []).append(row)
     for span, inside in spans.items():
-        wanted |= {(k, *span): place for k, place in _wanted(inside, keep, order).items()}
+        wanted |= {(k, *span): position for k, position in _wanted(inside, keep, order).items()}
     found = Deduplicate(by="k", keep=keep, order=order, window=window)(_frame(spark, rows))
     times = [F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]
-    told = found.select("k", *times, "seq", "arrival").collect()
-    assert {(r[0], r[1], r[2]): (r[5], r[6]) for r in told} == wanted
-    assert all(r[3] == r[4] == r[2] - 1 for r in told)
-    assert len(told) == len(wanted)
+    results = found.select("k", *times, "seq", "arrival").collect()
+    assert {(r[0], r[1], r[2]): (r[5], r[6]) for r in results} == wanted
+    assert all(r[3] == r[4] == r[2] - 1 for r in results)
+    assert len(results) == len(wanted)
     assert found.columns == ["k", "event_time", "seq", "arrival", "window_start", "window_end", "result_time", "final_at"]
 
 
@@ -93,7 +93,7 @@ def test_only_a_first_row_by_event_time_can_come_too_late(spark: SparkSession) -
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"by": ()}, "`by` is (); legal: at least one column"),
         (
@@ -104,16 +104,16 @@ def test_only_a_first_row_by_event_time_can_come_too_late(spark: SparkSession) -
         ({"order": "offset"}, "`order` is 'offset'; legal: event_time, arrival"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_illegal_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         Deduplicate(**{"by": "k", **parameters})
 
 
-def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+def test_illegal_frames_are_refused(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time")
-    with pytest.raises(ColumnError, match="`by` names the column 'j', which is not there"):
+    with pytest.raises(ColumnError, match="`by` names the column 'j', which the frame does not have"):
         Deduplicate(by="j")(rows)
-    with pytest.raises(ColumnError, match="`order` names the column 'seq', which is not there"):
+    with pytest.raises(ColumnError, match="`order` names the column 'seq', which the frame does not have"):
         Deduplicate(by="k", order="arrival")(rows)
     stream = spark.readStream.format("rate").load().selectExpr("'a' AS k", "timestamp AS event_time")
     with pytest.raises(StreamingError, match="Deduplicate on streaming frames: Spark keeps the first row that it meets"):

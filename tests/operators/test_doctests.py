@@ -8,7 +8,7 @@ import pytest
 
 import operators
 
-MODULES = [operators.__name__, *(f"operators.{m.name}" for m in pkgutil.iter_modules(operators.__path__))]
+MODULES = [operators.__name__, *(m.name for m in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}."))]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -211,9 +211,9 @@ def test_equal_to_a_double_loop(spark: SparkSession, seed: int, lower: int, widt
 @given(seed=SEED, lower=BOUND, upper=BOUND, how=st.sampled_from(HOWS))
 def test_the_mirror_gives_the_same_rows_with_the_sides_swapped(spark: SparkSession, seed: int, lower: int, upper: int, how: How):
     left, right = Sample.drawn(seed).frames(spark)
-    there = times(IntervalJoin(on=ON, lower=lower, upper=upper, how=how)(left, right))
+    forth = times(IntervalJoin(on=ON, lower=lower, upper=upper, how=how)(left, right))
     mirror = IntervalJoin(on=ON, lower=-upper, upper=-lower, how=MIRRORED[how], left_prefix="right_", right_prefix="left_")
-    found = by_tag(tagged({"there": there, "back": times(mirror(right, left))}))
+    found = by_tag(tagged({"there": forth, "back": times(mirror(right, left))}))
     assert found.get("there") == found.get("back")
 
 
@@ -337,13 +337,21 @@ def test_a_bad_parameter_is_refused_when_the_spec_is_made(spec: dict[str, Any], 
     ("spec", "left", "right", "match"),
     [
         pytest.param(
-            {"on": "order"}, "*", "*", r"`on` names the column 'order', which is not there; present: case_id, k, event_time", id="key"
+            {"on": "order"},
+            "*",
+            "*",
+            r"`on` names the column 'order', which the frame does not have; its columns: case_id, k, event_time",
+            id="key",
         ),
         pytest.param(
-            {}, "*", "* except (k)", r"`on` names the column 'k', which is not there; present: case_id, event_time", id="key, right"
+            {},
+            "*",
+            "* except (k)",
+            r"`on` names the column 'k', which the frame does not have; its columns: case_id, event_time",
+            id="key, right",
         ),
-        pytest.param({"left_time": "at"}, "*", "*", r"`left_time` names the column 'at', which is not there", id="left time"),
-        pytest.param({"right_time": "at"}, "*", "*", r"`right_time` names the column 'at', which is not there", id="right time"),
+        pytest.param({"left_time": "at"}, "*", "*", r"`left_time` names the column 'at', which the frame does not have", id="left time"),
+        pytest.param({"right_time": "at"}, "*", "*", r"`right_time` names the column 'at', which the frame does not have", id="right time"),
         pytest.param({"left_time": "v"}, "*", "*", r"`left_time` names the column 'v' of type int; legal: timestamp", id="no time"),
         pytest.param(
             {"right_time": "n"}, "*", "k, to_timestamp_ntz(event_time) n", r"'n' of type timestamp_ntz; legal: timestamp", id="no zone"
@@ -355,10 +363,10 @@ def test_a_bad_parameter_is_refused_when_the_spec_is_made(spec: dict[str, Any], 
             {}, "bigint(v) k, event_time", "double(v) k, event_time", r"which is bigint on the left and double on the right", id="lossy"
         ),
         pytest.param({}, "*, v as __tm_v", "*", r"the column '__tm_v' starts with '__tm_', which is reserved", id="reserved"),
-        pytest.param({}, "*, v as left_v", "*", r"the result would hold left_v twice; choose other `left_prefix`", id="collision"),
-        pytest.param({}, "k, event_time, v", "k, event_time, v as V", r"the result would hold V twice", id="collision but for case"),
-        pytest.param({"left_prefix": ""}, "*, v as final_at", "*", r"the result would hold final_at twice", id="collision with the result"),
-        pytest.param({"on": ("k", "k")}, "*", "*", r"the result would hold k twice", id="one key twice"),
+        pytest.param({}, "*, v as left_v", "*", r"the result would have left_v twice; choose other `left_prefix`", id="collision"),
+        pytest.param({}, "k, event_time, v", "k, event_time, v as V", r"the result would have V twice", id="collision but for case"),
+        pytest.param({"left_prefix": ""}, "*, v as final_at", "*", r"the result would have final_at twice", id="collision with the result"),
+        pytest.param({"on": ("k", "k")}, "*", "*", r"the result would have k twice", id="one key twice"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, spec: dict[str, Any], left: str, right: str, match: str):

@@ -1,4 +1,4 @@
-"""Session windows: Spark's answer is the model's, on edges and before 1970; what is legal; verdicts told by cases."""
+"""Session windows: Spark's answer is the model's, on edges and before 1970; what is legal; lateness decisions by cases."""
 
 import random
 from itertools import count
@@ -20,17 +20,17 @@ ROWS = pa.schema({"k": pa.string(), "id": pa.int64(), "t": pa.int64(), "s": pa.l
 
 
 def _frame(spark: SparkSession, rows: list[dict[str, object]]) -> DataFrame:
-    told = spark.createDataFrame(pa.Table.from_pylist(rows, ROWS)).withColumn("event_time", F.timestamp_millis("t"))
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, ROWS)).withColumn("event_time", F.timestamp_millis("t"))
     kept = F.when(F.col("s").isNotNull(), F.struct(F.col("s")[0].alias("start"), F.col("s")[1].alias("end")))
     named = [F.lit(1).cast("bigint").alias("seq"), F.col("id").alias("arrival"), kept.alias(SESSION), F.col("new").alias(NEW)]
-    return told.select("k", "id", "event_time", *named)
+    return frame.select("k", "id", "event_time", *named)
 
 
 def _found(frame: DataFrame) -> dict[str | None, list[tuple[tuple[int, int], list[int]]]]:
     found: dict[str | None, list[tuple[tuple[int, int], list[int]]]] = {}
     for row in frame.select("k", F.unix_millis("window_start"), F.unix_millis("window_end"), "ids").collect():
         found.setdefault(row[0], []).append(((row[1], row[2]), row[3]))
-    return {k: sorted(told) for k, told in found.items()}
+    return {k: sorted(parts) for k, parts in found.items()}
 
 
 def test_sessions_are_the_models(spark: SparkSession) -> None:
@@ -41,18 +41,18 @@ def test_sessions_are_the_models(spark: SparkSession) -> None:
             t += seeded.choice([0, 1, 5, 9, 10, 10, 11, 25])
             key = None if n == 0 else str(n)
             rows.setdefault(key, []).append((t, len(rows.get(key, []))))
-    frame = _frame(spark, [{"k": k, "id": i, "t": t} for k, told in rows.items() for t, i in told]).drop(NEW, SESSION)
-    formed = {k: sorted(sessions(told, GAP, LONGEST).items()) for k, told in rows.items()}
-    wanted = {k: [(span, sorted(i for _, i in part)) for span, part in told] for k, told in formed.items()}
+    frame = _frame(spark, [{"k": k, "id": i, "t": t} for k, parts in rows.items() for t, i in parts]).drop(NEW, SESSION)
+    formed = {k: sorted(sessions(parts, GAP, LONGEST).items()) for k, parts in rows.items()}
+    wanted = {k: [(span, sorted(i for _, i in part)) for span, part in parts] for k, parts in formed.items()}
     assert _found(COUNT(frame)) == wanted
-    assert any(end - start == LONGEST for told in wanted.values() for (start, end), _ in told)
+    assert any(end - start == LONGEST for parts in wanted.values() for (start, end), _ in parts)
 
 
 def test_a_row_at_the_end_of_a_session_belongs_to_it_so_the_session_is_final_there(spark: SparkSession) -> None:
     frame = _frame(spark, [{"k": "a", "id": i, "t": t} for i, t in enumerate([0, GAP, 2 * GAP + 1])])
     times = ("window_start", "window_end", "result_time", "final_at")
-    told = COUNT(frame).select(*map(F.unix_millis, times), "ids").collect()
-    assert sorted(map(tuple, told)) == [(0, 20, 19, 20, [0, 1]), (21, 31, 30, 31, [2])]
+    results = COUNT(frame).select(*map(F.unix_millis, times), "ids").collect()
+    assert sorted(map(tuple, results)) == [(0, 20, 19, 20, [0, 1]), (21, 31, 30, 31, [2])]
     assert COUNT.reads.delay == 1
 
 
@@ -60,35 +60,35 @@ def test_a_session_is_read_whole_from_any_start_within_the_reach(spark: SparkSes
     times = list(range(0, 400, 7))
     frame = _frame(spark, [{"k": str(cut), "id": t, "t": t} for cut in range(0, 250, 5) for t in times if t >= cut])
     whole = sessions([(t, t) for t in times], GAP, LONGEST)
-    for key, told in _found(COUNT(frame)).items():
+    for key, parts in _found(COUNT(frame)).items():
         after = int(key or 0) + SESSIONS.reach
-        assert [s for s, _ in told if s[1] > after] == [s for s in sorted(whole) if s[1] > after]
+        assert [s for s, _ in parts if s[1] > after] == [s for s in sorted(whole) if s[1] > after]
 
 
 def test_both_sides_make_a_session(spark: SparkSession) -> None:
     left = _frame(spark, [{"k": "a", "id": 1, "t": 0}, {"k": "a", "id": 2, "t": 20}, {"k": None, "id": 3, "t": 0}]).drop(NEW)
     right = _frame(spark, [{"k": "a", "id": 7, "t": 10}, {"k": "a", "id": 8, "t": 50}, {"k": None, "id": 9, "t": 5}]).drop(NEW)
     joined = WindowJoin(on="k", window=SESSIONS, how="full")(left, right)
-    told = joined.select("k", "left_id", "right_id", *map(F.unix_millis, ("window_start", "window_end"))).collect()
+    results = joined.select("k", "left_id", "right_id", *map(F.unix_millis, ("window_start", "window_end"))).collect()
     wanted = [("a", 1, 7, 0, 30), ("a", 2, 7, 0, 30), ("a", None, 8, 50, 60), (None, 3, None, 0, 10), (None, None, 9, 5, 15)]
-    assert sorted(map(tuple, told), key=repr) == sorted(wanted, key=repr)
+    assert sorted(map(tuple, results), key=repr) == sorted(wanted, key=repr)
     groups = CoGroup(on="k", window=SESSIONS)(left, right).select("k", "left.id", "right.id", F.unix_millis("window_end")).collect()
     assert sorted(map(tuple, groups), key=repr) == sorted(
         [("a", [1, 2], [7], 30), ("a", [], [8], 60), (None, [3], [], 10), (None, [], [9], 15)], key=repr
     )
 
 
-VERDICTS = {
+DECISIONS = {
     "late alone": ([], [5], 20, [(5, None)]),
-    "taken by a session that goes on": ([15], [5], 20, []),
+    "accepted by a session that is still open": ([15], [5], 20, []),
     "its own session reaches beyond the watermark": ([], [15], 20, []),
-    "merged by rows of its own entry": ([28], [8, 18], 20, []),
-    "within a session that has ended, and no other": ([0, 8], [4], 20, [(4, None)]),
-    "between one that has ended and one that goes on": ([0, 19], [9], 20, [(0, (0, 10))]),
-    "beside one that has ended, and itself goes on": ([0], [9], 15, [(0, (0, 10))]),
-    "on time, at the end of one that goes on": ([11], [21], 20, []),
-    "before a cut, where the session has ended": ([*range(0, 71, 7)], [58], 65, [(58, None)]),
-    "beside one that has ended, once what a cut keeps out has gone": (
+    "merged by rows of its own batch": ([28], [8, 18], 20, []),
+    "inside a closed session and no open one": ([0, 8], [4], 20, [(4, None)]),
+    "between a closed session and an open one": ([0, 19], [9], 20, [(0, (0, 10))]),
+    "within the gap of a closed session, and itself open": ([0], [9], 15, [(0, (0, 10))]),
+    "on time, at the end of an open session": ([11], [21], 20, []),
+    "before a cut, in the part that has closed": ([*range(0, 71, 7)], [58], 65, [(58, None)]),
+    "within the gap of a closed session, after the rows before a cut are late": (
         [1, 11, 21, 38, 48, 58],
         [30, 40, 50, 60, 66],
         75,
@@ -97,18 +97,18 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize("which", VERDICTS)
-def test_verdicts(spark: SparkSession, which: str) -> None:
-    old, new, watermark, wanted = VERDICTS[which]
+@pytest.mark.parametrize("which", DECISIONS)
+def test_lateness_decisions(spark: SparkSession, which: str) -> None:
+    old, new, watermark, wanted = DECISIONS[which]
     rows: list[dict[str, object]] = [{"k": "a", "id": t, "t": t, "new": t in new} for t in [*old, *new]]
     rows += [{"k": "b", "id": 1_000 + t, "t": t, "new": False} for t in old]
-    told = COUNT.verdicts(watermark, _frame(spark, rows)).collect()
-    assert [(r[WHICH], r["seq"]) for r in told] == [(0, 1)] * len(wanted)
-    assert sorted((r["arrival"], None if r[SESSION] is None else tuple(r[SESSION])) for r in told) == wanted
+    decisions = COUNT.verdicts(watermark, _frame(spark, rows)).collect()
+    assert [(r[WHICH], r["seq"]) for r in decisions] == [(0, 1)] * len(wanted)
+    assert sorted((r["arrival"], None if r[SESSION] is None else tuple(r[SESSION])) for r in decisions) == wanted
 
 
 @pytest.mark.parametrize("lateness", [0, 15])
-def test_verdicts_are_the_models_entry_by_entry(spark: SparkSession, lateness: int) -> None:
+def test_lateness_decisions_are_the_models_batch_by_batch(spark: SparkSession, lateness: int) -> None:
     counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
     seeded, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
     keys = {str(k): Judged(GAP, LONGEST, lateness) for k in range(100)}
@@ -116,13 +116,13 @@ def test_verdicts_are_the_models_entry_by_entry(spark: SparkSession, lateness: i
         mark, known = newest - 20, len(rows)
         for k in [*keys] * 5:
             rows.append({"k": k, "id": next(ids), "t": newest - seeded.randrange(30 + lateness), "new": True})
-        told = counted.verdicts(mark, _frame(spark, rows)).collect()
+        decisions = counted.verdicts(mark, _frame(spark, rows)).collect()
         for k, judged in keys.items():
             judged.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
         late = {i for judged in keys.values() for _, i in judged.late}
         kept = {i: span for judged in keys.values() for span, part in judged.apart.items() for _, i in part}
         wanted = {r["id"]: kept.get(r["id"]) for r in rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
-        assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in told} == wanted
+        assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in decisions} == wanted
         cut += sum(r["id"] in late and r["t"] + GAP + lateness > mark for r in rows[known:])
         rows = [r | {"new": False, "s": kept.get(r["id"])} for r in rows if r["id"] not in late]
     assert cut
@@ -139,5 +139,5 @@ def test_what_is_legal() -> None:
         Session(gap=10, longest=5)
     with pytest.raises(WindowError, match="`gap` is 0; legal: a duration of more than zero"):
         Session(gap=0)
-    with pytest.raises(OperatorError, match="WindowedAggregate over Tumbling judges each row by itself: ask `late`"):
+    with pytest.raises(OperatorError, match="WindowedAggregate over Tumbling decides lateness row by row: call `late`"):
         WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"}).verdicts(0)

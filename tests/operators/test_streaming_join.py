@@ -20,7 +20,7 @@ from tests.operators.frames import Row, by_tag, table, tagged, times
 SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
 BATCHES, SPAN, DELAY = 2, 100, 20
 PUSH = 10_000
-"""Each side's last row, at this time in ms, lifts the watermark past what was sent before."""
+"""Each side's last row, at this time in ms, moves the watermark past all rows before."""
 
 ONE_QUERY_MANY_JOINS = {"spark.sql.shuffle.partitions": "1", "spark.sql.exchange.reuse": "false"}
 BOTH = (f"{DELAY} milliseconds", f"{DELAY} milliseconds")
@@ -59,7 +59,7 @@ QUERIES = (
 def _files(side: str) -> list[list[Row]]:
     """A side's rows by micro-batch: null keys, doubled instants, out of order by less than the watermark's delay.
 
-    All lie after 1970: Spark's watermark begins there, and it drops what lies before.
+    All times are after 1970: Spark's watermark starts there, and it drops earlier rows.
     """
     choose = random.Random(side)
 
@@ -92,7 +92,7 @@ def _stream(spark: SparkSession, folder: Path, delay: str | None) -> DataFrame:
 
 @dataclass(frozen=True)
 class Ran:
-    """A query's rows, what the static call says, and what Spark kept and dropped."""
+    """A query's rows, those of the static call, and the numbers of rows that Spark kept and dropped."""
 
     rows: dict[str, Counter[tuple[Any, ...]]]
     static: dict[str, Counter[tuple[Any, ...]]]
@@ -102,7 +102,7 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """Every query, run side by side, one state partition each, no shuffle shared by two joins (see `operators.streaming`)."""
+    """Every query, run side by side, one state partition each, no shuffle shared by two joins (see `spark_streaming`)."""
     usual = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
         spark.conf.set(name, value)

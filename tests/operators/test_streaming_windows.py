@@ -101,7 +101,9 @@ def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSes
         ({"early": EveryStep()}, "have no `early`"),
     ],
 )
-def test_what_spark_has_not_is_refused_with_the_way_out(spark: SparkSession, stream: Path, spec: dict[str, Any], why: str) -> None:
+def test_parameters_that_spark_lacks_are_refused_with_the_way_out(
+    spark: SparkSession, stream: Path, spec: dict[str, Any], why: str
+) -> None:
     count = WindowedAggregate(**{"window": Tumbling(size=10), "aggregates": {"n": "count(*)"}, **spec})
     with pytest.raises(StreamingError, match=why):
         count(_streamed(spark, stream))
@@ -113,7 +115,7 @@ def test_a_stream_without_a_watermark_is_refused(spark: SparkSession, stream: Pa
     with pytest.raises(StreamingError, match=r"no watermark on 'event_time', so that no window would ever end; call withWatermark"):
         count(rows)
     windows = rows.select("k", F.col("event_time").alias("window_start"), F.col("event_time").alias("window_end"))
-    with pytest.raises(StreamingError, match="does not tell Spark when a window has ended; call it on what WindowedAggregate gives"):
+    with pytest.raises(StreamingError, match="Spark does not know when a window has ended; call it on the result of WindowedAggregate"):
         TopK(k=1, order_by="k")(windows)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, Session, TopK
-from operators.ordering import Ordering
+from operators._support.ordering import Ordering
 
 RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
 Result = tuple[int, str | None, str | None, int | None, str | None]
@@ -19,14 +19,14 @@ Result = tuple[int, str | None, str | None, int | None, str | None]
 
 def _frame(spark: SparkSession, rows: Sequence[Result]) -> DataFrame:
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), RESULTS, strict=True)]
-    told = spark.createDataFrame(pa.table(columns, schema=RESULTS))
+    frame = spark.createDataFrame(pa.table(columns, schema=RESULTS))
     start, end = F.timestamp_millis("s").alias("window_start"), F.timestamp_millis(F.col("s") + 10).alias("window_end")
-    return told.select("k", "g", start, end, "n", "note", F.timestamp_millis(F.col("s") + 9).alias("event_time"))
+    return frame.select("k", "g", start, end, "n", "note", F.timestamp_millis(F.col("s") + 9).alias("event_time"))
 
 
 def _ranks(rows: DataFrame) -> list[tuple[Any, ...]]:
-    told = rows.select(F.unix_millis("window_start").alias("s"), "g", "rank", "k", "n")
-    return sorted((tuple(r) for r in told.collect()), key=lambda r: (r[0], r[1] or "", r[2]))
+    short = rows.select(F.unix_millis("window_start").alias("s"), "g", "rank", "k", "n")
+    return sorted((tuple(r) for r in short.collect()), key=lambda r: (r[0], r[1] or "", r[2]))
 
 
 def _rows(seed: int) -> list[Result]:
@@ -109,7 +109,7 @@ def test_nulls_stand_where_the_order_puts_them(spark: SparkSession, order: str) 
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"k": 0}, "`k` is 0; legal: a whole number of at least 1"),
         ({"k": True}, "`k` is True; legal: a whole number of at least 1"),
@@ -122,16 +122,16 @@ def test_nulls_stand_where_the_order_puts_them(spark: SparkSession, order: str) 
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_illegal_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         TopK(**{"k": 1, "order_by": "n", **parameters})
 
 
-def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+def test_illegal_frames_are_refused(spark: SparkSession) -> None:
     rows = _frame(spark, [(0, "a", None, 1, None)])
-    with pytest.raises(ColumnError, match="`order_by` names the column 'm', which is not there"):
+    with pytest.raises(ColumnError, match="`order_by` names the column 'm', which the frame does not have"):
         TopK(k=1, order_by="m")(rows)
-    with pytest.raises(ColumnError, match="`window_start` names the column 'window_start', which is not there"):
+    with pytest.raises(ColumnError, match="`window_start` names the column 'window_start', which the frame does not have"):
         TopK(k=1, order_by="n")(rows.drop("window_start"))
-    with pytest.raises(ColumnError, match="the result would hold rank twice; rename one of them"):
+    with pytest.raises(ColumnError, match="the result would have rank twice; rename one of them"):
         TopK(k=1, order_by="n")(rows.withColumnRenamed("note", "rank"))

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, TopN, difference
-from operators.ordering import Ordering
+from operators._support.ordering import Ordering
 from tests.support.top_n_model import Board, Row, size_of_difference
 
 CASES, BATCHES = 420, 3
@@ -56,24 +56,24 @@ def _counted(choose: random.Random) -> list[Rows]:
 
 
 def _changed(choose: random.Random, keyed: bool) -> list[Rows]:
-    """Inserts, updates that may change the partition, deletes, and what was deleted put in again."""
-    there: Rows = []
+    """Inserts, updates that may change the partition, deletes, and inserts of deleted rows."""
+    current: Rows = []
     batches: list[Rows] = []
     for _ in range(BATCHES):
         rows: Rows = []
         for _ in range(choose.randrange(5)):
-            free = {*range(6)} - {r["id"] for r in there}
-            if not there or (choose.random() < 0.5 and free):
+            free = {*range(6)} - {r["id"] for r in current}
+            if not current or (choose.random() < 0.5 and free):
                 new = _row(choose, **({"id": choose.choice(sorted(free))} if keyed else {}))
-                there.append(new)
+                current.append(new)
                 rows.append({**new, "change": "+I"})
                 continue
-            old = there.pop(choose.randrange(len(there)))
+            old = current.pop(choose.randrange(len(current)))
             if choose.random() < 0.4:
                 rows.append({**old, "change": "-D"})
                 continue
             new = _row(choose, id=old["id"])
-            there.append(new)
+            current.append(new)
             rows += [{**old, "change": "-U"}, {**new, "change": "+U"}]
         batches.append(rows)
     return batches
@@ -89,20 +89,20 @@ class Spec:
     order_by: tuple[str, ...] = ("v DESC",)
     by: tuple[str, ...] = ("k",)
     key: tuple[str, ...] = ()
-    told: bool = False
+    has_changes: bool = False
     strategy: str = "retract"
 
     def operator(self) -> TopN:
         """The operator over many cases in one frame."""
         key = ("case_id", *self.key) if self.key else ()
-        told = {"change": "change"} if self.told else {}
-        return TopN(by=("case_id", *self.by), order_by=self.order_by, unique_key=key, **told, **self.top)
+        has_changes = {"change": "change"} if self.has_changes else {}
+        return TopN(by=("case_id", *self.by), order_by=self.order_by, unique_key=key, **has_changes, **self.top)
 
     def board(self) -> Board:
         """The naive model of one case."""
         order = [(o.column, o.descending, o.nulls_first) for o in (Ordering.read(text, "") for text in self.order_by)]
         top = {"rank_start": 1, "function": "row_number", **self.top}
-        return Board(order, top["rank_end"], top["rank_start"], top["function"], self.by, self.key, self.told)
+        return Board(order, top["rank_end"], top["rank_start"], top["function"], self.by, self.key, self.has_changes)
 
 
 def _keyed(choose: random.Random) -> list[Rows]:
@@ -114,7 +114,7 @@ def _bag(choose: random.Random) -> list[Rows]:
 
 
 def _stray(choose: random.Random) -> list[Rows]:
-    """Rows of few values that come and go as they like: some are taken back that are not there, and come later."""
+    """Few values, added and taken back at random: some rows are taken back before they are added."""
     kinds, batches = ("+I", "+I", "+U", "-D", "-U"), range(BATCHES)
     few = [{"k": "a", "id": n % 2, "v": n // 2, "w": "x", "n": 1} for n in range(4)]
     return [[{**choose.choice(few), "change": choose.choice(kinds)} for _ in range(choose.randrange(7))] for _ in batches]
@@ -139,20 +139,20 @@ SPECS = [
     Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
     Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),
-    Spec("changes by key", _keyed, {"rank_end": 2}, key=("id",), told=True),
-    Spec("changes by key, no rank", _keyed, {"rank_end": 2, "with_rank": False}, key=("id",), told=True),
-    Spec("changes by key, range", _keyed, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), told=True),
-    Spec("changes", _bag, {"rank_end": 2}, told=True),
-    Spec("changes, no rank", _bag, {"rank_end": 2, "with_rank": False}, told=True),
-    Spec("changes, range, no rank", _bag, {"rank_end": 3, "rank_start": 2, "with_rank": False}, told=True),
-    Spec("changes, rank", _bag, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), told=True),
-    Spec("changes, some of nothing", _stray, {"rank_end": 3}, told=True),
-    Spec("changes, dense rank, all", _bag, {"rank_end": 2, "function": "dense_rank"}, by=(), told=True),
+    Spec("changes by key", _keyed, {"rank_end": 2}, key=("id",), has_changes=True),
+    Spec("changes by key, no rank", _keyed, {"rank_end": 2, "with_rank": False}, key=("id",), has_changes=True),
+    Spec("changes by key, range", _keyed, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), has_changes=True),
+    Spec("changes", _bag, {"rank_end": 2}, has_changes=True),
+    Spec("changes, no rank", _bag, {"rank_end": 2, "with_rank": False}, has_changes=True),
+    Spec("changes, range, no rank", _bag, {"rank_end": 3, "rank_start": 2, "with_rank": False}, has_changes=True),
+    Spec("changes, rank", _bag, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), has_changes=True),
+    Spec("changes, some of nothing", _stray, {"rank_end": 3}, has_changes=True),
+    Spec("changes, dense rank, all", _bag, {"rank_end": 2, "function": "dense_rank"}, by=(), has_changes=True),
 ]
 
 
 def _cases(spec: Spec) -> list[list[Rows]]:
-    """Batch by batch, the rows of every case: their arrival is told over all of them."""
+    """Batch by batch, the rows of every case: `arrival` counts over all of them."""
     arrivals, batches = count(), [[] for _ in range(BATCHES)]
     for case_id in range(CASES):
         for seq, rows in enumerate(spec.make(random.Random(f"{spec.id} {case_id}")), 1):
@@ -160,9 +160,9 @@ def _cases(spec: Spec) -> list[list[Rows]]:
     return batches
 
 
-def _frame(spark: SparkSession, rows: Rows, told: bool) -> DataFrame:
+def _frame(spark: SparkSession, rows: Rows, has_changes: bool) -> DataFrame:
     made = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
-    return made if told else made.drop("change")
+    return made if has_changes else made.drop("change")
 
 
 def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]) -> dict[Any, Any]:
@@ -181,18 +181,18 @@ def test_the_leaderboard_is_the_models_and_the_changelog_its_difference(spark: S
     key = operator.emits.key
     whole: Rows = []
     before: dict[Any, Any] = {}
-    held = operator(_frame(spark, [], spec.told))
+    held = operator(_frame(spark, [], spec.has_changes))
     for batch in cases:
         new = [row for rows in batch for row in rows]
         for row in new:
             boards[row["case_id"]].come(row)
         whole += new
         columns, schema = held.columns, held.schema
-        answers = {"whole": operator(_frame(spark, whole, spec.told))}
+        answers = {"whole": operator(_frame(spark, whole, spec.has_changes))}
         if operator.strategy_used != "retract":
-            answers["folded"] = operator.fold(held, _frame(spark, new, spec.told))
-        told = [(*[row[c] for c in columns if c != "rank"], rank) for board in boards for row, rank in board.ranks()]
-        wanted = _table([_in_order(row, columns) for row in told], columns, key)
+            answers["folded"] = operator.fold(held, _frame(spark, new, spec.has_changes))
+        ranked = [(*[row[c] for c in columns if c != "rank"], rank) for board in boards for row, rank in board.ranks()]
+        wanted = _table([_in_order(row, columns) for row in ranked], columns, key)
         for answer in answers.values():
             changes = difference(held, answer.select(*columns), key=key)
             both = answer.selectExpr("NULL AS change", *columns).unionByName(changes.select("change", *columns)).collect()
@@ -230,13 +230,13 @@ def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
 def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
     top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
     assert top.strategy_used == used
-    told = top.explain().splitlines()
-    assert told[0].startswith(f"{used} (pinned): " if "strategy" in spec else f"{used}: ")
-    assert all(any(line.startswith(w) for line in told[1:]) for w in why)
+    lines = top.explain().splitlines()
+    assert lines[0].startswith(f"{used} (pinned): " if "strategy" in spec else f"{used}: ")
+    assert all(any(line.startswith(w) for line in lines[1:]) for w in why)
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"rank_end": 0}, "`rank_end` is 0; legal: a whole number of at least 1, or the column that holds it"),
         ({"rank_end": None}, "`rank_end` is None"),
@@ -246,9 +246,9 @@ def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, An
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
         ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
         ({"improving": True}, "`improving` is True; legal: true with a `unique_key`, by which"),
-        ({"ttl": "0 ms"}, "`ttl` is '0 ms'; legal: longer than no time, or None for ever"),
+        ({"ttl": "0 ms"}, "`ttl` is '0 ms'; legal: longer than no time, or None for no limit"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
-        ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl` and partitions (`by`) to leave"),
+        ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl` and partitions (`by`) that expire"),
         ({"ttl": "1 day", "after_ttl": "drop"}, "`after_ttl` is 'drop'; legal: keep"),
         ({"ttl": "1 day", "strategy": "append"}, "legal: retract: a partition's newest row, from which its `ttl` counts"),
         ({"strategy": "sort"}, "`strategy` is 'sort'; legal: append, update, retract"),
@@ -257,8 +257,8 @@ def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, An
         ({"strategy": "update"}, "`strategy` is 'update'; legal: append, retract: there is no `unique_key` to replace a row by"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(spec: dict[str, Any], said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_an_illegal_parameter_is_refused_with_the_reason(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
 
 
@@ -267,7 +267,7 @@ def test_no_rank_end_at_all_is_refused() -> None:
         TopN(by="k", order_by="v DESC")
 
 
-def test_what_says_no_known_kind_counts_for_nothing(spark: SparkSession) -> None:
+def test_a_row_of_an_unknown_change_kind_is_ignored(spark: SparkSession) -> None:
     rows = spark.sql("SELECT * FROM VALUES (1, '+I', 1, 0), (1, 'insert', 1, 1), (1, null, 1, 2), (2, '-D', 1, 3) AS t(v, c, seq, arrival)")
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c")(rows).collect()] == [1]
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c", unique_key="v")(rows).collect()] == [1]
@@ -275,11 +275,11 @@ def test_what_says_no_known_kind_counts_for_nothing(spark: SparkSession) -> None
     assert [r.v for r in TopN(order_by="v", rank_end="n", change="c")(first).collect()] == [1]
 
 
-def test_frames_that_cannot_be_are_refused_and_bad_rank_ends_are_told(spark: SparkSession) -> None:
+def test_illegal_frames_are_refused_and_partitions_without_ranks_are_listed(spark: SparkSession) -> None:
     rows = spark.sql("SELECT * FROM VALUES ('a', 1, 0), ('b', 1, null), ('c', 1, 2), ('d', 1, -4) AS t(k, v, n)")
     with pytest.raises(ColumnError, match="`rank_end` names the column 'k' of type string; legal: a whole number"):
         TopN(by="k", order_by="v", rank_end="k")(rows)
-    with pytest.raises(ColumnError, match="`rank_end` names the column 'm', which is not there"):
+    with pytest.raises(ColumnError, match="`rank_end` names the column 'm', which the frame does not have"):
         TopN(by="k", order_by="v", rank_end="m")(rows)
     top = TopN(by="k", order_by="v", rank_end="n")
     assert [(r.k, r["rank"]) for r in top(rows).collect()] == [("c", 1)]

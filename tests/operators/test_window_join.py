@@ -37,9 +37,9 @@ def _rows(window: Aligned, seed: int) -> list[Seen]:
 
 
 def _frame(spark: SparkSession, rows: Sequence[Seen]) -> DataFrame:
-    told = pa.Table.from_pylist([{"k": r.k, "t": r.t, "id": n, "v": r.v, "w": r.watermark} for n, r in enumerate(rows)], SCHEMA)
+    table = pa.Table.from_pylist([{"k": r.k, "t": r.t, "id": n, "v": r.v, "w": r.watermark} for n, r in enumerate(rows)], SCHEMA)
     times = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)
-    return spark.createDataFrame(told).select("k", "id", "v", *times)
+    return spark.createDataFrame(table).select("k", "id", "v", *times)
 
 
 def _pairs(window: Aligned, left: Sequence[Seen], right: Sequence[Seen], how: str, smaller: bool) -> Counter[Pair]:
@@ -82,11 +82,11 @@ def test_every_kind_of_join_has_the_models_rows(spark: SparkSession, name: str) 
     every = parts[0]
     for part in parts[1:]:
         every = every.union(part)
-    told: dict[str, Counter[Pair]] = {tag: Counter() for tag in wanted}
+    found_rows: dict[str, Counter[Pair]] = {tag: Counter() for tag in wanted}
     for tag, one, other, start, end, result, final in every.collect():
         assert result == final == end - 1
-        told[tag][one, other, (start, end)] += 1
-    assert told == wanted
+        found_rows[tag][one, other, (start, end)] += 1
+    assert found_rows == wanted
     assert all(wanted.values())
 
 
@@ -103,13 +103,13 @@ def test_a_group_holds_both_sides_rows_in_order_and_never_null(spark: SparkSessi
     found = CoGroup(on="k", window=window)(_frame(spark, left), _frame(spark, right))
     ids = [F.transform(side, lambda row: F.struct(F.unix_millis(row["event_time"]), row["id"])).alias(side) for side in ("left", "right")]
     spans = [F.unix_millis(c) for c in ("window_start", "window_end")]
-    told = {}
+    found_rows = {}
     for k, start, end, lefts, rights in found.select("k", *spans, *ids).collect():
         assert [t for t, _ in lefts] == sorted(t for t, _ in lefts)
         assert [t for t, _ in rights] == sorted(t for t, _ in rights)
         apart = None if k is not None else int(not lefts)
-        told[k, (start, end), apart] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
-    assert told == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
+        found_rows[k, (start, end), apart] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
+    assert found_rows == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
 
 
 def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> None:
@@ -138,7 +138,7 @@ def test_rows_that_have_a_window_already_keep_it_under_a_prefix(spark: SparkSess
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: WindowJoin(on="k", window=Tumbling(size=1), how="outer"), "`how` is 'outer'; legal: inner, left, right, full, semi, anti"),  # pyright: ignore[reportArgumentType]
         (lambda: WindowJoin(on=(), window=Tumbling(size=1)), "`on` is (); legal: at least one column"),
@@ -149,17 +149,17 @@ def test_rows_that_have_a_window_already_keep_it_under_a_prefix(spark: SparkSess
         (lambda: CoGroup(on=(), window=Tumbling(size=1)), "`on` is (); legal: at least one column"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused(make: Any, said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_illegal_parameters_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         make()
 
 
 @pytest.mark.parametrize("operator", [WindowJoin(on="k", window=Tumbling(size=1)), CoGroup(on="k", window=Tumbling(size=1))])
-def test_frames_that_cannot_be_are_refused(spark: SparkSession, operator: WindowJoin | CoGroup) -> None:
+def test_illegal_frames_are_refused(spark: SparkSession, operator: WindowJoin | CoGroup) -> None:
     rows = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time")
-    with pytest.raises(ColumnError, match="`on` names the column 'k', which is not there"):
+    with pytest.raises(ColumnError, match="`on` names the column 'k', which the frame does not have"):
         operator(rows, rows.drop("k"))
-    with pytest.raises(ColumnError, match="`right_time` names the column 'event_time', which is not there"):
+    with pytest.raises(ColumnError, match="`right_time` names the column 'event_time', which the frame does not have"):
         operator(rows, rows.drop("event_time"))
     with pytest.raises(ColumnError, match="`on` names the column 'k', which is string on the left and int on the right"):
         operator(rows, rows.withColumn("k", F.lit(1)))

@@ -31,9 +31,9 @@ ROWS = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32(), "w": pa.in
 
 
 def _frame(spark: SparkSession, rows: Sequence[Seen], judged: bool) -> DataFrame:
-    told = pa.Table.from_pylist([{"k": r.k, "t": r.t, "v": r.v, "w": r.watermark} for r in rows], ROWS)
+    table = pa.Table.from_pylist([{"k": r.k, "t": r.t, "v": r.v, "w": r.watermark} for r in rows], ROWS)
     marks = [F.timestamp_millis("w").alias(WATERMARK)] if judged else []
-    return spark.createDataFrame(told).select("k", F.timestamp_millis("t").alias("event_time"), "v", *marks)
+    return spark.createDataFrame(table).select("k", F.timestamp_millis("t").alias("event_time"), "v", *marks)
 
 
 def _rows(window: Aligned, seed: int, late: bool) -> list[Seen]:
@@ -65,7 +65,7 @@ def test_every_window_holds_the_rows_of_the_model(spark: SparkSession, name: str
     frame = _frame(spark, rows, judged=late)
     wanted = aggregated(window, rows)
     by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGED)
-    assert _found(by_pane(frame), *MERGED) == {where: told[:4] for where, told in wanted.items()}
+    assert _found(by_pane(frame), *MERGED) == {where: values[:4] for where, values in wanted.items()}
     if name in ("sliding", "cumulative", "sliding, gaps", "tumbling, shifted"):
         by_row = WindowedAggregate(by="k", window=window, aggregates=BY_ROW)
         assert _found(by_row(frame), *BY_ROW) == wanted
@@ -114,14 +114,14 @@ def test_a_row_is_late_when_none_of_its_windows_was_open(spark: SparkSession) ->
     ],
 )
 def test_rows_are_counted_by_pane_where_the_aggregate_can_be_merged(sql: str, merged: bool) -> None:
-    assert WindowedAggregate(window=Sliding(size=4, slide=2), aggregates={"a": sql})._merges is merged
+    assert WindowedAggregate(window=Sliding(size=4, slide=2), aggregates={"a": sql})._merges_panes is merged
 
 
 def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSession) -> None:
     rows = _frame(spark, [Seen("a", 5, 1)], judged=False)
     plan = WindowedAggregate(by="k", window=Sliding(size=10, slide=2), aggregates={"n": "count(*)"})(rows)
-    told = plan._jdf.queryExecution().optimizedPlan().toString()  # pyright: ignore[reportCallIssue]
-    assert [line.strip(" +-:").split(" ")[0] for line in told.splitlines() if "Aggregate" in line or "Generate" in line] == [
+    text = plan._jdf.queryExecution().optimizedPlan().toString()  # pyright: ignore[reportCallIssue]
+    assert [line.strip(" +-:").split(" ")[0] for line in text.splitlines() if "Aggregate" in line or "Generate" in line] == [
         "Aggregate",
         "Generate",
         "Aggregate",
@@ -129,21 +129,21 @@ def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSess
 
 
 @pytest.mark.parametrize(
-    ("parameters", "error", "said"),
+    ("parameters", "error", "message"),
     [
         ({"aggregates": {}}, OperatorError, "`aggregates` is {}; legal: at least one"),
-        ({"aggregates": {"window_start": "count(*)"}}, ColumnError, "the result would hold window_start twice"),
-        ({"by": ("k", "K")}, ColumnError, "the result would hold K twice; rename one of them"),
+        ({"aggregates": {"window_start": "count(*)"}}, ColumnError, "the result would have window_start twice"),
+        ({"by": ("k", "K")}, ColumnError, "the result would have K twice; rename one of them"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any], error: type[OperatorError], said: str) -> None:
-    with pytest.raises(error, match=re.escape(said)):
+def test_illegal_parameters_are_refused(parameters: dict[str, Any], error: type[OperatorError], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
         WindowedAggregate(**{"window": Tumbling(size=1), "aggregates": {"n": "count(*)"}, **parameters})
 
 
-def test_frames_that_cannot_be_are_refused(spark: SparkSession) -> None:
+def test_illegal_frames_are_refused(spark: SparkSession) -> None:
     count = WindowedAggregate(by="k", window=Tumbling(size=1), aggregates={"n": "count(*)"})
-    with pytest.raises(ColumnError, match="`by` names the column 'k', which is not there"):
+    with pytest.raises(ColumnError, match="`by` names the column 'k', which the frame does not have"):
         count(spark.sql("SELECT timestamp_millis(5) AS event_time"))
     with pytest.raises(ColumnError, match="`time` names the column 'event_time' of type string"):
         count(spark.sql("SELECT 'a' AS k, 'now' AS event_time"))
@@ -169,7 +169,7 @@ def test_an_evictor_keeps_the_last_rows_of_each_window(
     found: dict[str | None, list[list[int]]] = {}
     for row in WindowedAggregate(by="k", window=EVICTED, aggregates=IDS, evictor=evictor)(frame).collect():
         found.setdefault(row["k"], []).append(row["values"])
-    assert {k: sorted(told) for k, told in found.items()} == {k: sorted(told) for k, told in wanted.items()}
+    assert {k: sorted(groups) for k, groups in found.items()} == {k: sorted(groups) for k, groups in wanted.items()}
 
 
 def test_an_evictor_that_keeps_nothing_is_refused() -> None:

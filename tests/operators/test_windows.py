@@ -1,4 +1,4 @@
-"""Windows: where they lie, and which rows are in them, by a model that tries every start."""
+"""Windows: their bounds, and which rows are in them, against a model that tries every start."""
 
 import random
 import re
@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import Cumulative, OperatorError, Sliding, Tumbling, WindowError
-from operators.windows import Aligned, pane_of
+from operators._support.panes import pane_of
+from operators.windows import Aligned
 from tests.support.windows_model import windows_at
 
 DAY = 86_400_000
@@ -67,7 +68,7 @@ def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: 
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Tumbling(size=0), "`size` is 0; legal: a duration of more than zero"),
         (lambda: Sliding(size="10 s", slide=0), "`slide` is 0; legal: a duration of more than zero"),
@@ -77,11 +78,11 @@ def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: 
         (lambda: Cumulative(size=1_000, step=300), "`step` is 300; legal: a length that divides `size` (1000)"),
     ],
 )
-def test_a_window_that_cannot_be_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
+def test_an_illegal_window_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
         make()
 
 
 def test_a_window_of_no_length_has_an_error_of_its_own() -> None:
-    with pytest.raises(WindowError, match="would hold no row"):
+    with pytest.raises(WindowError, match="would contain no row"):
         Cumulative(size=1_000, step=0)

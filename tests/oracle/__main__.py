@@ -8,8 +8,7 @@ from pathlib import Path
 
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
-from tests.oracle import leaderboards, windowed
-from tests.oracle.runner import STEPPED, chosen, gather, report, run
+from tests.oracle.runner import STEPPED, chosen, gather, report, run_all
 
 
 def main() -> int:
@@ -19,18 +18,16 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder with case files (*.json), at any depth")
     parser.add_argument("--operator", help="only the cases of this operator, by Flink's name")
-    told = parser.parse_args()
-    if not told.folder.exists():
-        parser.error(f"{told.folder} does not exist")
+    arguments = parser.parse_args()
+    if not arguments.folder.exists():
+        parser.error(f"{arguments.folder} does not exist")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a bad residual is one line of ours, not a page of Spark's
-    gathered = gather(told.folder, told.operator)
+    gathered = gather(arguments.folder, arguments.operator)
     verdicts = []
     if gathered.cases or gathered.windows or gathered.tops:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
         with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
-            verdicts = run(spark, Path(folder), gathered.cases) if gathered.cases else []
-        verdicts += windowed.judge(spark, gathered.windows)
-        verdicts += leaderboards.judge(spark, gathered.tops)
+            verdicts = run_all(spark, Path(folder), gathered)
     lines = report(gathered, verdicts, len(chosen(gathered.cases, STEPPED)))
     print("\n".join(lines), flush=True)
     return int(any(v.status == "failed" for v in (*gathered.unreadable, *verdicts)))

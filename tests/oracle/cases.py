@@ -129,69 +129,70 @@ def load(path: Path) -> dict[str, Any]:
         CaseError: it is not a JSON object that names its operator.
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise CaseError(f"cannot be read: {error}") from error
-    if not isinstance(told, dict) or not isinstance(told.get("operator"), str):
+    if not isinstance(content, dict) or not isinstance(content.get("operator"), str):
         raise CaseError("cannot be read: not a JSON object with an `operator`")
-    return told
+    return content
 
 
-def parse(path: Path, told: Mapping[str, Any]) -> Case:
+def parse(path: Path, content: Mapping[str, Any]) -> Case:
     """A case of one of the known operators.
 
     Raises:
         CaseError: something in it is missing, or not what it should be.
     """
     try:
-        return _parse(path, told)
+        return _parse(path, content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _parse(path: Path, told: Mapping[str, Any]) -> Case:
-    operator = told["operator"]
-    rows = told.get("expected_final", told.get("expected")) if operator == SQL else told.get("expected")
-    error = told.get("error")
+def _parse(path: Path, content: Mapping[str, Any]) -> Case:
+    operator = content["operator"]
+    rows = content.get("expected_final", content.get("expected")) if operator == SQL else content.get("expected")
+    error = content.get("error")
     if rows is None and error is None:
         raise ValueError("neither `expected` nor `error`")
     late = {
-        s: Counter((_int(r["step"]), _int(r["id"])) for r in told.get(f"expected_late_{n}", ())) for s, n in (("L", "left"), ("R", "right"))
+        side: Counter((_int(row["step"]), _int(row["id"])) for row in content.get(f"expected_late_{name}", ()))
+        for side, name in (("L", "left"), ("R", "right"))
     }
-    params = _params(told["params"])
+    params = _params(content["params"])
     _ = params.model
     return Case(
         path=path,
         operator=operator,
-        name=str(told.get("name", path.stem)),
+        name=str(content.get("name", path.stem)),
         params=params,
-        stream=tuple(_item(step, item) for step, item in enumerate(told["input"])),
-        drained=told.get("end_watermark", True) is not False,
-        expected=Counter(tuple(_told(row[name], name) for name in FIELDS[operator]) for row in rows or ()),
+        stream=tuple(_item(step, item) for step, item in enumerate(content["input"])),
+        drained=content.get("end_watermark", True) is not False,
+        expected=Counter(tuple(_as_text(row[name], name) for name in FIELDS[operator]) for row in rows or ()),
         late=late if operator == DATASTREAM else None,  # pyright: ignore[reportArgumentType]
         error=None if error is None else str(error),
     )
 
 
-def _told(value: Any, name: str) -> Any:
+def _as_text(value: Any, name: str) -> Any:
     return str(value) if name.endswith("_k") and value is not None else value
 
 
-def _params(told: Mapping[str, Any]) -> Params:
-    how = str(told.get("join_type", "INNER")).lower()
+def _params(content: Mapping[str, Any]) -> Params:
+    how = str(content.get("join_type", "INNER")).lower()
     if how not in ("inner", "left", "right", "full"):
         raise ValueError(f"`join_type` is {how!r}")
-    ends = bool(told.get("lower_exclusive", False)), bool(told.get("upper_exclusive", False))
-    return Params(_int(told["lower"]), _int(told["upper"]), *ends, how, told.get("residual") or None)  # pyright: ignore[reportArgumentType]
+    ends = bool(content.get("lower_exclusive", False)), bool(content.get("upper_exclusive", False))
+    return Params(_int(content["lower"]), _int(content["upper"]), *ends, how, content.get("residual") or None)  # pyright: ignore[reportArgumentType]
 
 
-def _item(step: int, told: Mapping[str, Any]) -> Event | Mark:
-    if told["t"] == "w":
-        return Mark(_int(told["ts"]))
-    if told["t"] != "e" or told["side"] not in ("L", "R"):
+def _item(step: int, content: Mapping[str, Any]) -> Event | Mark:
+    if content["t"] == "w":
+        return Mark(_int(content["ts"]))
+    if content["t"] != "e" or content["side"] not in ("L", "R"):
         raise ValueError(f"input {step} is neither a watermark nor a row of L or R")
-    key, v = told.get("k"), told.get("v")
-    return Event(step, told["side"], _int(told["id"]), None if key is None else str(key), _int(told["ts"]), None if v is None else _int(v))
+    key, v, ts = content.get("k"), content.get("v"), _int(content["ts"])
+    return Event(step, content["side"], _int(content["id"]), None if key is None else str(key), ts, None if v is None else _int(v))
 
 
 def _int(value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tests.oracle import flink
 from tests.oracle.cases import DATASTREAM, FIELDS, Case, Row
-from tests.oracle.flink import Flink, touched
+from tests.oracle.flink import Flink, rows_of_pairs
 from tests.oracle.lake import Found, Stepped
 from tests.oracle.sql_cache import Simulation
 from tests.support.model import Event, Joined
@@ -58,7 +58,7 @@ def compare(case: Case, found: Found) -> Verdict:
     missing, reasons = explained(extra, more)
     surplus, others = explained(ours_only, fewer)
     differs += _not_as_run(case)
-    differs += [*late, *_told("Flink has", missing), *_told("only we have", surplus)]
+    differs += [*late, *_listed("Flink has", missing), *_listed("only we have", surplus)]
     same = case.expected & ours
     pending = same & Counter(_row(case, row) for row in found.rows if not _closed(case, row))
     lates = 0 if case.late is None else sum(c.total() for c in case.late.values())
@@ -82,8 +82,8 @@ def against_model(case: Case, found: Found) -> list[str]:
     wanted = Counter((*_steps(j), j.result_time, j.final_at, case.row(j)) for j in answer.rows)
     got = Counter((r["left_step"], r["right_step"], r["result_time"], r["final_at"], _row(case, r)) for r in found.rows)
     late = Counter((row.side, row.step, row.id) for row in answer.late)
-    told = _told("the model has", wanted - got) + _told("the model lacks", got - wanted)
-    return told + _told("late in the model", late - Counter(found.late)) + _told("not late in the model", Counter(found.late) - late)
+    differs = _listed("the model has", wanted - got) + _listed("the model lacks", got - wanted)
+    return differs + _listed("late in the model", late - Counter(found.late)) + _listed("not late in the model", Counter(found.late) - late)
 
 
 def _not_as_run(case: Case) -> list[str]:
@@ -94,7 +94,7 @@ def _not_as_run(case: Case) -> list[str]:
     rows = simulation()
     if simulation.is_unsure:
         return []
-    return _told("Flink's own operator would give", rows - case.expected) + _told(
+    return _listed("Flink's own operator would give", rows - case.expected) + _listed(
         "Flink's own operator would not give", case.expected - rows
     )
 
@@ -104,11 +104,11 @@ def _steps(joined: Joined) -> tuple[int | None, int | None]:
 
 
 def _late_differs(case: Case, found: Found) -> list[str]:
-    told = list[str]()
+    differs = list[str]()
     for side, wanted in (case.late or {}).items():
         got = Counter((step, number) for of, step, number in found.late if of == side)
-        told += _told(f"late {side} in Flink (step, id)", wanted - got) + _told(f"not late {side} in Flink (step, id)", got - wanted)
-    return told
+        differs += _listed(f"late {side} in Flink (step, id)", wanted - got) + _listed(f"not late {side} in Flink (step, id)", got - wanted)
+    return differs
 
 
 def _row(case: Case, row: Mapping[str, Any]) -> Row:
@@ -151,13 +151,13 @@ def _outer(case: Case, rules: Flink, found: Found) -> tuple[Allowed, Allowed]:
     more = [
         (flink.LATE_JOINED, Counter(_pair(case, *pair) for pair in rules.gained)),
         (flink.LATE_PADDED, _pads(case, rules.late)),
-        (flink.PARTNER_LOST, _pads(case, touched(lost))),
+        (flink.PARTNER_LOST, _pads(case, rows_of_pairs(lost))),
         (flink.BROKEN, _pads(case, rules.never_cached)),
         (flink.SOONER, _pending_pads(case, found)),
     ]
     fewer = [
         *_lost(case, rules),
-        (flink.PARTNER_LATE, _pads(case, touched(gained))),
+        (flink.PARTNER_LATE, _pads(case, rows_of_pairs(gained))),
         (flink.BROKEN, _pads(case, [row for row in padded if rules.dropped(row, end)])),
     ]
     if not case.drained:
@@ -187,23 +187,23 @@ def explained(extra: Counter[Row], allowed: Allowed) -> tuple[Counter[Row], Coun
     return left, +reasons
 
 
-def _told(what: str, rows: Counter[Any]) -> list[str]:
+def _listed(label: str, rows: Counter[Any]) -> list[str]:
     if not rows:
         return []
     shown = ", ".join(str(row) for row in sorted(rows, key=str)[:SHOWN])
-    return [f"{what} {rows.total()}: {shown}{', ...' if len(rows) > SHOWN else ''}"]
+    return [f"{label} {rows.total()}: {shown}{', ...' if len(rows) > SHOWN else ''}"]
 
 
 def check_steps(case: Case, found: Found, steps: Sequence[Stepped], late: Sequence[tuple[str, int, int]]) -> list[str]:
     """What is wrong with a run entry by entry: a row at another entry than its `final_at` says, or another content."""
-    told, before = list[str](), None
+    differs, before = list[str](), None
     for number, step in enumerate(steps):
         wrong = [r for r in step.rows if step.mark is None or r["final_at"] > step.mark or (before is not None and r["final_at"] <= before)]
-        told += _told(f"at entry {number}, where the watermark went from {before} to {step.mark}, came", Counter(map(_frozen, wrong)))
+        differs += _listed(f"at entry {number}, where the watermark went from {before} to {step.mark}, came", Counter(map(_frozen, wrong)))
         before = before if step.mark is None else step.mark
     whole, bulk = Counter(_frozen(r) for s in steps for r in s.rows), Counter(map(_frozen, found.rows))
-    told += _told("entry by entry lacks", bulk - whole) + _told("only entry by entry has", whole - bulk)
-    return told + ([] if Counter(late) == Counter(found.late) else ["entry by entry, other rows were late"])
+    differs += _listed("entry by entry lacks", bulk - whole) + _listed("only entry by entry has", whole - bulk)
+    return differs + ([] if Counter(late) == Counter(found.late) else ["entry by entry, other rows were late"])
 
 
 def _frozen(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

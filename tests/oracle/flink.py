@@ -27,7 +27,7 @@ Pair = tuple[Event, Event]
 
 @dataclass(frozen=True)
 class Flink:
-    """What Flink does with a case's rows, told by the case's content."""
+    """What Flink does with a case's rows, derived from its content."""
 
     case: Case
 
@@ -45,8 +45,8 @@ class Flink:
     def lost(self) -> list[tuple[Pair, str]]:
         """The pairs of rows on time that Flink does not find, or may not, each with the reason."""
         why = self._evicted if self.case.operator == DATASTREAM else self._uncached
-        told = ((pair, why(*sorted(pair, key=lambda row: row.step))) for pair in self.case.params.model.pairs(self.on_time))
-        return [(pair, reason) for pair, reason in told if reason]
+        reasons = ((pair, why(*sorted(pair, key=lambda row: row.step))) for pair in self.case.params.model.pairs(self.on_time))
+        return [(pair, reason) for pair, reason in reasons if reason]
 
     @cached_property
     def gained(self) -> list[Pair]:
@@ -64,8 +64,8 @@ class Flink:
     def _evicted(self, earlier: Event, later: Event) -> str | None:
         """A buffered row lives while `watermark < ts + wait`."""
         watermark = self._watermark(later.step)
-        gone = watermark is not None and watermark >= earlier.ts + self.case.params.model.wait(earlier.side)
-        return EVICTED if gone else None
+        is_evicted = watermark is not None and watermark >= earlier.ts + self.case.params.model.wait(earlier.side)
+        return EVICTED if is_evicted else None
 
     def _uncached(self, earlier: Event, later: Event) -> str | None:
         if self._operator_time(earlier.step) >= earlier.ts + self._size(earlier.side):
@@ -106,8 +106,8 @@ class Flink:
 
     @cached_property
     def _marks(self) -> tuple[list[int], list[int]]:
-        told = [(step, item.ts) for step, item in enumerate(self.case.stream) if isinstance(item, Mark)]
-        return [step for step, _ in told], [ts for _, ts in told]
+        marks = [(step, item.ts) for step, item in enumerate(self.case.stream) if isinstance(item, Mark)]
+        return [step for step, _ in marks], [ts for _, ts in marks]
 
     def _watermark(self, step: int) -> int | None:
         steps, marks = self._marks
@@ -130,6 +130,6 @@ class Flink:
         return found
 
 
-def touched(pairs: Sequence[Pair]) -> list[Event]:
+def rows_of_pairs(pairs: Sequence[Pair]) -> list[Event]:
     """The rows of pairs, each once."""
     return list({row.step: row for pair in pairs for row in pair}.values())

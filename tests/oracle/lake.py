@@ -86,19 +86,19 @@ def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
     """Lakes of cases: a case's place in the list to how far it is moved. A lake's times lie around 1970."""
     room, lakes = min(-FIRST_TIME, LAST_TIME), list[dict[int, int]]()
     used = room * 2 + 1
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         span = case.high - case.low + 1
         if used + span > room * 2:
             lakes.append({})
             used = 0
-        lakes[-1][place] = used - case.low
+        lakes[-1][index] = used - case.low
         used += span
     return [_centred(cases, lake) for lake in lakes]
 
 
 def _centred(cases: Sequence[Case], lake: Mapping[int, int]) -> dict[int, int]:
-    half = max(cases[place].high + shift for place, shift in lake.items()) // 2
-    return {place: shift - half for place, shift in lake.items()}
+    half = max(cases[index].high + shift for index, shift in lake.items()) // 2
+    return {index: shift - half for index, shift in lake.items()}
 
 
 def too_long(case: Case) -> bool:
@@ -122,29 +122,29 @@ def bulk(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[Found
     """Put cases through shared lakes: one replay, then one advance for each distinct set of parameters."""
     found = [Found(error="it was not run")] * len(cases)
     for number, moved in enumerate(shifts(cases)):
-        for place, told in _one_lake(spark, folder / f"lake_{number}", cases, moved).items():
-            found[place] = told
+        for index, result in _one_lake(spark, folder / f"lake_{number}", cases, moved).items():
+            found[index] = result
     return found
 
 
 def _one_lake(spark: SparkSession, folder: Path, cases: Sequence[Case], moved: Mapping[int, int]) -> dict[int, Found]:
     groups: dict[Params, list[int]] = {}
-    for place in moved:
-        groups.setdefault(cases[place].params, []).append(place)
-    assets = [_asset(f"join_{n}", params, [str(p) for p in places]) for n, (params, places) in enumerate(groups.items())]
+    for index in moved:
+        groups.setdefault(cases[index].params, []).append(index)
+    assets = [_asset(f"join_{n}", params, [str(p) for p in indexes]) for n, (params, indexes) in enumerate(groups.items())]
     engine = _engine(spark, folder, [a for a in assets if isinstance(a, DerivedAsset)])
     _replay(engine, cases, moved)
     late = _late(engine)
     with ThreadPoolExecutor(2) as pool:
         tables = list(pool.map(lambda asset: _attempt(lambda: _advanced(engine, asset)), assets))
     found: dict[int, Found] = {}
-    for places, table in zip(groups.values(), tables, strict=True):
-        rows = {str(place): list[dict[str, Any]]() for place in places}
+    for indexes, table in zip(groups.values(), tables, strict=True):
+        rows = {str(index): list[dict[str, Any]]() for index in indexes}
         for row in () if isinstance(table, str) else table:
             rows[row["case_id"]].append(_back(row, moved[int(row["case_id"])]))
-        for place in places:
-            told = Found(rows[str(place)], late.get(str(place), []))
-            found[place] = Found(error=table) if isinstance(table, str) else told
+        for index in indexes:
+            result = Found(rows[str(index)], late.get(str(index), []))
+            found[index] = Found(error=table) if isinstance(table, str) else result
     return found
 
 
@@ -203,12 +203,12 @@ def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
 
 def _replay(engine: Engine, cases: Sequence[Case], moved: Mapping[int, int]) -> None:
     marks, rows = list[dict[str, int]](), {side: list[tuple[int, list[Any]]]() for side in SIDES}
-    for place, shift in moved.items():
-        for entry in entries(cases[place]):
+    for index, shift in moved.items():
+        for entry in entries(cases[index]):
             for row in entry.rows:
-                rows[row.side].append((len(marks), _values(row, str(place), shift)))
+                rows[row.side].append((len(marks), _values(row, str(index), shift)))
             marks.append({} if entry.mark is None else dict.fromkeys(SIDES, entry.mark + shift))
-    engine.replay({side: _frame(engine.spark, told) for side, told in rows.items() if told}, marks)
+    engine.replay({side: _frame(engine.spark, values) for side, values in rows.items() if values}, marks)
 
 
 def _values(row: Event, case_id: str, shift: int) -> list[Any]:
@@ -219,8 +219,8 @@ def _frame(spark: SparkSession, rows: Sequence[tuple[int, list[Any]]]) -> DataFr
     """Rows as `sources.read` returns them: every column as text."""
     text = {name: pa.array([_text(values[n]) for _, values in rows], pa.string()) for n, name in enumerate(_COLUMNS)}
     nothing = pa.nulls(len(rows), pa.string())
-    place, entry = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
-    return spark.createDataFrame(pa.table({**text, RAW: nothing, PATH: nothing, MALFORMED: nothing, ARRIVAL: place, ENTRY: entry}))
+    index, entry = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
+    return spark.createDataFrame(pa.table({**text, RAW: nothing, PATH: nothing, MALFORMED: nothing, ARRIVAL: index, ENTRY: entry}))
 
 
 def _text(value: Any) -> str | None:

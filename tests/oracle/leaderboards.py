@@ -44,25 +44,25 @@ class TopNCase:
     """One recorded case.
 
     Args:
-        told: the file's content.
+        content: the file's content.
     """
 
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         """Operator and name."""
-        return f"{TOPN}/{self.told['name']}"
+        return f"{TOPN}/{self.content['name']}"
 
     @property
     def params(self) -> Mapping[str, Any]:
         """The operator's parameters."""
-        return self.told["params"]
+        return self.content["params"]
 
     @property
     def error(self) -> str | None:
         """How Flink ended, where it did not answer."""
-        return self.told.get("error")
+        return self.content.get("error")
 
     @cached_property
     def columns(self) -> list[str]:
@@ -73,23 +73,23 @@ class TopNCase:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The input as it came, each row in its micro-batch."""
-        events = [item for item in self.told["input"] if item["t"] == "e"]
-        told = {c for c in _SCHEMA.names if c not in ("case_id", "seq", "arrival", "kind")}
+        events = [item for item in self.content["input"] if item["t"] == "e"]
+        columns = {c for c in _SCHEMA.names if c not in ("case_id", "seq", "arrival", "kind")}
         return [
-            {"case_id": self.name, **{c: row.get(c) for c in told}, "kind": row.get("kind", INSERT)}
+            {"case_id": self.name, **{c: row.get(c) for c in columns}, "kind": row.get("kind", INSERT)}
             | {"seq": 1 + n * BATCHES // len(events), "arrival": n, "step": step}
-            for n, (step, row) in enumerate((s, i) for s, i in enumerate(self.told["input"]) if i["t"] == "e")
+            for n, (step, row) in enumerate((s, i) for s, i in enumerate(self.content["input"]) if i["t"] == "e")
         ]
 
     def wanted(self, batch: int) -> Counter[Row] | None:
         """What the leaderboard holds after a micro-batch; None where Flink's changelog does not tell."""
         if self.error:
             return self._by_model(batch)
-        if self.told.get("flink_bug"):
-            return _counted(self.told["expected_final_model"], self.columns) if batch == BATCHES else None
+        if self.content.get("flink_bug"):
+            return _counted(self.content["expected_final_model"], self.columns) if batch == BATCHES else None
         last = max(row["step"] for row in self.rows if row["seq"] <= batch)
         held = Counter[Row]()
-        for change in self.told["expected"]:
+        for change in self.content["expected"]:
             if change["step"] <= last or batch == BATCHES:
                 held[tuple(change[c] for c in self.columns)] += 1 if change["kind"] in COMES else -1
         return +held
@@ -108,13 +108,13 @@ def _counted(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Count
     return Counter(tuple(row[c] for c in columns) for row in rows)
 
 
-def parse(told: Mapping[str, Any]) -> TopNCase:
+def parse(content: Mapping[str, Any]) -> TopNCase:
     """A case.
 
     Raises:
         CaseError: something in it is missing, or not what it should be.
     """
-    case = TopNCase(told)
+    case = TopNCase(content)
     try:
         _ = case.name, [case.wanted(batch) for batch in (1, BATCHES) if "function" in case.params or not case.error]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -189,8 +189,8 @@ def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> Data
     touches = operator.partition if isinstance(operator, TopN) else operator.key
     keys = new.select(*touches).distinct()
     same = same_rows("h", "k", touches)
-    touched, others = (held.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
-    return others.unionByName(operator.fold(touched, new))
+    changed, others = (held.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
+    return others.unionByName(operator.fold(changed, new))
 
 
 def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
@@ -202,14 +202,14 @@ def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
             groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
     boards, found = [Group(alike) for alike in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     for batch in range(1, BATCHES + 1):
-        told = [frame for board in boards for frame in _told(board, *board.step(spark, batch))]
-        for row in reduce(DataFrame.unionByName, told).collect():
+        frames = [frame for board in boards for frame in _tagged(board, *board.step(spark, batch))]
+        for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
     by_name = {case.name: board for board in boards for case in board.cases}
     return [refused[c.name] if c.name in refused else _verdict(c, by_name[c.name].top, found) for c in cases]
 
 
-def _told(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
+def _tagged(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
     for is_change, frame in ((False, after), (True, changes)):
         named = frame.withColumnRenamed("rank", "rn")
         row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
@@ -225,14 +225,14 @@ def _verdict(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], li
         if wanted is not None:
             direct += (wanted & ours).total()
             why += [
-                f"after micro-batch {batch} {what} {differs.total()}, such as {next(iter(differs))}"
-                for what, differs in (("lacks", wanted - ours), ("has besides", ours - wanted))
+                f"after micro-batch {batch} {label} {differs.total()}, such as {next(iter(differs))}"
+                for label, differs in (("lacks", wanted - ours), ("has besides", ours - wanted))
                 if differs
             ]
         after = {_key(row, key): _whole(row) for row in rows}
-        why += [f"after micro-batch {batch} the changes {said}" for said in _wrong(before, after, changes, key)]
+        why += [f"after micro-batch {batch} the changes {problem}" for problem in _wrong(before, after, changes, key)]
         before = after
-    rules = Counter({NEVER_ADDED: len(case.told["expected"])} if case.told.get("flink_bug") else {REFUSED: 1} if case.error else {})
+    rules = Counter({NEVER_ADDED: len(case.content["expected"])} if case.content.get("flink_bug") else {REFUSED: 1} if case.error else {})
     shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, BATCHES + 1))
     return Verdict(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
 
@@ -253,8 +253,8 @@ def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequenc
         if old != new:
             kinds = {"-D": old} if new is None else {"+I": new} if old is None else {"-U": old, "+U": new}
             wanted.update((kind, row) for kind, row in kinds.items() if row is not None)
-    told = Counter((change[CHANGE], _whole(change)) for change in changes)
-    return [f"{what} {rows.total()}" for what, rows in (("lack", wanted - told), ("tell superfluously", told - wanted)) if rows]
+    found = Counter((change[CHANGE], _whole(change)) for change in changes)
+    return [f"{label} {rows.total()}" for label, rows in (("lack", wanted - found), ("tell superfluously", found - wanted)) if rows]
 
 
 def _refused(spark: SparkSession, case: TopNCase) -> Verdict:

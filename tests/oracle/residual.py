@@ -21,7 +21,7 @@ class ResidualError(ValueError):
 def translated(residual: str) -> str:
     """The residual over the result's names: `L.v` is `left_v`, the key has one name; integers are divided as Flink does."""
 
-    def told(found: re.Match[str]) -> str:
+    def replacement(found: re.Match[str]) -> str:
         if found[0] == "/":
             return " DIV "
         if not found[1]:
@@ -29,7 +29,7 @@ def translated(residual: str) -> str:
         column = _TEMPORAL.get(found[2], found[2])
         return column if column == "k" else {"L": "left_", "R": "right_"}[found[1]] + column
 
-    return _TOKEN.sub(told, residual)
+    return _TOKEN.sub(replacement, residual)
 
 
 def predicate(residual: str) -> Predicate:

@@ -42,18 +42,18 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
     cases, unreadable, others, windows, tops = list[Case](), list[Verdict](), Counter[str](), list[WindowCase](), list[TopNCase]()
     for path in files(folder):
         try:
-            told = load(path)
-            operator = told["operator"]
+            content = load(path)
+            operator = content["operator"]
             if only is not None and operator != only:
                 continue
-            if operator in windowed.KNOWN and not told.get("error"):
-                windows.append(windowed.parse(told))
+            if operator in windowed.KNOWN and not content.get("error"):
+                windows.append(windowed.parse(content))
             elif operator == TOPN:
-                tops.append(leaderboards.parse(told))
+                tops.append(leaderboards.parse(content))
             elif operator not in KNOWN:
                 others[operator] += 1
             else:
-                case = parse(path, told)
+                case = parse(path, content)
                 cases += [case] if not too_long(case) else []
                 unreadable += (
                     [Verdict(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
@@ -63,18 +63,24 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
     return Gathered(cases, unreadable, others, windows, tops)
 
 
+def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[Verdict]:
+    """Judge every case that was found, of whatever operator; `folder` takes the lakes of interval joins."""
+    joined = run(spark, folder, gathered.cases) if gathered.cases else []
+    return [*joined, *windowed.judge(spark, gathered.windows), *leaderboards.judge(spark, gathered.tops)]
+
+
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:
     """Put cases through the engine, below a folder, and judge them; the verdicts are in the cases' order."""
     try:
         found = bulk(spark, folder / "bulk", cases)
     except Exception as error:
         found = [Found(error=f"the lake of all cases failed: {type(error).__name__}: {error}")] * len(cases)
-    verdicts = [judge(case, told) for case, told in zip(cases, found, strict=True)]
-    places = chosen(cases, stepped)
+    verdicts = [judge(case, result) for case, result in zip(cases, found, strict=True)]
+    indexes = chosen(cases, stepped)
     with ThreadPoolExecutor(2) as pool:
-        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], verdicts[p]), places)
-        for place, verdict in zip(places, list(again), strict=True):
-            verdicts[place] = verdict
+        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], verdicts[p]), indexes)
+        for index, verdict in zip(indexes, list(again), strict=True):
+            verdicts[index] = verdict
     return verdicts
 
 
@@ -92,11 +98,11 @@ def chosen(cases: Sequence[Case], count: int) -> list[int]:
     Only cases count in which Flink has rows and at least two watermarks, of different times, were sent.
     """
     able = [p for p, c in enumerate(cases) if c.error is None and c.expected and len(set(c.marks)) > 1]
-    by_length = sorted(able, key=lambda place: len(entries(cases[place])))
+    by_length = sorted(able, key=lambda index: len(entries(cases[index])))
     firsts: dict[tuple[str, str], int] = {}
-    for place in by_length:
-        firsts.setdefault((cases[place].operator, cases[place].params.how), place)
-    ordered = [*firsts.values(), *[place for place in by_length if place not in firsts.values()]]
+    for index in by_length:
+        firsts.setdefault((cases[index].operator, cases[index].params.how), index)
+    ordered = [*firsts.values(), *[index for index in by_length if index not in firsts.values()]]
     return ordered[:count]
 
 

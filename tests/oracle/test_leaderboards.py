@@ -18,7 +18,7 @@ SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "e
 
 @pytest.mark.spark
 def test_the_leaderboards_are_flinks_at_every_micro_batch(spark: SparkSession) -> None:
-    cases = [case for case in gather(ORACLE, TOPN).tops if case.told["name"] in SHORT]
+    cases = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] in SHORT]
     verdicts = judge(spark, cases)
     assert {v.name: v.why for v in verdicts if v.status != "passed"} == {}
     assert len(verdicts) == len(SHORT)
@@ -28,10 +28,10 @@ def test_the_leaderboards_are_flinks_at_every_micro_batch(spark: SparkSession) -
 
 @pytest.mark.spark
 def test_a_changed_row_and_a_superfluous_change_are_seen(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    [case] = [case for case in gather(ORACLE, TOPN).tops if case.told["name"] == "append_top1_rn"]
-    told = json.loads(json.dumps(case.told))
-    told["expected"][-1]["v"] += 1
-    [verdict] = judge(spark, [TopNCase(told)])
+    [case] = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] == "append_top1_rn"]
+    content = json.loads(json.dumps(case.content))
+    content["expected"][-1]["v"] += 1
+    [verdict] = judge(spark, [TopNCase(content)])
     assert verdict.status == "failed"
     assert f"after micro-batch {BATCHES} lacks 1, such as " in verdict.why[0]
     changes = leaderboards.difference

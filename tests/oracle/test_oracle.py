@@ -12,7 +12,7 @@ from tests.oracle.cases import DATASTREAM, SQL, Case, parse
 from tests.oracle.compare import Verdict, against_model, check_steps
 from tests.oracle.flink import Flink
 from tests.oracle.lake import Found, Stepped, bulk, stepwise
-from tests.oracle.runner import STEPPED, gather, judge, report, run
+from tests.oracle.runner import STEPPED, gather, judge, report, run, run_all
 from tests.oracle.sql_cache import Simulation
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
@@ -94,8 +94,9 @@ def test_a_changed_row_of_ours_is_seen(short: list[tuple[Case, Found]], spoil: C
 def test_a_row_at_another_entry_is_seen(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.operator == SQL and len(c.marks) > 1 and f.rows)
     marks = [*case.marks, case.high]
-    due = [[r for r in found.rows if low < r["final_at"] <= mark] for low, mark in zip([case.low - 1, *marks], marks, strict=False)]
-    steps = [Stepped(mark, rows) for mark, rows in zip(marks, due, strict=True)]
+    ranges = zip([case.low - 1, *marks], marks, strict=False)
+    rows_by_mark = [[row for row in found.rows if low < row["final_at"] <= mark] for low, mark in ranges]
+    steps = [Stepped(mark, rows) for mark, rows in zip(marks, rows_by_mark, strict=True)]
     assert check_steps(case, found, steps, found.late) == []
     early = [Stepped(marks[0], found.rows), *[Stepped(mark, []) for mark in marks[1:]]]
     assert "came" in check_steps(case, found, early, found.late)[0]
@@ -107,18 +108,18 @@ def test_entry_by_entry_is_the_bulk_run_also_where_a_watermark_closes_nothing(sp
     params = {"join_type": "FULL", "lower": -10, "upper": 20, "residual": "L.k <> 'b' AND L.v < R.v"}
     events = [("L", 1, 100), ("R", 2, 105), ("R", 3, 300)]
     rows = [{"t": "e", "side": side, "id": number, "k": "a", "v": number, "ts": ts} for side, number, ts in events]
-    told = {
+    content = {
         "operator": SQL,
         "params": params,
         "expected": [],
         "input": [rows[0], {"t": "w", "ts": 101}, rows[1], {"t": "w", "ts": 105}, rows[2]],
     }
-    case = parse(tmp_path, told)
+    case = parse(tmp_path, content)
     (found,) = bulk(spark, tmp_path / "bulk", [case])
     steps, late = stepwise(spark, tmp_path / "steps", case)
     assert check_steps(case, found, steps, late) == against_model(case, found) == late == []
-    due = [(step.mark, sorted(row["final_at"] for row in step.rows)) for step in steps if step.mark is not None]
-    assert due == [(101, []), (105, []), (321, [106, 311])]
+    rows_by_mark = [(step.mark, sorted(row["final_at"] for row in step.rows)) for step in steps if step.mark is not None]
+    assert rows_by_mark == [(101, []), (105, []), (321, [106, 311])]
 
 
 def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path: Path):
@@ -131,6 +132,17 @@ def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path
     assert lines[-1] == "0 passed, 2 failed, 1 skipped"
     assert sum(line.startswith("FAILED") and "cannot be read" in line for line in lines) == 2
     assert report(gather(tmp_path, "sort"), [], 0)[-1] == "0 passed, 1 failed, 1 skipped"
+
+
+@needs_oracle
+@pytest.mark.spark
+@pytest.mark.parametrize("case", ["dedup/rowtime_first.json", "topn/append_top1_rn.json"])
+def test_a_folder_with_cases_of_one_operator_only_is_judged(spark: SparkSession, tmp_path: Path, case: str):
+    (tmp_path / "case.json").write_text((ORACLE / case).read_text(encoding="utf-8"), encoding="utf-8")
+    gathered = gather(tmp_path, case.split("/")[0])
+    verdicts = run_all(spark, tmp_path / "lake", gathered)
+    assert [v.status for v in verdicts] == ["passed"]
+    assert report(gathered, verdicts, 0)[-1] == "1 passed, 0 failed, 0 skipped"
 
 
 @needs_oracle

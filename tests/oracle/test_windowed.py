@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
     """A part of the cases, with what we make of it: every second one of each operator, and of sessions the two with the fewest judged."""
     cases = gather(ORACLE)
-    aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.told["operator"], case.name))
-    cases = aligned[::2] + [case for case in cases if case.told["name"] in SHORT]
+    aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.content["operator"], case.name))
+    cases = aligned[::2] + [case for case in cases if case.content["name"] in SHORT]
     found = run(spark, cases)
     return [(case, found[case.name]) for case in cases]
 
@@ -27,7 +27,7 @@ def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
     differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
     assert not differs
-    assert set(Counter(case.told["operator"] for case, _ in judged)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
+    assert set(Counter(case.content["operator"] for case, _ in judged)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
     assert len(judged) > 30
     assert sum(found.total() for _, found in judged) > 700
 

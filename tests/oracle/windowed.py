@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 
 from operators import CoGroup, Cumulative, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
 from operators.contract import NEW, SESSION, WATERMARK
-from operators.placing import AnyWindow
-from operators.windows import Aligned
+from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import Verdict
 
@@ -48,25 +47,25 @@ class WindowCase:
     """One recorded case, whose operator is known here.
 
     Args:
-        told: the file's content.
+        content: the file's content.
     """
 
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         """Operator and name."""
-        return f"{self.told['operator']}/{self.told['name']}"
+        return f"{self.content['operator']}/{self.content['name']}"
 
     @property
     def params(self) -> Mapping[str, Any]:
         """The operator's parameters."""
-        return self.told["params"]
+        return self.content["params"]
 
     @property
     def expected(self) -> list[Mapping[str, Any]]:
         """Flink's final rows."""
-        return self.told.get("expected_final", self.told["expected"])
+        return self.content.get("expected_final", self.content["expected"])
 
     @cached_property
     def columns(self) -> list[str]:
@@ -99,20 +98,20 @@ class WindowCase:
     @property
     def final(self) -> list[Mapping[str, Any]]:
         """What Flink sent last of each key and window."""
-        if self.told["operator"] == CONSECUTIVE and self.lateness:
+        if self.content["operator"] == CONSECUTIVE and self.lateness:
             return newest(self.expected, "window_end")
-        if self.told["operator"] != WINDOW_JOIN or not self.lateness:
+        if self.content["operator"] != WINDOW_JOIN or not self.lateness:
             return self.expected
         return self._last_firings()
 
     @property
     def first_stage(self) -> list[Mapping[str, Any]]:
         """What Flink's first window sent last of each key and window."""
-        return newest(self.told["expected_stage1"], "k", "we")
+        return newest(self.content["expected_stage1"], "k", "we")
 
     def _last_firings(self) -> list[Mapping[str, Any]]:
         """A join's or coGroup's rows, by firing: those of which no later one is of the same window, or holds the whole session."""
-        keys = {(item["side"], item["id"]): item["k"] for item in self.told["input"] if item["t"] == "e"}
+        keys = {(item["side"], item["id"]): item["k"] for item in self.content["input"] if item["t"] == "e"}
         fired: dict[tuple[Any, ...], tuple[set[Any], list[Mapping[str, Any]]]] = {}
         for row in self.expected:
             names = ids(row)
@@ -129,14 +128,14 @@ class WindowCase:
     @property
     def last_mark(self) -> int | None:
         """The last watermark that was sent, where none of the end was; None where everything was closed."""
-        if self.told.get("end_watermark", True):
+        if self.content.get("end_watermark", True):
             return None
-        return max(item["ts"] for item in self.told["input"] if item["t"] == "w")
+        return max(item["ts"] for item in self.content["input"] if item["t"] == "w")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows, each with the watermark before it."""
         mark: int | None = None
-        for step, item in enumerate(self.told["input"]):
+        for step, item in enumerate(self.content["input"]):
             if item["t"] == "w":
                 mark = item["ts"]
             else:
@@ -147,18 +146,18 @@ class WindowCase:
 def gather(folder: Path) -> list[WindowCase]:
     """The cases below a folder that these operators answer."""
     found = [parse(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.rglob("*.json"))]
-    return [c for c in found if c.told["operator"] in KNOWN and not c.told.get("error")]
+    return [c for c in found if c.content["operator"] in KNOWN and not c.content.get("error")]
 
 
-def parse(told: Mapping[str, Any]) -> WindowCase:
+def parse(content: Mapping[str, Any]) -> WindowCase:
     """A case.
 
     Raises:
         CaseError: something in it is missing, or not what it should be.
     """
-    case = WindowCase(told)
+    case = WindowCase(content)
     try:
-        if told["operator"] in KNOWN and not told.get("error"):
+        if content["operator"] in KNOWN and not content.get("error"):
             _ = case.wanted, list(case.rows())
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
@@ -171,7 +170,7 @@ def judge(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for case in cases:
         lacks, more = case.wanted - found[case.name], found[case.name] - case.wanted
-        why = [f"{what} {rows.total()}, such as {next(iter(rows))}" for what, rows in (("lacks", lacks), ("has besides", more)) if rows]
+        why = [f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has besides", more)) if rows]
         sent = len(case.expected)
         rules = Counter({FOLLOWED: sent} if not case.follows else {REFIRED: sent - case.wanted.total()})
         direct = case.wanted.total() - lacks.total() if case.follows else 0
@@ -214,22 +213,22 @@ def _is_session(stage: Mapping[str, Any]) -> bool:
     return stage.get("window", {}).get("type") == "session"
 
 
-def window(told: Mapping[str, Any]) -> AnyWindow:
+def window(spec: Mapping[str, Any]) -> AnyWindow:
     """A window as a case tells it."""
-    offset = told.get("offset", 0)
-    match told["type"]:
+    offset = spec.get("offset", 0)
+    match spec["type"]:
         case "session":
-            return Session(gap=told["gap"])
+            return Session(gap=spec["gap"])
         case "tumbling":
-            return Tumbling(size=told["size"], offset=offset)
+            return Tumbling(size=spec["size"], offset=offset)
         case "sliding":
-            return Sliding(size=told["size"], slide=told["slide"], offset=offset)
+            return Sliding(size=spec["size"], slide=spec["slide"], offset=offset)
         case _:
-            return Cumulative(size=told["size"], step=told["step"], offset=offset)
+            return Cumulative(size=spec["size"], step=spec["step"], offset=offset)
 
 
-def _aligned(told: Mapping[str, Any]) -> Aligned:
-    found = window(told)
+def _aligned(spec: Mapping[str, Any]) -> Aligned:
+    found = window(spec)
     assert not isinstance(found, Session)
     return found
 
@@ -238,21 +237,21 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
     """What our operators make of the cases, by name; one Spark job for each distinct set of parameters."""
     groups: dict[str, list[WindowCase]] = {}
     for case in cases:
-        groups.setdefault(json.dumps([case.told["operator"], case.params], sort_keys=True), []).append(case)
+        groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
     found = {case.name: Counter[Row]() for case in cases}
     for alike in groups.values():
         marks = {c.name: c.last_mark for c in alike}
         frame = _in_entries(spark, alike) if alike[0].in_sessions else _frame(spark, [row for case in alike for row in case.rows()])
         for row in _answer(alike[0], frame).collect():
-            told, mark = row.asDict(), marks[row.case_id]
-            if mark is None or "window_end" not in told or told["window_end"] - 1 <= mark:
-                found[row.case_id][tuple(_plain(told[c]) for c in alike[0].columns)] += 1
+            values, mark = row.asDict(), marks[row.case_id]
+            if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
+                found[row.case_id][tuple(_plain(values[c]) for c in alike[0].columns)] += 1
     return found
 
 
 def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    told = spark.createDataFrame(pa.Table.from_pylist([*rows], _SCHEMA))
-    return told.select("*", F.timestamp_millis("ts").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)).drop("w")
+    frame = spark.createDataFrame(pa.Table.from_pylist([*rows], _SCHEMA))
+    return frame.select("*", F.timestamp_millis("ts").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)).drop("w")
 
 
 def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
@@ -276,9 +275,9 @@ def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
 
 
 def _with_sessions(rows: DataFrame, stays: Mapping[int, Any]) -> DataFrame:
-    told = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in stays.items()]
+    sessions = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in stays.items()]
     schema = pa.schema({"seq": pa.int64(), "start": pa.int64(), "end": pa.int64()})
-    known = rows.sparkSession.createDataFrame(pa.Table.from_pylist(told, schema))
+    known = rows.sparkSession.createDataFrame(pa.Table.from_pylist(sessions, schema))
     return rows.join(known.select("seq", F.struct("start", "end").alias(SESSION)), "seq", "left").select(*rows.columns, SESSION)
 
 
@@ -291,14 +290,14 @@ def _answer(case: WindowCase, rows: DataFrame) -> DataFrame:
         WINDOW_JOIN: _joined_or_grouped,
         SQL_WINDOW_JOIN: _joined_by_sql,
     }
-    made = how[case.told["operator"]](case.params, rows)
+    made = how[case.content["operator"]](case.params, rows)
     in_ms = {c: F.unix_millis(c) for c, kind in made.dtypes if kind == "timestamp"}
     return made.select(*[in_ms.get(c, F.col(c)).alias(c) for c in made.columns])
 
 
-def names(told: str) -> list[str]:
+def names(text: str) -> list[str]:
     """The columns of a list that is written with commas."""
-    return [name.strip() for name in told.split(",") if name.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _deduplicated(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
@@ -374,6 +373,6 @@ def _joined_by_sql(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     sides = [side.withColumn("k_", F.col("k")) for side in _by_side(rows)]
     made = WindowJoin(on=("case_id", "k"), window=within, how=how, residual=words)(*sides)
     named = {"left_k_": "left_k", "right_k_": "right_k"} if how not in ("semi", "anti") else {"id": "left_id", "k_": "left_k"}
-    told = made.withColumnsRenamed(named)
-    start, there = F.col("window_start"), {s: F.col(f"{s}_id").isNotNull() for s in ("left", "right") if f"{s}_id" in told.columns}
-    return told.withColumns({f"{side}_ws": F.when(is_there, start) for side, is_there in there.items()})
+    renamed = made.withColumnsRenamed(named)
+    start, has_side = F.col("window_start"), {s: F.col(f"{s}_id").isNotNull() for s in ("left", "right") if f"{s}_id" in renamed.columns}
+    return renamed.withColumns({f"{side}_ws": F.when(is_there, start) for side, is_there in has_side.items()})

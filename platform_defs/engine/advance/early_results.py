@@ -38,7 +38,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
     before = None if shown_at is None else shown_at.value["closed_to"]
-    results = operator.early.due(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
+    results = operator.early.early_results(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")

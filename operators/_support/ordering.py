@@ -1,4 +1,4 @@
-"""An order of rows, as SQL writes it."""
+"""One column of an ORDER BY clause, as a checked value."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators.errors import OperatorError
 
-_WRITTEN = re.compile(r"\s*(`[^`]+`|\w+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_CLAUSE = re.compile(r"\s*(`[^`]+`|\w+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,9 @@ class Ordering:
 
     Args:
         column: its name.
-        descending: whether the largest comes first.
-        nulls_first: whether nulls come before all else. Unsaid, a null is the smallest value: first ascending, last descending.
+        descending: whether the largest value comes first.
+        nulls_first: whether nulls come before all other values. By default a null is the smallest value: first if ascending, last if
+            descending.
     """
 
     column: str
@@ -31,20 +32,20 @@ class Ordering:
         """Read `column [ASC | DESC] [NULLS FIRST | NULLS LAST]`.
 
         Raises:
-            OperatorError: the text is none.
+            OperatorError: the text has another form.
 
         >>> Ordering.read("total DESC NULLS FIRST", "order_by")
         Ordering(column='total', descending=True, nulls_first=True)
         """
-        written = _WRITTEN.fullmatch(text)
-        if written is None:
+        clause = _CLAUSE.fullmatch(text)
+        if clause is None:
             raise OperatorError.bad_value(parameter, text, "a column, then ASC or DESC, then NULLS FIRST or NULLS LAST, as in 'total DESC'")
-        descending = (written[2] or "").lower() == "desc"
-        nulls = (written[3] or "").lower()
-        return cls(written[1].strip("`"), descending, nulls == "first" if nulls else not descending)
+        descending = (clause[2] or "").lower() == "desc"
+        nulls = (clause[3] or "").lower()
+        return cls(clause[1].strip("`"), descending, nulls == "first" if nulls else not descending)
 
     def by(self) -> Column:
-        """The order as Spark takes it."""
+        """The order as a Spark sort expression."""
         column = F.col(f"`{self.column}`")
         if self.descending:
             return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()

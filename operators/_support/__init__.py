@@ -1,0 +1,1 @@
+"""What the operators share, and what is behind their public modules. Nothing outside `operators` imports it."""

@@ -1,0 +1,123 @@
+"""Deduplicates the whole stream, or each window."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.panes import WINDOW
+from operators._support.row_windows import AssignedWindows
+from operators._support.window_assignment import window_bounds, window_times
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
+from operators.contract import Append, Closed, Entries, Upsert, plain, tie_breakers
+
+Keep = Literal["first", "last"]
+By = Literal["event_time", "arrival"]
+_ROW = temporary("row")
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Which row of a group is kept.
+
+    Args:
+        keep: the first or the last.
+        order: what orders the rows.
+        time: the event time, a timestamp column.
+    """
+
+    keep: Keep
+    order: By
+    time: str
+
+    def of_each(self, rows: DataFrame, group: Sequence[str]) -> DataFrame:
+        """The row that is kept of each group; by event time, rows with a null time are dropped."""
+        choose = F.min_by if self.keep == "first" else F.max_by
+        kept = F.struct(*rows.columns)
+        if self.order == "event_time":
+            rows = rows.where(F.col(self.time).isNotNull())
+        return rows.groupBy(*group).agg(choose(kept, self._order(rows)).alias(_ROW)).select(f"{_ROW}.*")
+
+    def _order(self, rows: DataFrame) -> Column:
+        time = [F.col(self.time)] if self.order == "event_time" else []
+        return F.struct(*time, *tie_breakers(rows))
+
+
+@dataclass(frozen=True)
+class StreamDeduplication:
+    """Keeps one row of each key of the whole stream; the table is updated by key.
+
+    Args:
+        key: the key columns.
+        choice: which row is kept.
+    """
+
+    key: tuple[str, ...]
+    choice: RowChoice
+    added: tuple[str, ...] = ()
+    """The columns that the result adds."""
+
+    @property
+    def emits(self) -> Upsert:
+        """One row of each key."""
+        return Upsert(self.key)
+
+    @property
+    def reads(self) -> Entries:
+        """The rows of new batches, which are merged with the current rows."""
+        return Entries()
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """`event_time <= watermark` for first rows by event time, else never."""
+        is_decided = (self.choice.keep, self.choice.order) == ("first", "event_time")
+        return F.coalesce(event_time <= watermark, F.lit(False)) if is_decided else F.lit(False)
+
+    def final_at(self) -> Column:
+        """Never: null."""
+        return F.lit(None).cast("timestamp")
+
+    def deduplicate(self, rows: DataFrame) -> DataFrame:
+        """The row of each key."""
+        return self.choice.of_each(rows, self.key)
+
+
+@dataclass(frozen=True)
+class WindowDeduplication:
+    """Keeps one row of each key and window.
+
+    Args:
+        key: the key columns.
+        choice: which row is kept.
+        windows: the windows.
+    """
+
+    key: tuple[str, ...]
+    choice: RowChoice
+    windows: AssignedWindows
+    added: tuple[str, ...] = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
+    """The columns that the result adds."""
+
+    @property
+    def emits(self) -> Append:
+        """One row of each key and window."""
+        return Append((*self.key, WINDOW_START, WINDOW_END))
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark before their batch."""
+        return self.windows.reads
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether all windows of a row had closed."""
+        return self.windows.late(event_time, watermark)
+
+    def final_at(self) -> Column:
+        """When the last window of a row is final; null in a gap between windows."""
+        return self.windows.final_at()
+
+    def deduplicate(self, rows: DataFrame) -> DataFrame:
+        """The row of each key and window, with the window and its times."""
+        kept = self.choice.of_each(self.windows.assign(rows, self.key), (*self.key, WINDOW))
+        return kept.select(*plain(rows).columns, *window_bounds(), *window_times(self.windows.window))

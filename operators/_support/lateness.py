@@ -1,0 +1,52 @@
+"""The allowed lateness of windows, as a checked value."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from operators.errors import DurationError
+from operators.timing import Duration, length_ms
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How long after a window's end, in the watermark's time, a late row still corrects the window's results.
+
+    Args:
+        ms: the duration in ms, zero or more.
+
+    Raises:
+        DurationError: the duration is negative.
+
+    >>> Lateness.read("5 minutes")
+    Lateness(ms=300000)
+    """
+
+    ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ms < 0:
+            raise DurationError.negative("allowed_lateness", self.ms)
+
+    @classmethod
+    def read(cls, allowed: Duration) -> Self:
+        """Read the parameter `allowed_lateness`."""
+        return cls(length_ms(allowed, "allowed_lateness"))
+
+    def __bool__(self) -> bool:
+        return self.ms > 0
+
+    def has_closed(self, last: Column, watermark: Column) -> Column:
+        """Whether a window accepts no more rows: `last + lateness <= watermark`.
+
+        Args:
+            last: the window's last millisecond, or the end of a session, in epoch ms.
+            watermark: a watermark in epoch ms.
+        """
+        return last + F.lit(self.ms) <= watermark
+
+    def closed_up_to(self, watermark: Column) -> Column:
+        """The largest last millisecond of a window that accepts no more rows at a watermark; both in epoch ms."""
+        return watermark - F.lit(self.ms)

@@ -1,0 +1,34 @@
+"""Assigns rows to panes, and panes to windows."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators.columns import temporary
+from operators.contract import WATERMARK
+from operators.timing import millis
+from operators.windows import END, Aligned, since_last_multiple
+
+PANE, CLOSED, WINDOW = temporary("pane"), temporary("closed"), temporary("window")
+
+
+def pane_of(window: Aligned, time: Column) -> Column:
+    """The start of the pane that holds a time, both in epoch ms; floored, also before 1970."""
+    return time - since_last_multiple(time, window.origin, window.pane)
+
+
+def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
+    """Rows with their `PANE` and with `CLOSED`: windows that end at or before it did not accept the row.
+
+    `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
+    accepted it, and always where the rows have no `WATERMARK`. Rows with a null time are dropped.
+    """
+    paned = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
+    before = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
+    return paned.withColumn(CLOSED, F.when(before >= F.col(PANE) + window.pane - 1, before)).drop(WATERMARK)
+
+
+def in_windows(paned: DataFrame, window: Aligned) -> DataFrame:
+    """Rows or panes, once for each of their windows that accepted them, with the `WINDOW`."""
+    each = paned.withColumn(WINDOW, F.explode(window.of_pane(F.col(PANE))))
+    return each.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))

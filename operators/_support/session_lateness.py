@@ -1,0 +1,61 @@
+"""Decides which rows of a batch are late for session windows."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME, in_sessions
+from operators.columns import of_keys, parameter, temporary
+from operators.contract import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
+from operators.timing import millis
+from operators.windows import END, Session
+
+_FORMER, _CLOSED, _LATE, _MOVED = (temporary(name) for name in ("former", "closed_session", "late", "moved"))
+
+
+def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, watermark: int) -> DataFrame:
+    """Decide as Flink does: a batch's rows first merge with the sessions that are still open, then the merged session is late or not.
+
+    A row that such a session accepts is late all the same if `Session.longest` cuts the merged session before it, and the part that
+    holds the row has closed. A closed session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
+
+    Args:
+        rows: the rows of all inputs up to and including the batch, without those decided late before: the columns of a group, `TIME`
+            (timestamp), `WHICH`, `seq`, `arrival`, `SESSION` and `NEW`.
+        session: the session window.
+        lateness: the allowed lateness.
+        watermark: the watermark before the batch, in epoch ms.
+
+    Returns:
+        `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session that an older row is pinned to.
+    """
+    group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
+    near = _rows_of_behind_keys(rows, group, watermark).localCheckpoint()  # the rows of a few keys, which are read three times
+    end = F.col(WINDOW)[END]
+    is_closed = lateness.has_closed(end, parameter(watermark, end))
+    old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_CLOSED, is_closed).withColumnRenamed(WINDOW, _FORMER)
+    still_open = old.where(~F.col(_CLOSED)).drop(_CLOSED, _FORMER)
+    merged = in_sessions(still_open.unionByName(near.where(NEW)), session, group, TIME).where(NEW).withColumn(_LATE, is_closed)
+    accepted = old.unionByName(merged.where(~F.col(_LATE)).drop(WINDOW, _LATE), allowMissingColumns=True)
+    cut = in_sessions(accepted, session, group, TIME).withColumn(_LATE, F.col(NEW) & is_closed).localCheckpoint()
+    kept = in_sessions(cut.where(~F.col(_LATE)).drop(WINDOW), session, group, TIME)
+    late = [frame.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(SESSION_TYPE).alias(SESSION)) for frame in (merged, cut)]
+    return reduce(DataFrame.unionByName, [*late, _pinned(kept, group)])
+
+
+def _rows_of_behind_keys(rows: DataFrame, group: Sequence[str], watermark: int) -> DataFrame:
+    """The rows, without those pinned to a session, of the groups that have a new row behind the watermark."""
+    time = millis(F.col(TIME))
+    behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
+    return of_keys(rows.where(F.col(SESSION).isNull()), behind, group).drop(SESSION)
+
+
+def _pinned(kept: DataFrame, group: Sequence[str]) -> DataFrame:
+    """The rows of closed sessions of which an accepted row changes at least one row's session."""
+    is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
+    moved = kept.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
+    return moved.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

@@ -1,0 +1,93 @@
+"""What a Top-N asks for, as a checked value, and the strategies by which a step can compute it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from operators._support.ordering import Ordering
+from operators.contract import TimeKind
+
+Function = Literal["row_number", "rank", "dense_rank"]
+Strategy = Literal["append", "update", "retract"]
+"""The strategies, the cheapest first."""
+_COST: dict[Strategy, str] = {
+    "append": "keeps the first rows of each partition; a step reads its new rows and the rows that are kept",
+    "update": "keeps the first rows of each partition by key; a step reads its new rows and the rows that are kept",
+    "retract": "a step reads every row of the partitions that its new rows belong to",
+}
+
+
+@dataclass(frozen=True)
+class TimeToLive:
+    """How long a partition's rows count after its newest row.
+
+    Args:
+        ms: the duration in ms, more than zero.
+        by: the time in which it is measured.
+    """
+
+    ms: int
+    by: TimeKind
+
+
+@dataclass(frozen=True)
+class TopNQuery:
+    """A Top-N with its parameters read.
+
+    Args:
+        partition: the columns of a partition.
+        order: the order of the rows in a partition.
+        key: the columns by which a row replaces another; empty if rows stay.
+        first: the first rank to show.
+        last: the last rank to show, or the column that holds it.
+        function: how ranks are counted.
+        with_rank: whether the result has the rank.
+        change: the column with a row's change kind; None if every row is an insert.
+        is_monotonic: whether a row that replaces another always comes before it in the order, and none is deleted.
+        ttl: how long a partition's rows count; None for no limit.
+    """
+
+    partition: tuple[str, ...]
+    order: tuple[Ordering, ...]
+    key: tuple[str, ...]
+    first: int
+    last: int | str
+    function: Function
+    with_rank: bool
+    change: str | None
+    is_monotonic: bool
+    ttl: TimeToLive | None
+
+    def strategies(self) -> Iterator[Strategy]:
+        """The strategies that give the right result, the cheapest first."""
+        return (strategy for strategy in get_args(Strategy) if self.why_not(strategy) is None)
+
+    def why_not(self, strategy: Strategy) -> str | None:
+        """Why a strategy could give a wrong result for this input; None if it cannot."""
+        if strategy == "retract":
+            return None
+        return self._why_not_keep_the_first_rows() or (self._why_not_append() if strategy == "append" else self._why_not_update())
+
+    def explain(self, used: Strategy, is_pinned: bool) -> str:
+        """The strategy that is used and what it costs, then why each other strategy is not, one a line."""
+        others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
+        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {_COST[used]}", *others])
+
+    def _why_not_keep_the_first_rows(self) -> str | None:
+        if self.ttl is not None:
+            return "a partition's newest row, from which its `ttl` counts, may not be among those that are kept"
+        if isinstance(self.last, str):
+            return "a partition's rank end is its first row's, which the rows that are kept may not include"
+        return "a range needs the rows before it too, and only those in it are kept" if self.first > 1 else None
+
+    def _why_not_append(self) -> str | None:
+        return "rows are replaced or taken back, and the next best are not kept" if self.key or self.change else None
+
+    def _why_not_update(self) -> str | None:
+        if not self.key:
+            return "there is no `unique_key` to replace a row by"
+        if not self.is_monotonic:
+            return "a row may fall behind one that is not kept; promise `improving` where none does"
+        if self.function == "dense_rank":
+            return "a row that leaves a rank empty lifts rows that are not kept"
+        return None if {*self.partition} <= {*self.key} else "a row may leave its partition; put the columns of `by` into `unique_key`"

@@ -1,0 +1,96 @@
+"""Assigns rows to windows of any kind, and reads a window's bounds and times."""
+
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
+from operators._support.session_windows import TIME, in_sessions
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
+from operators.contract import SESSION, WATERMARK, Closed
+from operators.errors import OperatorError
+from operators.timing import millis, timestamp
+from operators.windows import END, START, Aligned, AnyWindow, Session
+
+UNMATCHABLE = temporary("unmatchable")
+"""The input of a row with a null key, which matches no row of another input; null for all other rows."""
+
+
+def check_aligned(window: object, way_out: str) -> None:
+    """Raise `OperatorError` if a window is a session: only an operator that decides lateness can use those."""
+    if isinstance(window, Session):
+        raise OperatorError.bad_value("window", window, f"Tumbling, Sliding or Cumulative; {way_out}")
+
+
+def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: Lateness, group: Sequence[str]) -> DataFrame:
+    """Rows, once for each of their windows that accepted them, with the `WINDOW`; sessions are those of a group."""
+    if isinstance(window, Session):
+        return in_sessions(rows, window, group, time)
+    return in_windows(in_panes(rows, window, time, lateness), window)
+
+
+def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, lateness: Lateness, group: Sequence[str]) -> DataFrame:
+    """The rows of several inputs in one frame, with the `WINDOW`, so that they form sessions together.
+
+    Every input has the group's columns and `TIME`; a column that only some inputs have is null in the rows of the others.
+    """
+    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), inputs)
+    return assign_windows(rows, window, time=TIME, lateness=lateness, group=group)
+
+
+def key_group(key: Sequence[str], which: int) -> list[Column]:
+    """The columns that group the rows of input `which`: the key, and `UNMATCHABLE`, which keeps each input's null keys apart."""
+    has_null = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in key])
+    return [*map(F.col, key), F.when(has_null, which).alias(UNMATCHABLE)]
+
+
+def lateness_columns(frame: DataFrame) -> list[str]:
+    """The columns of a frame that hold how the lateness of its rows was decided."""
+    return [c for c in (WATERMARK, SESSION) if c in frame.columns]
+
+
+def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
+    """Whether all windows of a row had closed: `last end - 1 ms + lateness <= watermark`; false for a row in a gap between windows.
+
+    For sessions this treats the row as the only one of its session; another session may still accept it.
+    """
+    last = millis(event_time) + window.gap_ms if isinstance(window, Session) else _last_millisecond(window, event_time)
+    return F.coalesce(lateness.has_closed(last, millis(watermark)), F.lit(False))
+
+
+def last_final_at(window: Aligned, time: Column) -> Column:
+    """When the last window that holds a time is final: its last millisecond; null in a gap."""
+    return timestamp(_last_millisecond(window, time))
+
+
+def _last_millisecond(window: Aligned, time: Column) -> Column:
+    """The last millisecond of the last window that holds a time, in epoch ms; null in a gap."""
+    return window.last_end(pane_of(window, millis(time))) - 1
+
+
+def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> Closed:
+    """What a step reads to compute whole windows: rows with the watermark before their batch, or with recorded lateness decisions."""
+    if isinstance(window, Session):
+        return Closed(reach=(window.reach,) * inputs, delay=1, lateness=lateness.ms, recorded=True)
+    return Closed(reach=(window.longest,) * inputs, judged=True, lateness=lateness.ms)
+
+
+def window_bounds() -> tuple[Column, Column]:
+    """`window_start` and `window_end` of the `WINDOW`."""
+    window = F.col(WINDOW)
+    return timestamp(window[START]).alias(WINDOW_START), timestamp(window[END]).alias(WINDOW_END)
+
+
+def window_times(window: AnyWindow) -> tuple[Column, Column]:
+    """`result_time`, the last millisecond of the `WINDOW`, and `final_at`: the same, or the end of a session."""
+    last, end = timestamp(F.col(WINDOW)[END] - 1), timestamp(F.col(WINDOW)[END])
+    return last.alias(RESULT_TIME), (end if isinstance(window, Session) else last).alias(FINAL_AT)
+
+
+def times_of_end() -> dict[str, Column]:
+    """`result_time` and `final_at` of whole windows, from `window_end`: its last millisecond."""
+    last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
+    return {RESULT_TIME: last, FINAL_AT: last}

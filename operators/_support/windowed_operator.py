@@ -1,0 +1,87 @@
+"""The part of the operator contract that all operators over windows share."""
+
+from functools import cached_property, reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators._support.panes import WINDOW
+from operators._support.session_lateness import lateness_decisions
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import assign_shared_windows, is_missed, last_final_at, lateness_columns, reads_windows
+from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WHICH, Append, Closed
+from operators.errors import OperatorError
+from operators.timing import Duration, timestamp
+from operators.windows import END, AnyWindow, Session
+
+
+class WindowedOperator:
+    """The contract of an operator whose results all belong to windows."""
+
+    window: AnyWindow
+    allowed_lateness: Duration
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        raise NotImplementedError
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The columns that identify a result; empty if only the whole row does."""
+        return ()
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
+
+    @property
+    def emits(self) -> Append:
+        """Results are added when their windows end; rows within the allowed lateness correct them."""
+        return Append(self.result_key)
+
+    @property
+    def reads(self) -> Closed:
+        """Closed ranges, and rows with the watermark before their batch or with recorded lateness decisions."""
+        return reads_windows(self.window, self.lateness, len(self.inputs))
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """Whether all windows of a row had closed: `last end - 1 ms + allowed lateness <= watermark`; false in a gap between windows.
+
+        For sessions, whether the row would be late as the only one of its session; `verdicts` gives the decision.
+        """
+        return is_missed(self.window, event_time, watermark, self.lateness)
+
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The columns that group the rows of input `which`, with the same names for all inputs, and the input's event time."""
+        raise NotImplementedError
+
+    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Decide which rows of a batch are late for sessions, where they may join older rows (see `Judging`)."""
+        if not isinstance(self.window, Session):
+            raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} decides lateness row by row: call `late`")
+        inputs = [self._grouped(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
+        return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
+
+    def settles(self, *frames: DataFrame) -> DataFrame:
+        """When the last window of a row is final; null in a gap between windows (see `Settling`)."""
+        inputs = [self._grouped(frame, which, EVENT_TIME) for which, frame in enumerate(frames)]
+        if isinstance(self.window, Session):
+            group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME)]
+            each = assign_shared_windows(inputs, self.window, self.lateness, group)
+            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(SETTLED))
+        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME) for frame in inputs])
+        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(SETTLED))
+
+    def _grouped(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
+        """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""
+        group, time = self.groups(frame, which)
+        session = [c for c in lateness_columns(frame) if c == SESSION]
+        return frame.select(*group, F.col(time).alias(TIME), F.lit(which).alias(WHICH), *session, *more)
+
+
+def _batch_position(frame: DataFrame) -> list[Column]:
+    """`seq` and `arrival`; null where a frame has none."""
+    return [F.col(c) if c in frame.columns else F.lit(None).cast("bigint").alias(c) for c in (SEQ, ARRIVAL)]

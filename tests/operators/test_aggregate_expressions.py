@@ -1,0 +1,56 @@
+"""What is read from the SQL of an aggregate: whether partial results merge, and whether every row changes it."""
+
+import pytest
+
+from operators._support.aggregate_expressions import AggregateExpression, Aggregates
+
+
+@pytest.mark.parametrize(
+    ("sql", "merge_function"),
+    [
+        ("count(*)", "sum"),
+        ("COUNT ( v )", "sum"),
+        ("sum(price * quantity)", "sum"),
+        (" min(greatest(a, b))\n", "min"),
+        ("max((v))", "max"),
+        ("bool_and(v < 3)", "bool_and"),
+        ("sum(all v)", "sum"),
+        ("sum(distinct_users)", "sum"),
+    ],
+)
+def test_one_call_of_a_mergeable_function_is_merged(sql: str, merge_function: str) -> None:
+    assert AggregateExpression(sql).merge_function == merge_function
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "avg(v)",
+        "count(DISTINCT v)",
+        "count(\n distinct v)",
+        "sum(a) + sum(b)",
+        "sum(a) + (b)",
+        "1 + sum(v)",
+        "(sum(v))",
+        "sum(v) FILTER (WHERE v > 0)",
+        "sum(v) OVER ()",
+        "max('(')",
+        "max(`a)`)",
+        "sum(v) -- all of them",
+        "sum(/* all of them */ v)",
+        "sum",
+        "",
+    ],
+)
+def test_any_other_aggregate_is_computed_from_all_rows(sql: str) -> None:
+    assert AggregateExpression(sql).merge_function is None
+
+
+@pytest.mark.parametrize(("sql", "does"), [("count(*)", True), ("Count( 1 )", True), ("count(v)", False), ("count(2)", False)])
+def test_only_a_count_of_rows_changes_with_every_row(sql: str, does: bool) -> None:
+    assert AggregateExpression(sql).changes_with_every_row is does
+
+
+def test_aggregates_merge_only_if_each_of_them_does() -> None:
+    assert Aggregates.read({"n": "count(*)", "total": "sum(v)"}).are_mergeable
+    assert not Aggregates.read({"n": "count(*)", "mean": "avg(v)"}).are_mergeable
