@@ -289,7 +289,7 @@ class Engine:
         early = self.lake.read(self.spark, derived.early, self.lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
             return early
-        closed_to = Progress.recorded(commit.value).closed_to
+        closed_to = Progress.recorded(asset, commit.value).closed_to
         results = self.spark.read.format("delta").option("versionAsOf", commit.version).load(self.lake.path(asset))
         final = results.withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:

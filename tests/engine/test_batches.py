@@ -148,7 +148,7 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
     offset = f"file:{tmp_path}/in/l/1.csv|1|2|unread"
     ledger.commit([tuple(said(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
     step = Progress(step=1, seq=2, closed_to=0, inputs={})
-    properties = CommitProperties({"userMetadata": json.dumps(step.metadata())}, app_transactions=[Transaction(APPLICATION, 1)])
+    properties = CommitProperties({"userMetadata": json.dumps(step.metadata(Progress()))}, app_transactions=[Transaction(APPLICATION, 1)])
     write_deltalake(lake.path("pairs"), _rows(1), commit_properties=properties)
     clock.pass_ms(10**8)
     folders = {name: str(tmp_path / "in" / name) for name in "lr"}

@@ -314,7 +314,7 @@ class SimAdvance(Advance):
         after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
-        lake.replace_rows(self.asset.name, gone, new, after.metadata(), after.step)
+        lake.replace_rows(self.asset.name, gone, new, after.metadata(now), after.step)
         point("advance.after_commit")
         return Step(now, after, len(gone) + len(new))
 

@@ -65,6 +65,11 @@ class SimTables(Lake):
         seen: Any = self.delta(table)
         return None if seen is None else seen.newest(table, key)
 
+    def commits(self, table: str, key: str) -> Iterator[Commit]:
+        seen: Any = self.delta(table)
+        versions = () if seen is None else reversed(seen.versions)
+        yield from (Commit(v.number, v.metadata[key], v.written) for v in versions if key in v.metadata)
+
     def no_rows(self, spark: Any, schema: Any) -> Any:
         return Rows((), ())
 

@@ -14,8 +14,9 @@ from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import not_followed
 from platform_defs.engine.days import day_start
-from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.progress import ProgressError, progress
 from platform_defs.engine.inputs.reader import EVER, Span
+from platform_defs.engine.lake.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ class Books:
         reading, asset = self.advance.reading, self.advance.asset
         now = progress(reading.lake, asset)
         wanted = self.advance.closed(closing, now.seq)
-        held = self.table(Span(closing.after, closing.upto)).where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+        table = self.table(Span(closing.after, closing.upto))
+        if differing := differing_columns(table.schema, wanted.schema):
+            raise ProgressError.other_columns(asset.name, differing)
+        held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
         for later in not_followed(reading, asset, now):  # the next step recomputes these: nothing is wrong with them yet
             held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
         days = _differing(held, wanted)

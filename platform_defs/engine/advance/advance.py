@@ -107,13 +107,16 @@ class Advance:
             "generation": now.generation,
             "inputs": made_of,
         }
+        next_step["steps_read"] = self.reading.steps_read(next_step["read"])
         closed = affected_results(self.reading, self.asset, now, head)
         if closed is not None:
             return self.correct(now, replace(now, seq=head, **next_step), closed, self._key)
         after = self._target(now, head, until)
         if after is None:
             return None
-        after = replace(after, corrected=now.corrected, **next_step | ({"read": after.read} if after.read else {}))
+        if after.read:  # of a changelog that is followed, as far as it is applied
+            next_step |= {"read": after.read, "steps_read": self.reading.steps_read(after.read)}
+        after = replace(after, corrected=now.corrected, **next_step)
         upserts = isinstance(self.asset.operator.emits, Upsert)
         rows = self._upserting.commit(self._changes(now, after), after) if upserts else self._append(self.results(now, after), after)
         return Step(now, after, rows)
@@ -206,7 +209,8 @@ class Advance:
         own = changes.drop(OWN_CHANGE)
         same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted
         newest = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
-        self.reading.lake.merge(self.asset.name, newest, same & within, is_deleted=is_deleted, metadata=after.metadata(), number=after.step)
+        metadata = after.metadata(progress(self.reading.lake, self.asset))
+        self.reading.lake.merge(self.asset.name, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=after.step)
 
     def frames(self, seq: int, read: Mapping[str, int]) -> list[DataFrame]:
         """Each input's rows as far as an asset that reads no closed ranges has handled them."""

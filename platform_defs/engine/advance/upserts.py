@@ -67,7 +67,7 @@ class Upserting:
         """Fold what a killed step committed and did not fold.
 
         Raises:
-            ProgressError: the changelog is lost, and the table is not.
+            ProgressError: the changelog is lost, or has lost its newest steps, and the table has not.
         """
         if not isinstance(self.asset.operator.emits, Upsert):
             return
@@ -83,8 +83,11 @@ class Upserting:
         applied = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
         if folded is not None and (folded.value["step"], folded.value.get("generation", 0)) == (now.step, now.generation):
             return
+        generation = 0 if folded is None else folded.value.get("generation", 0)
+        if folded is not None and generation == now.generation and folded.value["step"] > now.step:
+            raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, folded.value["step"], now.step)
         emptied = folded is not None and now.generation > 0 and not folded.value["seq"]  # it may have other columns from now on
-        if folded is None or emptied or folded.value.get("generation", 0) != now.generation:
+        if folded is None or emptied or generation != now.generation:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
             lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)

@@ -1,5 +1,7 @@
 """An asset's progress: committed with its rows, in one Delta commit, and read back from there."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -64,6 +66,22 @@ class ProgressError(RuntimeError):
         )
 
     @classmethod
+    def shorter_changelog(cls, asset: str, changelog: str, held: int, step: int) -> "ProgressError":
+        """A changelog has lost steps that its table holds."""
+        return cls(
+            f"{asset} holds the changes of its changelog up to step {held}, and {changelog} has lost its newest commits: it ends at step "
+            f"{step}. Run `tidemark rebuild {asset} --downstream`: it makes both, and every table that reads them, again from the log"
+        )
+
+    @classmethod
+    def not_ours(cls, table: str) -> "ProgressError":
+        """A commit's progress is none that the engine writes."""
+        return cls(
+            f"the newest commit of {table} records no progress that the engine writes: something else wrote to the table, or a later "
+            "version of the project did. Restore the table to the version before that commit, or delete it and advance again"
+        )
+
+    @classmethod
     def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
         """What was made of a table has read more of it than there is."""
         return cls(
@@ -84,7 +102,9 @@ class Progress:
         read: by derived input, the step of it up to which its corrections were followed.
         corrected: what steps of this asset changed in results that were closed before; the oldest are told together.
         generation: how often the table was emptied and made again in place.
-        inputs: by input, the identity of the table that the rows were made of; see `input_identity`.
+        inputs: by input, the identity of the table that the rows were made of; see `Reading.input_identities`.
+        steps_read: by derived input, the `id` of its step `read`.
+        id: what a step has that another step of the same number has not, made from other rows after a table lost its newest commits.
     """
 
     step: int = 0
@@ -95,16 +115,35 @@ class Progress:
     corrected: tuple[Corrected, ...] = ()
     generation: int = 0
     inputs: Mapping[str, str] = field(default_factory=dict)
+    steps_read: Mapping[str, str] = field(default_factory=dict)
+    id: str | None = None
 
-    def metadata(self) -> dict[str, Any]:
-        """What the commit remembers."""
-        return {PROGRESS: asdict(self)}
+    def metadata(self, before: "Progress") -> dict[str, Any]:
+        """What the commit of a step records. A step's rows follow from the step before and the fields here, and so does its `id`.
+
+        Args:
+            before: the progress that the step started from.
+        """
+        fields = asdict(self) | {"id": before.id}
+        identity = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+        return {PROGRESS: fields | {"id": identity}}
 
     @classmethod
-    def recorded(cls, metadata: Mapping[str, Any]) -> "Progress":
-        """The progress that a commit remembers."""
-        corrected = tuple((step, first, last) for step, first, last in metadata.get("corrected", ()))
-        return cls(**{**metadata, "corrected": corrected})
+    def recorded(cls, table: str, metadata: Any) -> "Progress":
+        """The progress that a table's commit records.
+
+        Raises:
+            ProgressError: it is none that the engine writes.
+        """
+        try:
+            corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
+            found = cls(**{**metadata, "corrected": corrected})
+            numbers = (found.step, found.seq, found.generation, 0 if found.closed_to is None else found.closed_to)
+            if not all(isinstance(n, int) for n in numbers) or not isinstance(found.operator, str | None):
+                raise TypeError("a field of another type")
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ProgressError.not_ours(table) from error
+        return found
 
 
 def progress(lake: Lake, asset: DerivedAsset) -> Progress:
@@ -133,8 +172,9 @@ def commit_step(
     Raises:
         LakeError: another writer has made a step since.
     """
-    table, metadata = results_table(asset), after.metadata()
-    if not is_emptied(stored_progress(lake, asset)):
+    before = stored_progress(lake, asset)
+    table, metadata = results_table(asset), after.metadata(before)
+    if not is_emptied(before):
         known = stored_value(lake, asset)
         return lake.append(rows, table, metadata, after=known, number=after.step, pruned_by=pruned_by, followed=followed)
     lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, followed=followed)
@@ -151,7 +191,19 @@ def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """How far an asset has come, whatever operator made it."""
     commit = lake.newest(results_table(asset), PROGRESS)
-    return Progress() if commit is None else Progress.recorded(commit.value)
+    return Progress() if commit is None else Progress.recorded(results_table(asset), commit.value)
+
+
+def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
+    """The `id` of one of an asset's steps; None where its table's log does not tell it any more."""
+    now = stored_progress(lake, asset)
+    if now.step == step:
+        return now.id
+    for commit in lake.commits(results_table(asset), PROGRESS):
+        found = Progress.recorded(results_table(asset), commit.value)
+        if found.step <= step:
+            return found.id if found.step == step else None
+    return None
 
 
 def results_table(asset: DerivedAsset) -> str:

@@ -16,7 +16,15 @@ from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
 from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, Closed, Touched
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
-from platform_defs.engine.inputs.progress import Progress, ProgressError, readers_of, results_table, stored_progress, table_identity
+from platform_defs.engine.inputs.progress import (
+    Progress,
+    ProgressError,
+    readers_of,
+    results_table,
+    step_id,
+    stored_progress,
+    table_identity,
+)
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
@@ -96,15 +104,22 @@ class Reading:
         found |= {name: table_identity(self.lake, self.assets[name]) for name in asset.inputs if name in self.assets}
         return {name: identity for name, identity in found.items() if identity is not None}
 
+    def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
+        """The ids of steps of derived inputs, given by number, as far as their tables' logs tell them."""
+        found = {name: step_id(self.lake, self.assets[name], step) for name, step in read.items() if name in self.assets}
+        return {name: identity for name, identity in found.items() if identity is not None}
+
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
         """Pass if the inputs are the tables that an asset's rows were made of.
 
         Raises:
-            ProgressError: one was made again since.
+            ProgressError: one was made again since, or a step of it that the asset has read.
         """
         found = self.input_identities(asset)
         behind = {n for n, step in now.read.items() if n in self.assets and stored_progress(self.lake, self.assets[n]).step < step}
-        replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind)
+        present = self.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
+        other = {name for name, step in present.items() if step != now.steps_read[name]}  # made again after it was lost
+        replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
         if replaced:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
 

@@ -1,6 +1,6 @@
 """What a lake's tables hold, and what their commits record, read without a Spark job where that is possible."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,17 +130,33 @@ class ReadTables(LakeRoot):
         delta = self.delta(table)
         return None if delta is None else newest_commit(delta, table, key)
 
+    def commits(self, table: str, key: str) -> Iterator[Commit]:
+        """The commits with this key in their metadata, the newest first, as far as the table's log goes back."""
+        delta = self.delta(table)
+        return iter(()) if delta is None else commits_with(delta, key)
+
     def version(self, table: str) -> int | None:
         """The table's newest version."""
         delta = self.delta(table)
         return None if delta is None else delta.version()
 
 
-def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit | None:
-    """The newest commit of an opened table with a key; commits of others and compactions are stepped over."""
+def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
+    """The newest commit of an opened table with a key.
+
+    Raises:
+        LakeError: no commit that is left has it.
+    """
+    found = next(commits_with(delta, key), None)
+    if found is None:
+        raise LakeError.forgotten(table, key)
+    return found
+
+
+def commits_with(delta: DeltaTable, key: str) -> Iterator[Commit]:
+    """The commits of an opened table with a key, the newest first; commits of others and compactions are stepped over."""
     for version, info in commits.commit_infos(delta):
         metadata = commits.metadata_of(info)
         if key in metadata and info.get("operation") != "OPTIMIZE":
             written = info.get("operationMetrics", {}).get("numOutputRows", 0)
-            return Commit(version, metadata[key], int(metadata.get(ROWS, {}).get(key, written)))
-    raise LakeError.forgotten(table, key)
+            yield Commit(version, metadata[key], int(metadata.get(ROWS, {}).get(key, written)))

@@ -6,14 +6,14 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, keyed_upserts
 from platform_defs.engine.formats.files import hadoop_file
 from platform_defs.engine.inputs.changelog_reader import STEP, steps_of, upserted
-from platform_defs.engine.inputs.progress import ProgressError, progress, table_identity
+from platform_defs.engine.inputs.progress import ProgressError, progress, step_id, table_identity
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 from platform_defs.paths import PathError, canonical, is_within
 
-_MARK, _TABLE_ID = "_published", "_table"
-"""Files of a folder: the last step that it holds, and the Delta id of the changelog whose steps they are."""
+_MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
+"""Files of a folder: the last step that it holds; that step and its id; and the Delta id of the changelog whose steps they are."""
 _PLACE = "publish"
 
 
@@ -26,6 +26,14 @@ class PublishError(ProgressError):
         return cls(
             f"{folder} holds the changes of a table with the id {expected}, and the changelog of {asset} has the id {found}: it was made "
             "anew, or is another table. Steps of both in one folder would mean nothing; publish it into a new folder"
+        )
+
+    @classmethod
+    def other_step(cls, asset: str, folder: str, step: int) -> "PublishError":
+        """The changelog lost a step that the folder holds, and made it again of other rows."""
+        return cls(
+            f"{folder} holds step {step} of {asset}, and its changelog has lost that step since and made another under the same number. "
+            "Steps of both in one folder would mean nothing; publish it into a new folder"
         )
 
     @classmethod
@@ -69,8 +77,10 @@ def _target(lake: Lake, folder: str) -> Lake:
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
-    key, upto, done = upserted(asset).key, progress(reading.lake, asset).step, _published(reading.spark, folder)
+    key, upto = upserted(asset).key, progress(reading.lake, asset).step
+    done = _published(reading.spark, folder)
     _require_same_table(reading, asset, folder)
+    _require_same_step(reading, asset, folder, done)
     if upto == done:
         return done
     if upto < done:
@@ -82,6 +92,7 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     point("publish.before_write")
     writer.partitionBy(STEP).json(folder)
     point("publish.after_write")
+    _write(reading.spark, folder, _STEP_ID, f"{upto} {step_id(reading.lake, asset, upto) or ''}")
     _write(reading.spark, folder, _MARK, str(upto))
     point("publish.after_mark")
     return upto
@@ -97,6 +108,14 @@ def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> N
         raise PublishError.other_table(asset.name, folder, expected, found)
     if not expected:
         _write(reading.spark, folder, _TABLE_ID, found)
+
+
+def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done: int) -> None:
+    """Pass if the changelog still has the last step that the folder holds, as far as its log tells."""
+    step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
+    present = step_id(reading.lake, asset, done) if identity and step == str(done) else None
+    if present is not None and present != identity:
+        raise PublishError.other_step(asset.name, folder, done)
 
 
 def _published(spark: SparkSession, folder: str) -> int:

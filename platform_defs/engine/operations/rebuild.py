@@ -1,5 +1,6 @@
 """Rebuild: recompute closed days from the log, and write only what differs; or a whole table, under its present settings."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -10,7 +11,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.progress import Progress, progress, results_table, stored_progress
+from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, results_table, stored_progress
 from platform_defs.engine.lake.tables import LakeError
 from platform_defs.faults import point
 
@@ -95,17 +96,21 @@ def empty(advance: Advance) -> None:
             schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
         after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
         point("rebuild.before_empty")
-        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(), number=after.step)
+        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(was), number=after.step)
         point("rebuild.after_empty")
         advance.recover()
 
 
 def _stored(advance: Advance) -> Progress:
     """How far a table has come; where its commits have lost that, a step that no commit of it can have reached."""
-    lake, asset = advance.reading.lake, advance.asset
+    lake, asset, current = advance.reading.lake, advance.asset, None
     try:
         found = stored_progress(lake, asset)
-        current = None if found.step or not isinstance(asset.operator.emits, Upsert) else lake.newest(asset.name, FOLDED)
-    except LakeError:
-        return Progress(step=lake.version(results_table(asset)) or 1)
-    return found if current is None else Progress(step=current.value["step"], generation=current.value.get("generation", 0))
+    except (LakeError, ProgressError):
+        found = Progress(step=lake.version(results_table(asset)) or 1)
+    if isinstance(asset.operator.emits, Upsert):
+        with suppress(LakeError):
+            current = lake.newest(asset.name, FOLDED)
+    if current is None or current.value["step"] <= found.step:
+        return found
+    return Progress(step=current.value["step"], generation=max(found.generation, current.value.get("generation", 0)))

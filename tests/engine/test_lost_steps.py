@@ -1,0 +1,131 @@
+"""A table that lost its newest commits makes their steps again, perhaps of other rows: what read them refuses, with a way on that works."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, TopK, TopN, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine.inputs.progress import PROGRESS, Progress
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import DAY, MINUTE, Event, broken, replay, rows_of, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="10 minutes")
+ASSETS = [
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
+    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
+    DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
+    DerivedAsset(name="best", inputs=("sums",), operator=TopN(order_by="n DESC", rank_end=1, change="how", unique_key="k")),
+]
+BATCHES = [
+    [Event("a", 1, 0), Event("a", 1, 3 * MINUTE)],
+    [Event("a", 1, 1), Event("a", 1, 5 * MINUTE)],
+    [Event("b", 1, n) for n in range(2, 8)],
+]
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    """Tables of two micro-batches, each advanced; and a third micro-batch that is not advanced yet."""
+    engine = make_engine([source("l")], ASSETS)
+    for batch in BATCHES[:2]:
+        replay(engine, [{"l": batch}])
+        _advance(engine)
+    return engine
+
+
+def _advance(engine: Engine, *names: str) -> None:
+    for name in names or engine.assets:
+        engine.advance(name)
+
+
+def _lose_newest(engine: Engine, table: str) -> None:
+    """Delete the newest commit of a table's log, as a lost disk write or a restored backup does."""
+    newest = max(Path(engine.lake.path(table), "_delta_log").glob("*.json"))
+    newest.unlink()
+    for checksum in (newest.with_name(f".{newest.name}.crc"), newest.with_suffix(".crc")):
+        checksum.unlink(missing_ok=True)
+
+
+def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine: Engine) -> None:
+    lost = engine.progress("counts").step
+    _lose_newest(engine, "counts")
+    replay(engine, [{"l": BATCHES[2]}])
+    engine.advance("counts")
+    assert engine.progress("counts").step == lost, "the number that the reader has read"
+    why = r"top was made of an earlier counts, .*`tidemark rebuild top --downstream`"
+    for look in (lambda: engine.advance("top"), lambda: engine.account("top")):
+        with pytest.raises(ProgressError, match=why):
+            look()
+    list(engine.remake(["top"], downstream=True))
+    assert {name for name in ("counts", "top") if broken(engine, name)} == set()
+
+
+def test_readers_go_on_after_a_step_that_was_lost_and_made_again_of_the_same_rows(engine: Engine) -> None:
+    before = rows_of(engine.table("counts"))
+    _lose_newest(engine, "counts")
+    engine.advance("counts")
+    assert rows_of(engine.table("counts")) == before
+    replay(engine, [{"l": BATCHES[2]}])
+    _advance(engine, "counts", "top")
+    assert {name for name in ("counts", "top") if broken(engine, name)} == set()
+
+
+def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: Engine) -> None:
+    _lose_newest(engine, "counts")
+    replay(engine, [{"l": BATCHES[2]}])
+    engine.advance("counts")
+    replay(engine, [{"l": [Event("c", 1, DAY)]}])
+    engine.advance("counts")
+    with pytest.raises(ProgressError, match="top was made of an earlier counts"):
+        engine.advance("top")
+
+
+def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Engine, tmp_path: Path) -> None:
+    folder = str(tmp_path / "out")
+    engine.publish("sums", folder)
+    _lose_newest(engine, "changelog/sums")
+    _lose_newest(engine, "sums")
+    replay(engine, [{"l": BATCHES[2]}])
+    engine.advance("sums")
+    with pytest.raises(ProgressError, match="its changelog has lost that step since and made another under the same number"):
+        engine.publish("sums", folder)
+
+
+def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_made_again(engine: Engine) -> None:
+    _lose_newest(engine, "changelog/sums")
+    why = r"sums holds the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
+    with pytest.raises(ProgressError, match=why):
+        engine.advance("sums")
+    replay(engine, [{"l": BATCHES[2]}])
+    list(engine.remake(["sums"], downstream=True))
+    _advance(engine)
+    assert {name for name in ("sums", "best") if broken(engine, name)} == set()
+    assert rows_of(engine.table("best"), "k") == [("b",)]
+
+
+NOT_OURS = [
+    "no progress",
+    7,
+    None,
+    {"step": "two"},
+    {"step": 1, "unknown": 2},
+    {"step": 1, "corrected": [[1]]},
+    {"step": 1, "operator": 5},
+]
+
+
+@pytest.mark.parametrize("recorded", NOT_OURS, ids=json.dumps)
+def test_a_progress_that_the_engine_never_writes_names_the_table(recorded: object) -> None:
+    with pytest.raises(ProgressError, match="the newest commit of counts records no progress that the engine writes"):
+        Progress.recorded("counts", recorded)
+
+
+def test_a_progress_is_read_as_it_was_recorded() -> None:
+    made = Progress(step=3, seq=5, closed_to=9, read={"a": 2}, corrected=((1, 2, 3),), steps_read={"a": "x"})
+    recorded = Progress.recorded("t", json.loads(json.dumps(made.metadata(Progress())))[PROGRESS])
+    assert recorded.id is not None
+    assert recorded == Progress(**{**made.__dict__, "id": recorded.id})
+    assert made.metadata(recorded) != made.metadata(Progress()), "a step follows from the one before it"
