@@ -57,9 +57,9 @@ def test_a_step_in_time_goes_on_and_not_beyond(entries: list[Entry], after: int 
 @settings(deadline=None)
 @given(ENTRIES, st.integers(1, 300))
 def test_steps_in_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
-    after, upto = None, 900
+    reading, after, upto = _reading(entries), None, 900
     for _ in range(1_501):
-        after = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+        after = cut_time(reading, ASSET, after, upto, len(entries), max_step)
         if after == upto:
             break
     assert after == upto, "more steps than milliseconds"
@@ -92,9 +92,9 @@ def test_every_entry_moves_the_clock_that_keys_live_by() -> None:
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
-    cuts: list[int] = []
+    reading, cuts = _reading(entries), list[int]()
     while after is None or after < upto:
-        after = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+        after = cut_time(reading, ASSET, after, upto, len(entries), max_step)
         cuts.append(after)
     return cuts
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,14 @@ RANGES = [
 ]
 
 
+@pytest.fixture
+def _a_few_days_later() -> Iterator[None]:
+    """Partitions end on 7 March 2026: a run has events for each day up to the last, and there are more of them with every real day."""
+    with dg.partition_loading_context(datetime(2026, 3, 5, 12, tzinfo=UTC)):
+        yield
+
+
+@pytest.mark.usefixtures("_a_few_days_later")
 @pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
 def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: Range) -> None:
     _commit(daemon.engine, case.first, case.mark)
