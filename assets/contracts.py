@@ -21,7 +21,7 @@ from assets.contract_checks import (
     check_sql,
 )
 from assets.names import first_twice
-from operators.contract import EVENT_TIME, Closed, Entries, Operator
+from operators.contract import EVENT_TIME, ByTimeRange, NewRows, Operator
 from operators.timing import Duration, length_ms
 
 INGESTED_AT = "ingested_at"
@@ -203,7 +203,7 @@ def _times(operator: Operator) -> list[tuple[str, str]]:
     """The parameters by which an operator of closed ranges names an event time, and what they name; of `Consecutive` those of its first."""
     first = getattr(operator, "of", operator)
     named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
-    return [(name, column) for name, column in named.items() if isinstance(column, str)] if isinstance(operator.reads, Closed) else []
+    return [(name, column) for name, column in named.items() if isinstance(column, str)] if isinstance(operator.reads, ByTimeRange) else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +239,7 @@ class DerivedAsset:
             if column != EVENT_TIME:
                 legal = f"{EVENT_TIME!r}, by which rows are read, judged and accounted for; make it the source's `event_time`"
                 raise ContractError.bad_value(time, column, legal)
-        if self.shape and isinstance(self.operator.reads, Entries):
+        if self.shape and isinstance(self.operator.reads, NewRows):
             legal = f"None: {type(self.operator).__name__} folds new rows into its own, which a shape would alter"
             raise ContractError.bad_value("shape", self.shape, legal)
 

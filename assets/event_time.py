@@ -13,7 +13,7 @@ from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
 from assets.partitions import day_at, days_of, end_of, range_of, span, start_of
 from assets.ports import TERMS, AccountPort, EnginePort
-from operators.contract import Accountable, Closed
+from operators.contract import ByTimeRange, TracesInputs
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
@@ -52,7 +52,7 @@ def event_time_asset(
         days: the partitions.
         completeness: the least share of matched rows among those whose fate is settled, by day.
     """
-    joins = isinstance(derived.operator, Accountable) and {*derived.inputs} <= {*sources}
+    joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=OUTSIDE))
     if joins:
@@ -106,7 +106,7 @@ def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> dat
 def _reach(derived: DerivedAsset) -> timedelta:
     """How far before a day of `final_at` the rows that it settles may lie."""
     reads = derived.operator.reads
-    return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, Closed) else timedelta(0)
+    return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, ByTimeRange) else timedelta(0)
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:

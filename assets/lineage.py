@@ -7,7 +7,7 @@ import dagster as dg
 from assets.contracts import DerivedAsset
 from assets.keys import event_key
 from assets.ports import EnginePort
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
@@ -32,4 +32,4 @@ def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.Tab
 
 def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str:
     operator = derived.operator
-    return operator.traced(column)[which] if shared and isinstance(operator, Accountable) else column
+    return operator.traced(column)[which] if shared and isinstance(operator, TracesInputs) else column

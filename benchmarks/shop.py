@@ -16,7 +16,7 @@ from benchmarks import workload
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
 from expectations.validation import validate
-from operators.contract import SEQ, Accountable, Upsert
+from operators.contract import SEQ, TracesInputs, Upsert
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.formats.reader import File
@@ -76,7 +76,7 @@ def only(engine: Engine) -> str:
 
 def has_a_law(engine: Engine) -> bool:
     """Whether each step can be held to the law: results of windows name no rows, so that theirs is one of whole days."""
-    return isinstance(engine.assets[only(engine)].operator, Accountable)
+    return isinstance(engine.assets[only(engine)].operator, TracesInputs)
 
 
 def ingested_so_far(engine: Engine) -> int:

@@ -4,7 +4,7 @@ from operators.aggregate import Aggregate
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
-from operators.contract import Accountable, Append, Closed, Early, Entries, Folding, Judging, Operator, Touched, Upsert
+from operators.contract import Append, ByKey, ByTimeRange, DecidesLateness, Early, Incremental, NewRows, Operator, TracesInputs, Upsert
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
@@ -18,27 +18,27 @@ from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Session, Sliding, Tumbling
 
 __all__ = [
-    "Accountable",
     "Aggregate",
     "Append",
-    "Closed",
+    "ByKey",
+    "ByTimeRange",
     "ClosedRange",
     "CoGroup",
     "ColumnError",
     "Consecutive",
     "CountEvictor",
     "Cumulative",
+    "DecidesLateness",
     "Deduplicate",
     "DurationError",
     "Early",
-    "Entries",
     "EveryInterval",
     "EveryRows",
     "EveryStep",
-    "Folding",
+    "Incremental",
     "Interval",
     "IntervalJoin",
-    "Judging",
+    "NewRows",
     "Operator",
     "OperatorError",
     "Session",
@@ -47,7 +47,7 @@ __all__ = [
     "TimeEvictor",
     "TopK",
     "TopN",
-    "Touched",
+    "TracesInputs",
     "Tumbling",
     "Upsert",
     "WindowError",

@@ -10,7 +10,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from operators._support.aggregate_expressions import Aggregates
 from operators.columns import check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, SEQ, Entries, Touched, Upsert
+from operators.contract import ARRIVAL, SEQ, ByKey, NewRows, Upsert
 from operators.errors import OperatorError, StreamingError
 
 _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", "values", "nth", "position"))
@@ -79,9 +79,9 @@ class Aggregate:
         return Upsert(self.key)
 
     @property
-    def reads(self) -> Entries | Touched:
+    def reads(self) -> NewRows | ByKey:
         """The rows of new batches, which are merged into the results; or all rows of the keys of new rows."""
-        return Entries() if self._values.are_mergeable else Touched(self.key)
+        return NewRows() if self._values.are_mergeable else ByKey(self.key)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Never."""

@@ -6,7 +6,7 @@ from typing import cast
 from pyspark.sql import Column, DataFrame
 
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import EVENT_TIME, Append, Closed, Operator, Settling
+from operators.contract import EVENT_TIME, Append, ByTimeRange, Operator, ReportsFinality
 from operators.errors import OperatorError
 
 
@@ -37,10 +37,10 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of.reads, Closed) or self.of.reads.delay or getattr(self.of, "early", None):
+        if not isinstance(self.of.reads, ByTimeRange) or self.of.reads.delay or getattr(self.of, "early", None):
             legal = "an operator of closed ranges, without early results, final at its results' own time (sessions need a table between)"
             raise OperatorError.bad_value("of", self.of, legal)
-        if not isinstance(self.then.reads, Closed) or not self.then.reads.results or not isinstance(self.then.emits, Append):
+        if not isinstance(self.then.reads, ByTimeRange) or not self.then.reads.results or not isinstance(self.then.emits, Append):
             legal = "an operator over the windows that its rows have, such as TopK without `window`"
             raise OperatorError.bad_value("then", self.then, legal)
 
@@ -50,9 +50,9 @@ class Consecutive:
         return self.of.inputs
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """What the first operator reads."""
-        return cast(Closed, self.of.reads)
+        return cast(ByTimeRange, self.of.reads)
 
     @property
     def emits(self) -> Append:
@@ -69,7 +69,7 @@ class Consecutive:
         return self.then(results.drop(FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final, by the first operator (see `Settling`)."""
-        if not isinstance(self.of, Settling):
+        """When the last window of a row is final, by the first operator (see `ReportsFinality`)."""
+        if not isinstance(self.of, ReportsFinality):
             raise OperatorError(f"{type(self.of).__name__} does not report when its rows are finalized")
         return self.of.settles(*frames)

@@ -55,7 +55,7 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
 
 
 @dataclass(frozen=True)
-class Closed:
+class ByTimeRange:
     """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
 
     Args:
@@ -65,7 +65,7 @@ class Closed:
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
-            by batch (see `Judging`). The frames have `SESSION`.
+            by batch (see `DecidesLateness`). The frames have `SESSION`.
     """
 
     reach: tuple[int, ...]
@@ -77,8 +77,8 @@ class Closed:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """A step reads the rows of new batches only, and merges them into the operator's own table (see `Folding`).
+class NewRows:
+    """A step reads the rows of new batches only, and merges them into the operator's own table (see `Incremental`).
 
     Args:
         touches: the columns whose values decide which rows of the table a new row may change; None for the key of its upserts.
@@ -91,7 +91,7 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class Touched:
+class ByKey:
     """A step reads every row, old or new, of the keys that new batches contain.
 
     Args:
@@ -135,7 +135,7 @@ class Upsert:
     key: tuple[str, ...]
 
 
-Reads = Closed | Entries | Touched
+Reads = ByTimeRange | NewRows | ByKey
 Emits = Append | Upsert
 
 
@@ -177,8 +177,8 @@ class NamesColumns(Operator, Protocol):
 
 
 @runtime_checkable
-class Folding(Operator, Protocol):
-    """An operator that reads `Entries`: it merges new rows into its own current rows."""
+class Incremental(Operator, Protocol):
+    """An operator that reads `NewRows`: it merges new rows into its own current rows."""
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The rows of the keys that change, after a step, from those before it and the rows of new batches."""
@@ -186,7 +186,7 @@ class Folding(Operator, Protocol):
 
 
 @runtime_checkable
-class Judging(Operator, Protocol):
+class DecidesLateness(Operator, Protocol):
     """An operator that decides lateness itself and reads the `recorded` decisions."""
 
     def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
@@ -218,7 +218,7 @@ class Early(Operator, Protocol):
 
 
 @runtime_checkable
-class Settling(Operator, Protocol):
+class ReportsFinality(Operator, Protocol):
     """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
 
     def settles(self, *frames: DataFrame) -> DataFrame:
@@ -236,7 +236,7 @@ class Settling(Operator, Protocol):
 
 
 @runtime_checkable
-class Accountable(Operator, Protocol):
+class TracesInputs(Operator, Protocol):
     """An operator whose results name the input rows that they were made of, so that each row can be accounted for."""
 
     def traced(self, column: str) -> tuple[str, ...]:

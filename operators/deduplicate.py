@@ -13,7 +13,7 @@ from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
 from operators._support.window_assignment import check_aligned
 from operators.columns import check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, Entries, Upsert, plain
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, ByTimeRange, NewRows, Upsert, plain
 from operators.errors import OperatorError, StreamingError
 from operators.timing import Duration
 from operators.windows import Aligned
@@ -103,7 +103,7 @@ class Deduplicate:
         return self._scope.emits
 
     @property
-    def reads(self) -> Closed | Entries:
+    def reads(self) -> ByTimeRange | NewRows:
         """With a window, closed ranges; else the rows of new batches, which are merged with the current rows."""
         return self._scope.reads
 
@@ -125,7 +125,7 @@ class Deduplicate:
         return self._scope.deduplicate(rows)
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """With a window, when the last window of a row is final (see `Settling`); else never."""
+        """With a window, when the last window of a row is final (see `ReportsFinality`); else never."""
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._scope.final_at().alias(SETTLED))
 

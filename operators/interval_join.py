@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
-from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, Closed
+from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, Interval, millis, timestamp
 
@@ -101,19 +101,19 @@ class IntervalJoin:
         return Append()
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges. To know that a kept row is unmatched, a step reads the other side as far back as a match could be."""
         one, mirrored = self.interval, self.interval.mirrored
         left = max(one.forward, one.backward - mirrored.lower if self.pads(1) else 0)
         right = max(one.backward, one.forward - one.lower if self.pads(0) else 0)
-        return Closed(reach=(left, right), delay=1)
+        return ByTimeRange(reach=(left, right), delay=1)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time < watermark`, strictly, as in Flink's DataStream join."""
         return F.coalesce(event_time < watermark, F.lit(False))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final if it is unmatched (see `Settling`); none of its pairs is final later."""
+        """When a row is final if it is unmatched (see `ReportsFinality`); none of its pairs is final later."""
         frames_by_side = [
             frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.expires(which, F.col(time)).alias(SETTLED))
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))

@@ -13,7 +13,7 @@ from operators._support.ordering import Ordering
 from operators._support.row_windows import AssignedWindows, ResultWindows
 from operators._support.window_assignment import check_aligned, times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, Closed, plain
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, ByTimeRange, plain
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.timing import Duration
 from operators.windows import Aligned
@@ -101,7 +101,7 @@ class TopK:
         return Append((WINDOW_START, WINDOW_END, *names(self.by), RANK))
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges: the windows that end in the range."""
         return self._windows.reads
 
@@ -143,7 +143,7 @@ class TopK:
         return ranked.select(*unpacked, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final (see `Settling`); without `window`, the row's own window."""
+        """When the last window of a row is final (see `ReportsFinality`); without `window`, the row's own window."""
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._windows.final_at().alias(SETTLED))
 

@@ -12,7 +12,7 @@ from operators._support.ordering import Ordering
 from operators._support.top_n_execution import check_rows, rank_again, rank_all, without_ranks
 from operators._support.top_n_plan import Function, Strategy, TimeToLive, TopNQuery
 from operators.columns import RANK, names
-from operators.contract import ARRIVAL, ASIDE, SEQ, Entries, TimeKind, Touched, Upsert, plain
+from operators.contract import ARRIVAL, ASIDE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.timing import Duration, length_ms
 
@@ -161,15 +161,15 @@ class TopN:
         return Upsert(self.key or (SEQ, ARRIVAL))
 
     @property
-    def reads(self) -> Entries | Touched:
+    def reads(self) -> NewRows | ByKey:
         """The rows of new batches, which are merged with the rows that are kept; or all rows of the partitions of new rows."""
         if self.strategy_used != "retract":
-            return Entries(touches=self.partition, change=self.change)
+            return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
         ttl = self.query.ttl
         lives = ttl.ms if ttl and self.after_ttl == "retract" else None
         through = self.key if can_change_partition else ()
-        return Touched(self.partition, through=through, change=self.change, lives=lives, lives_by=ttl.by if ttl else "event")
+        return ByKey(self.partition, through=through, change=self.change, lives=lives, lives_by=ttl.by if ttl else "event")
 
     @cached_property
     def strategy_used(self) -> Strategy:

@@ -11,7 +11,7 @@ from operators._support.panes import WINDOW
 from operators._support.row_windows import AssignedWindows
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import Append, Closed, Entries, Upsert, plain, tie_breakers
+from operators.contract import Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
 
 Keep = Literal["first", "last"]
 By = Literal["event_time", "arrival"]
@@ -65,9 +65,9 @@ class StreamDeduplication:
         return Upsert(self.key)
 
     @property
-    def reads(self) -> Entries:
+    def reads(self) -> NewRows:
         """The rows of new batches, which are merged with the current rows."""
-        return Entries()
+        return NewRows()
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time <= watermark` for first rows by event time, else never."""
@@ -105,7 +105,7 @@ class WindowDeduplication:
         return Append((*self.key, WINDOW_START, WINDOW_END))
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges, and rows with the watermark before their batch."""
         return self.windows.reads
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from operators._support.lateness import Lateness
 from operators._support.window_assignment import assign_windows, is_missed, last_final_at, reads_windows
 from operators.columns import WINDOW_END, WINDOW_START, check_time
-from operators.contract import EVENT_TIME, Closed, plain
+from operators.contract import EVENT_TIME, ByTimeRange, plain
 from operators.windows import Aligned
 
 
@@ -18,7 +18,7 @@ class RowWindows(Protocol):
     """The windows of an operator's rows, and what follows from them for the operator contract."""
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """What a step reads."""
         ...
 
@@ -50,7 +50,7 @@ class AssignedWindows:
     lateness: Lateness
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges, and rows with the watermark before their batch."""
         return reads_windows(self.window, self.lateness)
 
@@ -75,9 +75,9 @@ class ResultWindows:
     """The windows that rows already have, as results of a windowed operator: `window_start` and `window_end`."""
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges of a derived table: the windows that end in the range."""
-        return Closed(reach=(0,), results=True)
+        return ByTimeRange(reach=(0,), results=True)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Never: the operator that made the windows has decided the lateness of their rows."""

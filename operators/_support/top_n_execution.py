@@ -76,7 +76,7 @@ def _with_generation(partition: Sequence[str], ttl: TimeToLive, rows: DataFrame)
     A partition without a row for longer than the time to live expires; its next row starts its next generation, counted from 0.
     """
     if ttl.by == "processing" and CAME_AT not in rows.columns:
-        raise OperatorError.bad_value("ttl_by", ttl.by, "event: a frame does not tell when its rows came; or let the engine run it")
+        raise OperatorError.bad_value("ttl_by", ttl.by, "event: a frame has no processing time of its rows; or let the engine run it")
     timed = plain(rows.withColumn(_MS, F.unix_millis(EVENT_TIME if ttl.by == "event" else CAME_AT)))
     in_time = Window.partitionBy(*partition).orderBy(_MS)
     starts = F.coalesce((F.col(_MS) - F.lag(_MS).over(in_time) > ttl.ms).cast("int"), F.lit(0))

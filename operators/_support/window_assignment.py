@@ -10,7 +10,7 @@ from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import SESSION, WATERMARK, Closed
+from operators.contract import SESSION, WATERMARK, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import millis, timestamp
 from operators.windows import END, START, Aligned, AnyWindow, Session
@@ -71,11 +71,11 @@ def _last_millisecond(window: Aligned, time: Column) -> Column:
     return window.last_end(pane_of(window, millis(time))) - 1
 
 
-def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> Closed:
+def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> ByTimeRange:
     """What a step reads to compute whole windows: rows with the watermark before their batch, or with recorded lateness decisions."""
     if isinstance(window, Session):
-        return Closed(reach=(window.reach,) * inputs, delay=1, lateness=lateness.ms, recorded=True)
-    return Closed(reach=(window.longest,) * inputs, judged=True, lateness=lateness.ms)
+        return ByTimeRange(reach=(window.reach,) * inputs, delay=1, lateness=lateness.ms, recorded=True)
+    return ByTimeRange(reach=(window.longest,) * inputs, judged=True, lateness=lateness.ms)
 
 
 def window_bounds() -> tuple[Column, Column]:

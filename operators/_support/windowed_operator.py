@@ -10,7 +10,7 @@ from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import assign_shared_windows, is_missed, last_final_at, lateness_columns, reads_windows
-from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WHICH, Append, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, timestamp
 from operators.windows import END, AnyWindow, Session
@@ -43,7 +43,7 @@ class WindowedOperator:
         return Append(self.result_key)
 
     @property
-    def reads(self) -> Closed:
+    def reads(self) -> ByTimeRange:
         """Closed ranges, and rows with the watermark before their batch or with recorded lateness decisions."""
         return reads_windows(self.window, self.lateness, len(self.inputs))
 
@@ -59,14 +59,14 @@ class WindowedOperator:
         raise NotImplementedError
 
     def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
-        """Decide which rows of a batch are late for sessions, where they may join older rows (see `Judging`)."""
+        """Decide which rows of a batch are late for sessions, where they may join older rows (see `DecidesLateness`)."""
         if not isinstance(self.window, Session):
             raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} decides lateness row by row: call `late`")
         inputs = [self._grouped(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
         return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final; null in a gap between windows (see `Settling`)."""
+        """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`)."""
         inputs = [self._grouped(frame, which, EVENT_TIME) for which, frame in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME)]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.columns import FINAL_AT
-from operators.contract import Closed, Early, plain
+from operators.contract import ByTimeRange, Early, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.accounting.account import account, names_rows, pairs, uncounted_entries
@@ -170,7 +170,7 @@ class Engine:
             LedgerError: the ledger lacks an entry that an asset has handled.
         """
         reach = sum(
-            max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, Closed)
+            max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, ByTimeRange)
         )
         return self.signals.drain(reach)
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from operators import EveryStep, IntervalJoin, Session, WindowedAggregate
-from operators.contract import Entries, Upsert
+from operators.contract import NewRows, Upsert
 from platform_defs.engine.days import moment
 from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
 
@@ -28,8 +28,8 @@ class Takings:
     inputs: tuple[str, ...] = ("payments",)
 
     @property
-    def reads(self) -> Entries:
-        return Entries()
+    def reads(self) -> NewRows:
+        return NewRows()
 
     @property
     def emits(self) -> Upsert:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
-from operators.contract import Closed, TimeKind, Touched
+from operators.contract import ByKey, ByTimeRange, TimeKind
 from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
 from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.made import said
@@ -18,7 +18,7 @@ from tests.support.shopkeeping import join
 from tests.support.toys import Spread
 
 ASSET = join(lower=-3, upper=4)
-REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, Closed) else 0
+REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
 
 
 def _reading(entries: list[Entry]) -> Any:
@@ -36,8 +36,8 @@ class _Board(Spread):
     by: TimeKind = "event"
 
     @property
-    def reads(self) -> Touched:
-        return Touched(("k",), lives=self.lives, lives_by=self.by)
+    def reads(self) -> ByKey:
+        return ByKey(("k",), lives=self.lives, lives_by=self.by)
 
 
 ENTRIES = st.lists(

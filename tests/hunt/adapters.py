@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import Closed
+from operators.contract import ByTimeRange
 from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
@@ -298,7 +298,7 @@ class SimAdvance(Advance):
 
     def closed(self, closing: ClosedRange, head: int) -> Any:
         reads = self.asset.operator.reads
-        assert isinstance(reads, Closed)
+        assert isinstance(reads, ByTimeRange)
         firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
         frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         rows: Any = self.asset.rows(*frames)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operators import IntervalJoin, WindowedAggregate
-from operators.contract import Closed
+from operators.contract import ByTimeRange
 from tests.hunt.frames import COUNTS, PAIRS, Rows
 
 
@@ -68,10 +68,10 @@ class SimCount(WindowedAggregate):
         return Rows(COUNTS, [(k, last + 1 - self.size, last + 1, n, last, last) for (k, last), n in counts.items()])
 
 
-def closed_by(operator: Any) -> Closed:
+def closed_by(operator: Any) -> ByTimeRange:
     """What an operator of closed ranges reads."""
     reads = operator.reads
-    assert isinstance(reads, Closed)
+    assert isinstance(reads, ByTimeRange)
     return reads
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from operators import Aggregate, ColumnError, Entries, OperatorError, StreamingError, Touched, Upsert
+from operators import Aggregate, ByKey, ColumnError, NewRows, OperatorError, StreamingError, Upsert
 
 CASES, BATCHES = 300, 3
 SCHEMA = pa.schema(
@@ -76,7 +76,7 @@ def _rows(found: DataFrame) -> dict[Any, tuple[Any, ...]]:
 def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -> None:
     aggregates, model = AGGREGATES[name]
     operator = Aggregate(by=("case_id", "k"), aggregates=aggregates)
-    assert operator.reads == Entries()
+    assert operator.reads == NewRows()
     seen: dict[Any, list[Row]] = {}
     held: DataFrame | None = None
     for batch in _batches(name):
@@ -95,7 +95,7 @@ def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -
 
 def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_named_by_its_newest_row(spark: SparkSession) -> None:
     operator = Aggregate(by="k", aggregates={"different": "count(DISTINCT v)", "mean": "avg(v)"})
-    assert operator.reads == Touched(("k",))
+    assert operator.reads == ByKey(("k",))
     assert operator.emits == Upsert(("k",))
     rows = spark.sql("SELECT * FROM VALUES ('a', 1, 1L, 0L), ('a', 1, 2L, 3L), (null, 4, 1L, 1L) AS t(k, v, seq, arrival)")
     assert sorted(map(tuple, operator(rows).collect()), key=repr) == [("a", 1, 1.0, 2, 3), (None, 1, 4.0, 1, 1)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import Append, Closed, ClosedRange, ColumnError, Interval, IntervalJoin, OperatorError
+from operators import Append, ByTimeRange, ClosedRange, ColumnError, Interval, IntervalJoin, OperatorError
 from operators.interval_join import How
 from operators.timing import instant
 from tests.operators.frames import EVENTS, Row, by_tag, frame, tagged, times
@@ -271,7 +271,7 @@ def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: Cl
 )
 def test_what_the_engine_is_told(how: How, reach: tuple[int, int]):
     join = IntervalJoin(on="k", lower=-5, upper=10, how=how)
-    assert (join.reads, join.emits, join.inputs) == (Closed(reach=reach, delay=1), Append(), ("left", "right"))
+    assert (join.reads, join.emits, join.inputs) == (ByTimeRange(reach=reach, delay=1), Append(), ("left", "right"))
     assert (join.pads(0), join.pads(1)) == (how in ("left", "full"), how in ("right", "full"))
     assert join.traced("k") == ("k", "k")
     assert join.traced("seq") == ("left_seq", "right_seq")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.contract import Entries, Touched, Upsert
+from operators.contract import ByKey, NewRows, Upsert
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class RunningTotal:
     inputs: tuple[str, ...] = ("rows",)
 
     @property
-    def reads(self) -> Entries:
-        return Entries()
+    def reads(self) -> NewRows:
+        return NewRows()
 
     @property
     def emits(self) -> Upsert:
@@ -40,8 +40,8 @@ class Spread:
     inputs: tuple[str, ...] = ("rows",)
 
     @property
-    def reads(self) -> Touched:
-        return Touched(("k",))
+    def reads(self) -> ByKey:
+        return ByKey(("k",))
 
     @property
     def emits(self) -> Upsert:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.changelog import bag_difference
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Accountable, Closed
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, ByTimeRange, TracesInputs
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, instant
 from platform_defs.engine.accounting.counted_rows import CountBooks
@@ -49,20 +49,20 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     reading, inputs = advance.reading, advance.asset.inputs
     if any(name in reading.assets and reading.lake.delta(name) is None for name in inputs):
         return []
-    if not isinstance(advance.asset.operator.reads, Closed):
+    if not isinstance(advance.asset.operator.reads, ByTimeRange):
         return EntryBooks(advance, scope_of(advance, days)).close()
     return (RowBooks if names_rows(advance) else CountBooks)(advance, scope_of(advance, days)).close()
 
 
 def names_rows(advance: Advance) -> bool:
     """Whether an asset's results name the rows of sources that they were made of."""
-    return isinstance(advance.asset.operator, Accountable) and advance.reading.sources.keys() >= {*advance.asset.inputs}
+    return isinstance(advance.asset.operator, TracesInputs) and advance.reading.sources.keys() >= {*advance.asset.inputs}
 
 
-def accountable(advance: Advance) -> Accountable:
+def accountable(advance: Advance) -> TracesInputs:
     """The asset's operator, if its results name the rows they were made of."""
     operator = advance.asset.operator
-    if not isinstance(operator, Accountable):
+    if not isinstance(operator, TracesInputs):
         raise OperatorError(f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for")
     return operator
 
@@ -79,7 +79,7 @@ class RowBooks(Books):
     """The account of an asset whose results name the rows of sources that they were made of."""
 
     @property
-    def operator(self) -> Accountable:
+    def operator(self) -> TracesInputs:
         """The asset's operator."""
         return accountable(self.advance)
 
@@ -144,7 +144,7 @@ def _flagged(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
     return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, bitmap)
 
 
-def _is_pair(operator: Accountable) -> Column:
+def _is_pair(operator: TracesInputs) -> Column:
     return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import EVENT_TIME, SETTLED, WHICH, Settling
+from operators.contract import EVENT_TIME, SETTLED, WHICH, ReportsFinality
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Books, day_of, lacks, longest_wait, print_of
@@ -41,7 +41,7 @@ class CountBooks(Books):
 
     def _settled(self) -> DataFrame:
         operator = self.advance.asset.operator
-        if not isinstance(operator, Settling):
+        if not isinstance(operator, ReportsFinality):
             raise OperatorError(f"{type(operator).__name__} does not tell what becomes of its rows, so they cannot be accounted for")
         rows = operator.settles(*[frame.where(~F.col(LATE)).drop(LATE) for frame in self._frames()])
         settled = F.col(SETTLED)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, DELETE, OWN_CHANGE, UPDATE_BEFORE, bag_changes, difference
 from operators.columns import FINAL_AT, RESULT_TIME, keys_of, of_keys, same_rows
-from operators.contract import Closed, Entries, Folding, Touched, Upsert
+from operators.contract import ByKey, ByTimeRange, Incremental, NewRows, Upsert
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.corrections import affected_results, inputs_read, is_corrected, with_correction
@@ -125,7 +125,7 @@ class Advance:
         """Where the next step leads; None where there is nothing to do."""
         if self._followed is not None:
             return standing(self.reading, self._followed, now.read.get(self._followed.name, 0))
-        if not isinstance(self.asset.operator.reads, Closed):
+        if not isinstance(self.asset.operator.reads, ByTimeRange):
             seq = cut_entries(self.reading, self.asset, now.seq, head, self.max_step)
             return Progress(seq=seq) if changes_something(self.reading, self.asset, now.seq, seq) else None
         mark = self.reading.watermark(self.asset, head)
@@ -137,13 +137,13 @@ class Advance:
     def results(self, now: Progress, after: Progress) -> DataFrame:
         """The rows that the step from one progress to another closes, or of the keys that it touches."""
         reads = self.asset.operator.reads
-        if isinstance(reads, Closed):
+        if isinstance(reads, ByTimeRange):
             return self.closed(ClosedRange(now.closed_to, after.closed_to or 0), after.seq)
-        if isinstance(reads, Touched):
+        if isinstance(reads, ByKey):
             return self._of_keys(reads, self._affected_keys(reads, now, after), after)
         return self.asset.rows(*self._new(now, after))
 
-    def _affected_keys(self, reads: Touched, now: Progress, after: Progress) -> DataFrame:
+    def _affected_keys(self, reads: ByKey, now: Progress, after: Progress) -> DataFrame:
         """The keys that the step's rows touch: their own, and those that a row with the same `through` ever had."""
         new = self._new(now, after)
         if reads.through and self._followed is None:
@@ -151,7 +151,7 @@ class Advance:
             return keys_of(new, reads.key).localCheckpoint()  # few keys, which several joins ask for
         return keys_of(new, reads.key)
 
-    def _of_keys(self, reads: Touched, keys: DataFrame, after: Progress) -> DataFrame:
+    def _of_keys(self, reads: ByKey, keys: DataFrame, after: Progress) -> DataFrame:
         frames = [of_keys(frame, keys, reads.key) for frame in self._all(after)]
         if not reads.through or self._followed is not None:
             return self.asset.rows(*frames)
@@ -167,14 +167,14 @@ class Advance:
     def _new(self, now: Progress, after: Progress) -> list[DataFrame]:
         """Each input's rows of the entries that the step handles; or what changed in the table that the asset follows."""
         if (of := self._followed) is not None:
-            last = isinstance(self.asset.operator.reads, Entries)
+            last = isinstance(self.asset.operator.reads, NewRows)
             return [changes(self.reading, of, now.read.get(of.name, 0), after.read[of.name], change_column(self.asset), last=last)]
         return [self._frame(i, after.seq, after=now.seq) for i in range(len(self.asset.inputs))]
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that a range closes, computed from the log alone."""
         reads = self.asset.operator.reads
-        if not isinstance(reads, Closed):
+        if not isinstance(reads, ByTimeRange):
             raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")
         firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
         frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
@@ -225,7 +225,7 @@ class Advance:
     def _living(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than they live, at an entry's time; None where keys live for ever."""
         reads = self.asset.operator.reads
-        if not isinstance(reads, Touched) or reads.lives is None:
+        if not isinstance(reads, ByKey) or reads.lives is None:
             return None
         _, arrived = self.reading.ledger.arrived(after.seq)
         by_event = reads.lives_by == "event"
@@ -276,9 +276,9 @@ class Advance:
     def _changes(self, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the keys that the step decides and their rows after it."""
         operator, key = self.asset.operator, self._key
-        if isinstance(operator.reads, Entries):
+        if isinstance(operator.reads, NewRows):
             return self._folded(now, after)
-        if isinstance(operator.reads, Touched):
+        if isinstance(operator.reads, ByKey):
             keys = self._affected_keys(operator.reads, now, after)
             rows = self._of_keys(operator.reads, keys, after)
             living = self._living(after)
@@ -295,10 +295,10 @@ class Advance:
 
     def _folded(self, now: Progress, after: Progress) -> DataFrame:
         operator = self.asset.operator
-        if not isinstance(operator, Folding):
+        if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
         new = self._new(now, after)
-        named = operator.reads.touches if isinstance(operator.reads, Entries) else None
+        named = operator.reads.touches if isinstance(operator.reads, NewRows) else None
         touches = self._key if named is None else named
         current = self._upserting.current_of(operator(*new), keys_of(new, touches))
         if now.step:  # asked for twice; no more than each of the step's rows has keys, or partitions of a Top-N

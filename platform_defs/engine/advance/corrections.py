@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assets.contracts import DerivedAsset
-from operators.contract import Append, Closed
+from operators.contract import Append, ByTimeRange
 from operators.timing import ClosedRange
 from platform_defs.engine.inputs.progress import Corrected, Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
@@ -28,7 +28,7 @@ class _Stretch:
 def is_corrected(reading: Reading, asset: DerivedAsset) -> bool:
     """Whether an asset's closed results may be corrected: its operator allows lateness, or one of its inputs is corrected."""
     reads = asset.operator.reads
-    if not isinstance(asset.operator.emits, Append) or not isinstance(reads, Closed):
+    if not isinstance(asset.operator.emits, Append) or not isinstance(reads, ByTimeRange):
         return False
     return reads.lateness > 0 or any(is_corrected(reading, reading.assets[name]) for name in asset.inputs if name in reading.assets)
 
@@ -45,7 +45,7 @@ def affected_results(reading: Reading, asset: DerivedAsset, now: Progress, head:
     tells of new rows so far back.
     """
     reads = asset.operator.reads
-    if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
+    if now.closed_to is None or not isinstance(reads, ByTimeRange) or not isinstance(asset.operator.emits, Append):
         return None
     ends = [(r.after or 0, r.upto) for r in not_followed(reading, asset, now)]
     for which, name in enumerate(asset.inputs):
@@ -59,8 +59,8 @@ def affected_results(reading: Reading, asset: DerivedAsset, now: Progress, head:
 def not_followed(reading: Reading, asset: DerivedAsset, now: Progress) -> list[ClosedRange]:
     """The results that corrections of derived inputs may change which the asset has not followed yet."""
     reads, found = asset.operator.reads, list[ClosedRange]()
-    for which, name in enumerate(asset.inputs if isinstance(reads, Closed) else ()):
-        if name in reading.assets and isinstance(reads, Closed):
+    for which, name in enumerate(asset.inputs if isinstance(reads, ByTimeRange) else ()):
+        if name in reading.assets and isinstance(reads, ByTimeRange):
             upstream = stored_progress(reading.lake, reading.assets[name])
             for s in _corrected(upstream, reading.assets[name], now.read):
                 found.append(ClosedRange(s.first - 1, s.last + reads.reach[which] + reads.delay))
@@ -73,7 +73,7 @@ def oldest_affected(reading: Reading, asset: DerivedAsset, now: Progress, head: 
     The ledger tells it, and no Spark job: between the times of an entry's rows there may be none that comes late and is not too late.
     """
     reads = asset.operator.reads
-    if now.closed_to is None or not isinstance(reads, Closed) or not isinstance(asset.operator.emits, Append):
+    if now.closed_to is None or not isinstance(reads, ByTimeRange) or not isinstance(asset.operator.emits, Append):
         return None
     found: list[int] = []
     for name, reach in zip(asset.inputs, reads.reach, strict=True):
@@ -89,7 +89,7 @@ def oldest_affected(reading: Reading, asset: DerivedAsset, now: Progress, head: 
 
 def _corrected(upstream: Progress, asset: DerivedAsset, followed: Mapping[str, int]) -> Iterator[_Stretch]:
     """What an input has corrected since it was followed: the times of its results, which are what its readers see."""
-    delay = asset.operator.reads.delay if isinstance(asset.operator.reads, Closed) else 0
+    delay = asset.operator.reads.delay if isinstance(asset.operator.reads, ByTimeRange) else 0
     for step, first, last in upstream.corrected:
         if step > followed.get(asset.name, 0):
             yield _Stretch(first - delay, last)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT
-from operators.contract import Append, Closed, Early
+from operators.contract import Append, ByTimeRange, Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
@@ -50,7 +50,7 @@ def _is_fed(reading: Reading, asset: DerivedAsset) -> bool:
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    if not isinstance(operator.reads, Closed):
+    if not isinstance(operator.reads, ByTimeRange):
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
     firsts = [None if closed_to is None else closed_to - reach for reach in operator.reads.reach]
     rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from operators.contract import Closed
+from operators.contract import ByTimeRange
 from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
 from platform_defs.engine.advance.step_size import changes_something
@@ -101,7 +101,7 @@ class PendingWork:
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""
-        return isinstance(self.reading.assets[asset].operator.reads, Closed)
+        return isinstance(self.reading.assets[asset].operator.reads, ByTimeRange)
 
     def _progress(self, asset: str) -> Progress:
         return stored_progress(self.reading.lake, self.reading.assets[asset])

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, Closed, Judging
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, ByTimeRange, DecidesLateness
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import JUDGED, Reading, Span, generation_of, seq_of
@@ -21,9 +21,9 @@ from platform_defs.faults import point
 def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Judge the entries up to `head` that no commit tells of, one after the other, where the operator's verdicts are recorded."""
     operator = asset.operator
-    if not isinstance(operator.reads, Closed) or not operator.reads.recorded:
+    if not isinstance(operator.reads, ByTimeRange) or not operator.reads.recorded:
         return
-    if not isinstance(operator, Judging):
+    if not isinstance(operator, DecidesLateness):
         raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
     tables = [name for name in asset.inputs if name in reading.assets]
     if tables and len(tables) < len(asset.inputs):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assets.contracts import DerivedAsset
-from operators.contract import Closed, Touched
+from operators.contract import ByKey, ByTimeRange
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.rows import SHARES
@@ -16,7 +16,7 @@ from platform_defs.engine.ledger.rows import SHARES
 def changes_something(reading: Reading, asset: DerivedAsset, after: int, head: int) -> bool:
     """Whether the batches `after < seq <= head` can change an asset's rows: by a row; or by the time, where keys live for some."""
     reads = asset.operator.reads
-    by = reads.lives_by if isinstance(reads, Touched) and reads.lives is not None else None
+    by = reads.lives_by if isinstance(reads, ByKey) and reads.lives is not None else None
     if by == "processing":  # the clock, which every batch moves, whatever source it is of
         return head > after
     return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(reading, asset, after, head))
@@ -80,7 +80,7 @@ def cut_time(reading: Reading, asset: DerivedAsset, after: int | None, upto: int
     these the rows are taken to be spread evenly. A derived input is not counted: its rows are bounded by those of the sources.
     """
     reads = asset.operator.reads
-    reach = max(reads.reach) if isinstance(reads, Closed) else 0
+    reach = max(reads.reach) if isinstance(reads, ByTimeRange) else 0
     brought = _brought(reading, asset, None if after is None else after - reach, head)
     if not len(brought.rows):
         return upto

@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegralType, StringType
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
 from operators.columns import check_free, of_keys, parameter, same_rows
-from operators.contract import Entries, Touched, Upsert
+from operators.contract import ByKey, NewRows, Upsert
 from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, is_emptied, progress
 from platform_defs.engine.inputs.reader import Reading
@@ -105,7 +105,7 @@ class Upserting:
     def _ranged(self) -> list[str]:
         """The columns by which files of the current table are chosen: those of its key, and those that tell which rows a step touches."""
         reads = self.asset.operator.reads
-        touches = (reads.touches or ()) if isinstance(reads, Entries) else reads.key if isinstance(reads, Touched) else ()
+        touches = (reads.touches or ()) if isinstance(reads, NewRows) else reads.key if isinstance(reads, ByKey) else ()
         return [*dict.fromkeys([*touches, *upserted(self.asset).key])]
 
     def _unapplied(self, after: int, upto: int) -> DataFrame:

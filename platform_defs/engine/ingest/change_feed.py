@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.changelog import CHANGE
-from operators.contract import Closed
+from operators.contract import ByTimeRange
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError
 from platform_defs.engine.formats.files import is_local
 
@@ -36,6 +36,6 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
 
 
 def _tells_changes(asset: DerivedAsset) -> bool:
-    """Whether an asset knows a row that went from one that came. Closed ranges are let pass: they take each change as a row."""
+    """Whether an asset knows a row that went from one that came. ByTimeRange ranges are let pass: they take each change as a row."""
     reads = asset.operator.reads
-    return isinstance(reads, Closed) or reads.change is not None
+    return isinstance(reads, ByTimeRange) or reads.change is not None

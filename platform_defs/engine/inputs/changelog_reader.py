@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.columns import check_free, parameter
-from operators.contract import Closed, Upsert
+from operators.contract import ByTimeRange, Upsert
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Reading
@@ -32,7 +32,7 @@ def upserted(asset: DerivedAsset) -> Upsert:
 def change_column(asset: DerivedAsset) -> str:
     """The column in which an asset reads what a row is."""
     reads = asset.operator.reads
-    return CHANGE if isinstance(reads, Closed) or reads.change is None else reads.change
+    return CHANGE if isinstance(reads, ByTimeRange) or reads.change is None else reads.change
 
 
 def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
@@ -42,7 +42,7 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
         OperatorError: it cannot read what it is to be made of.
     """
     derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
-    if isinstance(asset.operator.reads, Closed) or not derived:
+    if isinstance(asset.operator.reads, ByTimeRange) or not derived:
         return None
     [of, *more] = derived
     kind = type(asset.operator).__name__

@@ -8,7 +8,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import RESERVED, first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, Closed, NamesColumns, Upsert
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, ByTimeRange, NamesColumns, Upsert
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.inputs.changelog_reader import STEP
 
@@ -87,14 +87,14 @@ def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Map
     """The columns of an asset's rows; None where they are known only from its rows."""
     if asset.shape or not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
         return None
-    kind = None if isinstance(asset.operator.reads, Closed) else asset.operator.reads.change
+    kind = None if isinstance(asset.operator.reads, ByTimeRange) else asset.operator.reads.change
     added = [kind] if kind else []
     return asset.operator.result_columns(*[[*known[name], *(added if name in assets else [])] for name in asset.inputs])
 
 
 def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
     """What a reader of a changelog calls the kind of a change is no column of the rows."""
-    kind = None if isinstance(asset.operator.reads, Closed) else asset.operator.reads.change
+    kind = None if isinstance(asset.operator.reads, ByTimeRange) else asset.operator.reads.change
     for name in asset.inputs:
         if kind and name in assets and folded(kind) in map(folded, known.get(name, ())):
             legal = f"a name that is no column of {name!r}: in it {asset.name!r} reads what a row of {name!r} is"

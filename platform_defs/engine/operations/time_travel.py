@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
 from operators.columns import keys_of, of_keys
-from operators.contract import Touched
+from operators.contract import ByKey
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import STEP, change_column, pinned, steps_of, upserted
 from platform_defs.engine.inputs.reader import Reading, Span
@@ -46,7 +46,7 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     _ = upserted(asset)
     rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
     reads = asset.operator.reads
-    if not isinstance(reads, Touched) or reads.lives is None or reads.lives_by == "processing":
+    if not isinstance(reads, ByKey) or reads.lives is None or reads.lives_by == "processing":
         return rows
     newest = Span(time - reads.lives, time)
     living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
