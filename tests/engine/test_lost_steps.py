@@ -54,7 +54,7 @@ def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("counts")
-    assert engine.progress("counts").step == lost, "the number that the reader has read"
+    assert engine.progress("counts").step >= lost, "steps of the numbers that the reader has read"
     why = r"top was made of an earlier counts, .*`tidemark rebuild top --downstream`"
     for look in (lambda: engine.advance("top"), lambda: engine.account("top")):
         with pytest.raises(ProgressError, match=why):
