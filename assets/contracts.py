@@ -175,7 +175,7 @@ class SourceContract:
 
     @property
     def by_ingest_time(self) -> bool:
-        """Whether a row's time is the one at which it was let in."""
+        """Whether a row's time is the one at which it was ingested."""
         return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
 
     def widened(self, columns: Sequence[StructField]) -> "SourceContract":

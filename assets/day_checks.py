@@ -14,7 +14,7 @@ def log_days(
 ) -> None:
     """Log one evaluation a day, so that the UI shows which day failed.
 
-    A run over more than a month logs the failing days only: the summary tells of the others.
+    A run over more than a month logs the failing days only: the summary names the others.
 
     Args:
         context: the step.

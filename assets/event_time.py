@@ -135,7 +135,7 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
     """The law over accounts, and the ledger's totals held to the log."""
     broken = [a for a in accounts if not a.holds]
     differing = [
-        f"{source}, entry {seq}: the ledger tells of {in_ledger} rows, the log holds {held}"
+        f"{source}, entry {seq}: the ledger counts {in_ledger} rows, the log holds {held}"
         for (source, seq), (in_ledger, held) in uncounted.items()
     ]
     return dg.AssetCheckResult(

@@ -1,4 +1,4 @@
-"""The event logs: one asset a source, all let in by one step."""
+"""The event logs: one asset a source, all ingested by one step."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
             entries, failed = getattr(error, "entries", None), error
             if not entries:
                 raise
-        context.log.info(f"{len(entries)} ledger entries")
+        context.log.info(f"{len(entries)} ledger batches")
         for contract in contracts:
             rows = [s for entry in entries for s in entry if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_metadata(rows))
@@ -50,7 +50,7 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         event_key(contract.name),
         group_name=EVENTS,
         kinds={"spark", "delta"},
-        description=f"Every well-formed event of the source `{contract.name}`, in the order it was let in. "
+        description=f"Every well-formed event of the source `{contract.name}`, in the order it was ingested. "
         f"Nothing is dropped for being late; what breaks the contract is in `{contract.quarantine}` with its reason.",
         metadata={
             "dagster/column_schema": table_schema(_log_schema(contract)),

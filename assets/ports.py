@@ -13,7 +13,7 @@ TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extr
 
 
 class SourceEntryPort(Protocol):
-    """What a ledger entry says of one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
+    """What a ledger batch says of one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
 
     seq: int
     source: str
@@ -76,7 +76,7 @@ class EnginePort(Protocol):
         ...
 
     def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
-        """Let in what has landed, and record sources fallen idle; returns the ledger entries made."""
+        """Let in what has landed, and record sources fallen idle; returns the ledger batches made."""
         ...
 
     def event_times(self, asset: str) -> tuple[int, int] | None:

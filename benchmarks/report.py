@@ -359,5 +359,5 @@ KINDS: Mapping[str, set[str]] = {
     "top_bids": {"top_bids"},
     "top_bids_targets": {"top_bids"},
 }
-"""The kinds of results that a section tells of."""
+"""The kinds of results that a section names."""
 PLOTS = {"join": ["Slopes"], "hot_items": ["Hot items"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

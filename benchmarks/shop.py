@@ -80,7 +80,7 @@ def has_a_law(engine: Engine) -> bool:
 
 
 def ingested_so_far(engine: Engine) -> int:
-    """How many rows the ledger says were let in."""
+    """How many rows the ledger says were ingested."""
     return sum(said.accepted for entry in engine.ledger.entries() for said in entry)
 
 

@@ -228,13 +228,13 @@ def _at_least(column: str, least: int, why: str) -> Expectation:
 def _log() -> list[Expectation]:
     """What every event log keeps."""
     return [
-        _not_null(SEQ, "The ledger entry that brought the row; without it nothing accounts for the row."),
-        _not_null(ARRIVAL, "The row's place in its ledger entry."),
+        _not_null(SEQ, "The ledger batch that brought the row; without it nothing accounts for the row."),
+        _not_null(ARRIVAL, "The row's place in its ledger batch."),
         _not_null(EVENT_TIME, "A row without a time is in no range, and would never be read."),
         ExpectCompoundColumnsToBeUnique(
             column_list=[SEQ, ARRIVAL],
             ignore_row_if="any_value_is_missing",
-            **_named("row_identity_unique", "Ledger entry and arrival name a row for good."),
+            **_named("row_identity_unique", "Ledger batch and arrival name a row for good."),
         ),
         _ordered("event_time_floored", EVENT_TIME_RAW, EVENT_TIME, "The event time is the raw one floored to 1 ms, never later."),
     ]

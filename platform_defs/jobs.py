@@ -1,4 +1,4 @@
-"""The jobs: let in what has landed; advance the derived tables; maintain the lake."""
+"""The jobs: ingest what has landed; advance the derived tables; maintain the lake."""
 
 from collections.abc import Mapping
 

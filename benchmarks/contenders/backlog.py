@@ -1,4 +1,4 @@
-"""Tidemark, a backlog: let in piece by piece, then advanced by bounded steps with a heap far smaller than the input."""
+"""Tidemark, a backlog: ingested piece by piece, then advanced by bounded steps with a heap far smaller than the input."""
 
 from typing import Any
 

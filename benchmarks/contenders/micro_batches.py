@@ -60,7 +60,7 @@ class Live:
 
         made = self.engine.stream.run(on_entry=entered)
         if len(made) != self.job.batches:
-            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger entries")
+            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger batches")
 
     def drain(self) -> None:
         """End the input, and settle every row."""
@@ -68,7 +68,7 @@ class Live:
         self.engine.drain()
         self.advance()
         if self.lawful and self.settled != shop.ingested_so_far(self.engine):
-            raise shop.WrongAnswer(f"of {shop.ingested_so_far(self.engine)} rows let in the law has settled {self.settled}")
+            raise shop.WrongAnswer(f"of {shop.ingested_so_far(self.engine)} rows ingested the law has settled {self.settled}")
 
     def empty_steps(self) -> float:
         """The median of steps that no row came for: a moved watermark, an advance and the law."""

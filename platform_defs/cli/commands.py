@@ -124,7 +124,7 @@ def ingest(
     engine = _engine()
     advancing = AdvanceAll(engine.lawful_steps, [*engine.assets], _report_failed)
     with _progress() as bar, ends_in_order():
-        task = bar.add_task("ledger entries", total=None)
+        task = bar.add_task("ledger batches", total=None)
 
         def entered(_: object) -> None:
             bar.update(task, advance=1)

@@ -50,7 +50,7 @@ def instant(epoch_ms: int | None) -> str | None:
 
 
 def entry(batch: Entry) -> dict[str, Any]:
-    """A ledger entry."""
+    """A ledger batch."""
     sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in batch}
     return {"seq": batch[0].seq, "kind": batch[0].kind, "sources": sources}
 
@@ -147,11 +147,11 @@ def _as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object
 
 
 def print_entries(report: dict[str, Any]) -> None:
-    """Ledger entries."""
+    """Ledger batches."""
     rows = [
         [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in report["entries"] for name, s in e["sources"].items()
     ]
-    _table("Ledger entries", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
+    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
 
 
 def print_steps(report: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ def print_maintained(report: dict[str, Any]) -> None:
 
 def print_status(report: dict[str, Any]) -> None:
     """The lake at a glance."""
-    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger entries", highlight=False)
+    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [
         [name, *[s[c] for c in shown], f"{s['watermark'] or 'none yet'}{', idle' if s['idle'] else ''}"]
@@ -235,7 +235,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
     closed = f"closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
-    progress = closed if asset["closed_to"] else f"all of ledger entry {asset['ledger_entry']} handled"
+    progress = closed if asset["closed_to"] else f"all of ledger batch {asset['ledger_entry']} handled"
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
         out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)

@@ -134,13 +134,13 @@ class Engine:
         """Let in what has landed, and record the sources that have fallen idle.
 
         Args:
-            every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is let in.
+            every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is ingested.
             on_entry: called after each entry of files is committed, and where the stream stays, after one of idle sources.
             on_quiet: called at each interval that brought no entry, where the stream stays.
 
         Raises:
             LedgerError: the ledger lacks an entry that an asset has handled.
-            UnreadError: files could not be read now, and `every` is None; all others were let in.
+            UnreadError: files could not be read now, and `every` is None; all others were ingested.
         """
         with self._naming_lost_files():
             try:

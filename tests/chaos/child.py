@@ -136,7 +136,7 @@ class Child:
         self._die("timer")
 
     def _pass(self, point: str) -> None:
-        with self.mutex:  # sources are let in side by side
+        with self.mutex:  # sources are ingested side by side
             self.passed[point] = self.passed.get(point, 0) + 1
             self.tell({"passed": point, "in": self.current})
             if self.order.kills.get(str(self.current)) == (point, self.passed[point]):
@@ -154,7 +154,7 @@ class Child:
         if str(self.current) in self.order.kills:
             put_ghost(self.day, Path(self.order.home, "landing"), action.part)
             engine.stream.run()
-            raise RuntimeError("the ghost was let in: its kill was not passed")
+            raise RuntimeError("the ghost was ingested: its kill was not passed")
 
     def _advance(self, engine: Engine, action: Action) -> None:
         for name in engine.assets:

@@ -124,7 +124,7 @@ def put(day: ShopDay, landing: Path, part: int) -> None:
 
 
 def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
-    """Land files that will be gone before their ledger entry is written."""
+    """Land files that will be gone before their ledger batch is written."""
     for source in SOURCES:
         lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, day.shop.parts)[:9]]
         _file(landing / source / f"ghost-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
@@ -145,7 +145,7 @@ class Action:
 
     Args:
         what: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
-            `ingest` that is always killed before its ledger entry, whose files are gone afterwards.
+            `ingest` that is always killed before its ledger batch, whose files are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """

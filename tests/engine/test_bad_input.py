@@ -1,4 +1,4 @@
-"""Bad files and bad rows, all landed at once among good ones: each is told of with its reason, and every good row is let in."""
+"""Bad files and bad rows, all landed at once among good ones: each is reported with its reason, and every good row is ingested."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ VALUES = (
 
 @dataclass(frozen=True)
 class Bad:
-    """A file, the keys of its rows that are let in, and what is told of the others, in order."""
+    """A file, the keys of its rows that are ingested, and what is reported of the others, in order."""
 
     id: str
     name: str
@@ -265,7 +265,7 @@ PARQUET = [
         told=("malformed: the file cannot be read",),
     ),
     Bad(
-        "typed times of all ages; the one of 1970 is let in",
+        "typed times of all ages; the one of 1970 is ingested",
         "parquet/ages.parquet",
         _bytes(
             {
@@ -294,7 +294,7 @@ PARQUET = [
 
 @dataclass(frozen=True)
 class Value:
-    """One row's values, and what is told of it; or, let in, what its log holds (as text) of a column."""
+    """One row's values, and what is reported of it; or, ingested, what its log holds (as text) of a column."""
 
     id: str
     row: dict[str, object]

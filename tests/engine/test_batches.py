@@ -160,7 +160,7 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
         "idle": engine.signals.idle,
         "retry": lambda: engine.quarantine._ask("l", [offset]),
     }
-    with pytest.raises(LedgerError, match="table pairs tells of entry 2"):
+    with pytest.raises(LedgerError, match="table pairs names entry 2"):
         acts[write]()
     assert Ledger(lake, clock).head == 1
 

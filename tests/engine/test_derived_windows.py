@@ -72,7 +72,7 @@ def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine:
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.drain()
     engine.advance("counts")
-    with pytest.raises(OperatorError, match="last reads new ledger entries, and the rows of 'counts' are of none; let it read the sources"):
+    with pytest.raises(OperatorError, match="last reads new ledger batches, and the rows of 'counts' are of none; let it read the sources"):
         engine.advance("last")
 
 

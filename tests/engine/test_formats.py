@@ -1,4 +1,4 @@
-"""Files of every format, and every way in which a row can be wrong: it is let in, or kept as it came with the reason."""
+"""Files of every format, and every way in which a row can be wrong: it is ingested, or kept as it came with the reason."""
 
 import gzip
 import os
@@ -28,7 +28,7 @@ TIME = iso(START)
 
 @dataclass(frozen=True)
 class Line:
-    """A JSON line, and what becomes of it: let in under its id as key, or kept out with the reason."""
+    """A JSON line, and what becomes of it: ingested under its id as key, or kept out with the reason."""
 
     id: str
     line: str

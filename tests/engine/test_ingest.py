@@ -60,7 +60,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
 
 @dataclass(frozen=True)
 class Repeats:
-    """One key's rows by entry and file, as minutes; which of them, counted through, are let in."""
+    """One key's rows by entry and file, as minutes; which of them, counted through, are ingested."""
 
     id: str
     batches: tuple[tuple[tuple[float, ...], ...], ...]
@@ -86,7 +86,7 @@ REPEATS = [
     Repeats("chain across batches", (((0, 6),), ((12,),)), (0, 2)),
     Repeats("chain, its first in the log", (((0,),), ((6, 12, 13),)), (0, 2)),
     Repeats("chain, long", (((0, 4, 8, 12, 16, 20),),), (0, 2, 4)),
-    Repeats("between two let in", (((0, 10),), ((5, 18),)), (0, 1, 3)),
+    Repeats("between two ingested", (((0, 10),), ((5, 18),)), (0, 1, 3)),
 ]
 
 
@@ -277,7 +277,7 @@ def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngin
 
 
 def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngine, spark: SparkSession) -> None:
-    """Another ledger entry, clock and range of times must not change what Spark generates: it would be compiled, and run cold."""
+    """Another ledger batch, clock and range of times must not change what Spark generates: it would be compiled, and run cold."""
     engine = make_engine(
         [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
     )

@@ -188,7 +188,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_keeps_no_other_out(looks: L
 
 ACTS = st.lists(
     st.tuples(
-        st.sampled_from(("land", "land", "land", "change", "delete", "let in", "let in", "refuse", "look")),
+        st.sampled_from(("land", "land", "land", "change", "delete", "ingested", "ingested", "refuse", "look")),
         st.integers(0, 2),
         st.integers(0, 3),
     ),
@@ -215,7 +215,7 @@ def test_all_that_a_walk_finds_is_found_sooner_or_later_and_nothing_else(
             looks.land(f"{folder}/{number}.jsonl", "x" * size)
         elif act == "delete":
             path.unlink(missing_ok=True)
-        elif act in ("let in", "refuse"):
+        elif act in ("ingested", "refuse"):
             looks.ingest("unread" if act == "refuse" else None)
         else:
             looks.look()

@@ -140,7 +140,7 @@ class Broken:
 
 BROKEN = [
     Broken("a gap", ({"seq": 4},), r"at entry 4: it follows entry 2, so entries between them are missing"),
-    Broken("an entry repeated", ({"seq": 2},), r"at entry 2: it tells of a source twice"),
+    Broken("an entry repeated", ({"seq": 2},), r"at entry 2: it names a source twice"),
     Broken("the first entry is not the first", ({"seq": 0},), r"at entry 0: it follows entry 0"),
     Broken("time stands still", ({"seq": 3, "ingested_at": 2},), r"at entry 3: its ingested_at 2 does not rise from the entry before, 2"),
     Broken("time goes back", ({"seq": 3, "ingested_at": 1},), r"at entry 3: its ingested_at 1 does not rise"),
@@ -201,7 +201,7 @@ def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> Non
     ledger = _ledger(tmp_path)
     ledger.commit([(said("l", 1),)])
     ledger.require(1, "table pairs")
-    with pytest.raises(LedgerError, match=rf"ledger ends at entry 1, and table pairs tells of entry 3, .*/ledger/_delta_log .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"ledger ends at entry 1, and table pairs names entry 3, .*/ledger/_delta_log .*{WAY_OUT}"):
         ledger.require(3, "table pairs")
 
 

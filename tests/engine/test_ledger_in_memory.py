@@ -41,7 +41,7 @@ def test_two_processes_see_one_order_and_one_of_them_commits_a_number() -> None:
     ("entries", "message"),
     [
         ([(said("l", 1),), (said("l", 3),)], "at entry 3: it follows entry 1, so entries between them are missing"),
-        ([(said("l", 1), said("l", 1))], "at entry 1: it tells of a source twice"),
+        ([(said("l", 1), said("l", 1))], "at entry 1: it names a source twice"),
         ([(said("l", 1),), (said("l", 2, ingested_at=1),)], "at entry 2: its ingested_at 1 does not rise from the entry before, 1"),
         ([(said("l", 1, ingested_at=1), said("r", 1, ingested_at=2))], "at entry 1: its ingested_at 1 does not rise"),
         ([(said("l", 1, watermark=5),), (said("l", 2, watermark=4),)], "at entry 2: the watermark of 'l' falls from 5 to 4"),

@@ -53,7 +53,7 @@ def the_file(engine: Engine, table: str, seq: int) -> Path:
 
 def lacks(table: str, file: Path, seq: int) -> str:
     name = re.escape(file.name)
-    return rf"^{table} lacks a data file: .*/{name} \(ledger entry {seq}\) is in the table's log.*Restore the file from a backup"
+    return rf"^{table} lacks a data file: .*/{name} \(ledger batch {seq}\) is in the table's log.*Restore the file from a backup"
 
 
 def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(eng
     assert anew.ledger.head == 1
     land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
     for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
-        with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs tells of entry 2"):
+        with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs names entry 2"):
             act()
     assert rows_of(anew.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 
@@ -125,7 +125,7 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
         left.unlink()
     anew = make_engine(SOURCES, [join()])
     assert anew.ledger.head == 0
-    with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l tells of entry 1"):
+    with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l names entry 1"):
         anew.signals.watermark({"l": 1})
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 

@@ -1,4 +1,4 @@
-"""Processing time: a source whose rows have the time at which they are let in."""
+"""Processing time: a source whose rows have the time at which they are ingested."""
 
 import pytest
 from pyspark.sql import functions as F

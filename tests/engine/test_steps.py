@@ -126,7 +126,7 @@ def test_a_reach_that_holds_more_than_max_step_is_passed_by_quarters() -> None:
 @pytest.mark.parametrize(
     ("entries", "after", "upto", "cut"),
     [
-        pytest.param([], None, 7, 7, id="nothing let in"),
+        pytest.param([], None, 7, 7, id="nothing ingested"),
         pytest.param([_entry(1, 500, 0, 9, "x")], None, 7, 7, id="another source's rows do not count"),
         pytest.param([_entry(1, 0, 0, 0)], None, 7, 7, id="an entry without rows"),
         pytest.param([_entry(1, 500, 100, 9)], None, 50, 50, id="all rows beyond the mark"),

@@ -17,7 +17,7 @@ RunOf = Callable[[Callable[[Any], Any], Sequence[Trouble]], tuple[str, Any]]
 
 @dataclass
 class Run:
-    """A run, as `DagsterRun` tells of it."""
+    """A run, as `DagsterRun` names it."""
 
     run_id: str
     tags: dict[str, str]

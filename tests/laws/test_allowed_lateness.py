@@ -58,7 +58,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 
 
 def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
-    """Hold a table's change feed to its content, and to no superfluous change; returns how many updates and deletes it tells of."""
+    """Hold a table's change feed to its content, and to no superfluous change; returns how many updates and deletes it names."""
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
     columns = engine.table(table).columns
     folded: Counter[tuple[Any, ...]] = Counter()

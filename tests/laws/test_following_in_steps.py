@@ -120,7 +120,7 @@ def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:
     top = TopN(order_by="k", rank_end=1)
     wrong = {
         "unsaid": (top, "total", "unsaid reads 'total', whose rows change and go; give TopN `change`, the column to tell it in"),
-        "final": (top, "windows", "final reads new ledger entries, and the rows of 'windows' are of none; let it read the sources"),
+        "final": (top, "windows", "final reads new ledger batches, and the rows of 'windows' are of none; let it read the sources"),
     }
     assets = [
         DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),

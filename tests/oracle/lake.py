@@ -1,7 +1,7 @@
 """Cases put through the engine: many in one lake, or one case entry by entry.
 
 The lake's watermark only rises, so each case is shifted in time to lie after the one before it. A case's rows come
-as they came to Flink: those between two watermarks are one ledger entry, each watermark is a given one. After its
+as they came to Flink: those between two watermarks are one ledger batch, each watermark is a given one. After its
 last one every case has one more, beyond all it may still match: Flink's end of input, or a drain of ours.
 """
 
@@ -63,14 +63,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Entry:
-    """One ledger entry of a case: rows, or a watermark."""
+    """One ledger batch of a case: rows, or a watermark."""
 
     rows: tuple[Event, ...] = ()
     mark: int | None = None
 
 
 def entries(case: Case) -> list[Entry]:
-    """A case as ledger entries, the one that closes it included."""
+    """A case as ledger batches, the one that closes it included."""
     found, rows, marks = list[Entry](), list[Event](), iter(case.marks)
     for item in (*case.stream, Mark(case.high)):
         if isinstance(item, Event):
@@ -229,7 +229,7 @@ def _text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What came out at one entry of a case that was let in entry by entry."""
+    """What came out at one entry of a case that was ingested entry by entry."""
 
     mark: int | None
     rows: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""The conservation law: every row let in is matched, unmatched, pending or late, by side and by day of its own time.
+"""The conservation law: every row ingested is matched, unmatched, pending or late, by side and by day of its own time.
 
 Each term is counted on its own: accepted and late from the log and the ledger, matched and padded rows from the
 result table, the rest by anti-join. Beside that the results are recomputed from the log and compared row by row,

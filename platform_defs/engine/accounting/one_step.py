@@ -44,7 +44,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """Account for the rows whose fate one step has settled.
 
     A side whose unmatched rows are not kept has the rest of its rows there; it is short when more are matched and late
-    than were let in.
+    than were ingested.
 
     Args:
         advance: the asset; its operator must be accountable, and its inputs sources.

@@ -35,7 +35,7 @@ class EntryBooks:
     def close(self) -> list[DayAccount]:
         """One account a source and day: `matched` stands for rows that were handled, `pending` for those of later entries.
 
-        Results that the table lacks, or holds and should not, are told of on the last day of each source. An asset that follows
+        Results that the table lacks, or holds and should not, are reported on the last day of each source. An asset that follows
         another table has no rows of its own to count: it has an account, of the ledger's last day, only where results are wrong.
         """
         reading, asset = self.advance.reading, self.advance.asset

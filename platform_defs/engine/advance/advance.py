@@ -1,6 +1,6 @@
 """Advance: bring a derived asset's table from where it stands to where the watermark is, exactly once.
 
-A step handles the ledger entries after the last one handled and closes the results between two watermarks. Where new
+A step handles the ledger batches after the last one handled and closes the results between two watermarks. Where new
 entries change results that are closed, a step that closes nothing corrects these first. A step's rows and its progress
 are one Delta commit, so a kill anywhere loses and doubles nothing: the next run reads the
 progress and goes on. The engine knows an operator by its contract alone.

@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.progress import Corrected, Progress, stored_pro
 from platform_defs.engine.inputs.reader import Reading, Span
 
 MOST_KEPT = 32
-"""How many corrected stretches a progress tells of; older ones are joined."""
+"""How many corrected stretches a progress names; older ones are joined."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def affected_results(reading: Reading, asset: DerivedAsset, now: Progress, head:
     """The closed results that rows of new entries, or corrections of derived inputs, may change; None where there are none.
 
     A changed row at `t` touches results with `t <= final_at <= t + reach + delay`. A Spark job is run only where the ledger
-    tells of new rows so far back.
+    records new rows so far back.
     """
     reads = asset.operator.reads
     if now.closed_to is None or not isinstance(reads, ByTimeRange) or not isinstance(asset.operator.emits, Append):

@@ -1,6 +1,6 @@
 """Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
 
-The table is of the present: each showing replaces it, in one commit that remembers the ledger entry and the watermark it was
+The table is of the present: each showing replaces it, in one commit that remembers the ledger batch and the watermark it was
 made at, so that a run that was killed shows it again. Nothing is made of it. A result leaves it with the next showing after it is
 final; where the trigger is taken away there is none, and the table stays as it was.
 """
@@ -23,7 +23,7 @@ SHOWN = "shown"
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Show what the asset's open windows hold at a ledger entry, where its operator has early results."""
+    """Show what the asset's open windows hold at a ledger batch, where its operator has early results."""
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
         return

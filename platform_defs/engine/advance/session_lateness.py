@@ -19,7 +19,7 @@ from platform_defs.faults import point
 
 
 def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Judge the entries up to `head` that no commit tells of, one after the other, where the operator's verdicts are recorded."""
+    """Judge the entries up to `head` that no commit names, one after the other, where the operator's verdicts are recorded."""
     operator = asset.operator
     if not isinstance(operator.reads, ByTimeRange) or not operator.reads.recorded:
         return

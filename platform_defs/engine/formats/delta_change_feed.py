@@ -1,6 +1,6 @@
 """A Delta table's change data feed as input files: each version that changed rows is one file of a source.
 
-What lands is let in as any file is, exactly once, so that a leaderboard can follow a table that others write: rows inserted,
+What lands is ingested as any file is, exactly once, so that a leaderboard can follow a table that others write: rows inserted,
 updated and deleted.
 """
 
@@ -59,7 +59,7 @@ class Landed:
 
     Args:
         version: the version.
-        rows: how many changed rows it told of.
+        rows: how many changed rows it reported.
     """
 
     version: int
@@ -76,7 +76,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
     Args:
         table: the table, a path or a URI.
         folder: the source's folder of input files, on this machine.
-        first: the version to begin with; it tells of no row before.
+        first: the version to begin with; it names no row before.
 
     The modification times of the files rise with the versions, whatever the clock does: ingest orders files by them.
 

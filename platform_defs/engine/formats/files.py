@@ -150,7 +150,7 @@ class Known:
         found = self._of(file)
         file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
         if any(state.is_read for state in found.values()):
-            return replace(file, fault="the file changed after it was read; what is new in it can be let in under another name")
+            return replace(file, fault="the file changed after it was read; what is new in it can be ingested under another name")
         return replace(file, fault="the file is empty") if file.length == 0 else file
 
 

@@ -145,7 +145,7 @@ def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str]
         contract: the source's contract.
         places: for each of its columns, the field of `parsed` that holds it; one that is not there is null.
         parsed: a line's fields.
-        why: what is told of a line that does not parse.
+        why: what is reported of a line that does not parse.
         faults: further reasons to keep a line out, each null where it does not apply.
     """
     broken = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()

@@ -18,7 +18,7 @@ from platform_defs.engine.formats.text import lines
 
 GONE = MISSING
 GONE_LENGTH = -1
-"""No file's: one that comes back as it was is another than the ledger tells of."""
+"""No file's: one that comes back as it was is another than the ledger names."""
 WAITS_S = (1.0, 5.0)
 """How long a micro-batch waits before each further try to read a source's files, in seconds."""
 

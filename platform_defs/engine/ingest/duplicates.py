@@ -18,7 +18,7 @@ _BROADCAST = 1_000_000
 def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> DataFrame | None:
     """The rows that repeat an event.
 
-    Rows are taken by arrival; a row repeats an event when a row *let in* before it, here or in the log, has the
+    Rows are taken by arrival; a row repeats an event when a row *ingested* before it, here or in the log, has the
     same key and an event time at most `horizon` away. A key with a null is no key, and repeats nothing.
 
     Args:
@@ -74,7 +74,7 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
 
 
 def _taken(horizon: int) -> Column:
-    """Of the rows of a key's run, those let in: the log's, then by arrival each that is not within the horizon of one before."""
+    """Of the rows of a key's run, those ingested: the log's, then by arrival each that is not within the horizon of one before."""
     rows = F.array_sort(F.collect_list(F.struct(_PLACE, _TIME)))
 
     def take(taken: Column, row: Column) -> Column:

@@ -11,7 +11,7 @@ _SHOWN = 5
 
 
 class IngestError(RuntimeError):
-    """A micro-batch was not let in; nothing of it is in the ledger."""
+    """A micro-batch was not ingested; nothing of it is in the ledger."""
 
     @classmethod
     def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
@@ -35,7 +35,7 @@ class IngestError(RuntimeError):
         """A source's folder is no place to read from."""
         return cls(
             f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or make. "
-            "Nothing was let in: put it right, or choose another root of the input files (TIDEMARK_LANDING), and run again"
+            "Nothing was ingested: put it right, or choose another root of the input files (TIDEMARK_LANDING), and run again"
         )
 
     @classmethod

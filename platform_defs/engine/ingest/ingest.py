@@ -1,7 +1,7 @@
 """Ingest: from raw rows to the event log and the ledger, each row once.
 
-Attempt `seq` = head + 1; append to the logs and to quarantine, marked with it; commit the ledger entry. A kill
-before the last write leaves orphans, rows of a `seq` that no entry tells of: they are reused when the same input
+Attempt `seq` = head + 1; append to the logs and to quarantine, marked with it; commit the ledger batch. A kill
+before the last write leaves orphans, rows of a `seq` that no entry names: they are reused when the same input
 comes again, and removed first when another does. Readers never see them, for they read `seq <= head`.
 """
 
@@ -89,7 +89,7 @@ class Ingest(LedgerWriter):
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
 
     def files(self, found: Sequence[File]) -> Entry | None:
-        """Let files in as one entry; those the ledger tells of already are passed over.
+        """Ingest files as one batch; those the ledger names already are passed over.
 
         Returns:
             The entry, or None when nothing was new.

@@ -1,4 +1,4 @@
-"""Replay: many entries of rows and watermarks let in with one commit a table, as a log taken from elsewhere is."""
+"""Replay: many entries of rows and watermarks ingested with one commit a table, as a log taken from elsewhere is."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Replay(LedgerWriter):
 
         Args:
             rows: by source, what `sources.read` returns and `_entry` (int): the entry's index, from 0. Every row
-                must pass its contract, and nothing is looked up as a duplicate: what is replayed was let in before.
+                must pass its contract, and nothing is looked up as a duplicate: what is replayed was ingested before.
             marks: for each entry, the watermarks it gives (epoch ms) by source; empty for an entry of rows.
 
         Raises:

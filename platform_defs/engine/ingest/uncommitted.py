@@ -1,4 +1,4 @@
-"""Rows that an attempt left in a log or a quarantine without a ledger entry: reused, or removed before anything else."""
+"""Rows that an attempt left in a log or a quarantine without a ledger batch: reused, or removed before anything else."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -49,7 +49,7 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
     if more or len(asset.inputs) > 1:
         raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
     if not isinstance(of.operator.emits, Upsert):
-        raise OperatorError(f"{asset.name} reads new ledger entries, and the rows of {of.name!r} are of none; let it read the sources")
+        raise OperatorError(f"{asset.name} reads new ledger batches, and the rows of {of.name!r} are of none; let it read the sources")
     if asset.operator.reads.change is None:
         raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
     return of

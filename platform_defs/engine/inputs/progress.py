@@ -96,7 +96,7 @@ class Progress:
 
     Args:
         step: the number of its commits of results.
-        seq: the ledger entry up to which rows were handled.
+        seq: the ledger batch up to which rows were handled.
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
         operator: what made the table; see `identity.identity_of`.
         read: by derived input, the step of it up to which its corrections were followed.

@@ -1,4 +1,4 @@
-"""What a step reads: the rows of its inputs that are not late, pinned at a ledger entry."""
+"""What a step reads: the rows of its inputs that are not late, pinned at a ledger batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -51,7 +51,7 @@ class LakeError(RuntimeError):
 
     @classmethod
     def missing_file(cls, table: str, file: str, entries: str) -> "LakeError":
-        """A data file that the table's log tells of is not there, or cannot be read."""
+        """A data file that the table's log names is not there, or cannot be read."""
         return cls(
             f"{table} lacks a data file: {file}{entries} is in the table's log, and is missing or unreadable; "
             "nothing was computed without it. "

@@ -1,4 +1,4 @@
-"""A data file that a table's log tells of and that is gone or damaged: named, with the entries it held."""
+"""A data file that a table's log names and that is gone or damaged: named, with the entries it held."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _FILE = re.compile(r"[^\s/'\"]+\.parquet")
 
 @contextmanager
 def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
-    """Name the file when Spark fails over one that a table's log tells of.
+    """Name the file when Spark fails over one that a table's log names.
 
     Raises:
         LakeError: a data file is missing or unreadable; it names table, file and, where the log knows them, entries.
@@ -45,4 +45,4 @@ def _entries(delta: DeltaTable | None, file: str) -> str:
     first, last = action.get(f"min.{SEQ}"), action.get(f"max.{SEQ}")
     if first is None:
         return ""
-    return f" (ledger entry {first})" if first == last else f" (ledger entries {first} to {last})"
+    return f" (ledger batch {first})" if first == last else f" (ledger batches {first} to {last})"

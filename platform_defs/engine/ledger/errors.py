@@ -23,9 +23,9 @@ class LedgerError(RuntimeError):
 
     @classmethod
     def too_short(cls, head: int, seq: int, witness: str, table: str) -> "LedgerError":
-        """Another table tells of an entry that the ledger does not have."""
+        """Another table names an entry that the ledger does not have."""
         return cls(
-            f"the ledger has lost entries: table {table} ends at entry {head}, and {witness} tells of entry {seq}, "
+            f"the ledger has lost entries: table {table} ends at entry {head}, and {witness} names entry {seq}, "
             f"which was committed; the files {table}/_delta_log tell which are missing. {_WAY_OUT}"
         )
 

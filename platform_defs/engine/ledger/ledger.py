@@ -318,7 +318,7 @@ def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEn
     if seq != head + 1:
         return f"it follows entry {head}, so entries between them are missing"
     if len({row.source for row in entry}) < len(entry):
-        return "it tells of a source twice"
+        return "it names a source twice"
     if any(row.ingested_at != now for row in entry) or (before is not None and now <= before):
         return f"its ingested_at {now} does not rise from the entry before, {before}"
     return next((w for row in entry if (w := _fallen(row, last.get(row.source)))), None)
