@@ -17,6 +17,8 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re
 _WITHOUT_HOST = ("hdfs", "viewfs")
 _CONTAINERS = ("abfss", "abfs")
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
+_NOT_IN_TABLES = "%|^"
+"""deltalake decodes a path that has `%41` in it, so it would look for a table elsewhere than Spark writes it; the others make it panic."""
 _LONGEST, _LONGEST_NAME = 4_096, 255
 """Characters of a path, and bytes of one of its names, that common file systems take."""
 
@@ -57,6 +59,20 @@ def canonical(value: str, base: Path | None = None) -> str:
     if scheme[1].lower() == "file":
         return _local(_path_of_file_uri(value), base)
     return _remote(value)
+
+
+def canonical_of_tables(value: str, base: Path | None = None) -> str:
+    """The one spelling of a folder that holds tables, which Spark and deltalake must find at the same path.
+
+    Raises:
+        PathError: as `canonical`, and where the path has a character that they do not read alike.
+    """
+    found = canonical(value, base)
+    if set(found) & set(_NOT_IN_TABLES):
+        resolved = "" if found == value else f" (it is {shortened(found)!r})"
+        legal = f"a folder whose whole path{resolved} has none of {' '.join(_NOT_IN_TABLES)} in it"
+        raise PathError.of(value, f"{legal}, which Spark and deltalake read differently; rename the folder, or name another one")
+    return found
 
 
 def canonical_local(value: str, base: Path | None = None) -> str:

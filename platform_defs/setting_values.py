@@ -1,6 +1,7 @@
 """The types of settings: each takes a text and gives a working value, or says what is legal."""
 
 import re
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from pydantic import AfterValidator
 
 from operators.timing import DAY_MS, length_ms
 from operators.triggers import EveryInterval, EveryRows, read_trigger
-from platform_defs.paths import PathError, canonical, canonical_local
+from platform_defs.paths import PathError, canonical, canonical_local, canonical_of_tables
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500
@@ -79,26 +80,33 @@ def _checked_mirror(value: str) -> str:
 
 
 def _folder(value: str) -> str:
-    return _one_spelling(value, local=True)
+    return _one_spelling(value, canonical_local)
 
 
-def _table_folder(value: str) -> str:
-    found = _one_spelling(value, local=False)
+def _input_folder(value: str) -> str:
+    return _without_patterns(_one_spelling(value, canonical))
+
+
+def _lake_folder(value: str) -> str:
+    return _without_patterns(_one_spelling(value, canonical_of_tables))
+
+
+def _without_patterns(found: str) -> str:
     if found == "/" or set(found) & set("*?[]{}\\"):
         raise ValueError("legal: a folder below the root, without * ? [ ] { } and \\, which Spark takes as patterns")
     return found
 
 
 def _jar_folder(value: str) -> str:
-    found = _one_spelling(value, local=True)
+    found = _one_spelling(value, canonical_local)
     if set(found) & set("*?[]{}\\,"):
         raise ValueError("legal: a folder on this machine, without * ? [ ] { } , and \\, which Spark takes as patterns")
     return found
 
 
-def _one_spelling(value: str, *, local: bool) -> str:
+def _one_spelling(value: str, spelled: Callable[[str, Path], str]) -> str:
     try:
-        return canonical_local(value, PROJECT) if local else canonical(value, PROJECT)
+        return spelled(value, PROJECT)
     except PathError as error:
         raise ValueError(f"legal: {error.legal}") from None
 
@@ -112,4 +120,5 @@ Master = Annotated[str, AfterValidator(_checked_master)]
 Mirror = Annotated[str, AfterValidator(_checked_mirror)]
 LocalFolder = Annotated[str, AfterValidator(_folder)]
 JarFolder = Annotated[str, AfterValidator(_jar_folder)]
-TableFolder = Annotated[str, AfterValidator(_table_folder)]
+InputFolder = Annotated[str, AfterValidator(_input_folder)]
+LakeFolder = Annotated[str, AfterValidator(_lake_folder)]

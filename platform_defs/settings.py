@@ -25,13 +25,14 @@ from platform_defs.setting_values import (
     PROJECT,
     Day,
     Duration,
+    InputFolder,
     JarFolder,
+    LakeFolder,
     LeaseDuration,
     LocalFolder,
     Master,
     Memory,
     Mirror,
-    TableFolder,
     Trigger,
 )
 
@@ -51,14 +52,14 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True, hide_input_in_errors=True
     )
 
-    lake: TableFolder = Field(
+    lake: LakeFolder = Field(
         default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)"
     )
     lease: LeaseDuration = Field(
         default="60 s",
         description="a lake behind a URI: a writer that died is replaced after this long; the clocks must agree to a fraction",
     )
-    landing: TableFolder | None = Field(
+    landing: InputFolder | None = Field(
         default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset"
     )
     dagster_home: LocalFolder = Field(

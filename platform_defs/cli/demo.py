@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.cli import render
-from platform_defs.cli.demo_lake import FOLDER, DemoLake
+from platform_defs.cli.demo_lake import FOLDER, PREPARED_ASIDE, DemoLake
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
@@ -96,7 +96,7 @@ def _olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callab
     """Olist's files, prepared aside and landed part by part."""
     from examples.olist.prepare import PREPARED, prepare
 
-    prepared = folder.root / "_prepared"
+    prepared = folder.root / PREPARED_ASIDE
     prepare(data, prepared, parts, arrival)
 
     def move(name: str) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,8 +20,18 @@ from platform_defs.settings import HOME, PREFIX, Settings
 
 FOLDER = HOME / "demo"
 MARK = "_made_by_the_demo"
-DAGSTER, LANDING = "_dagster", "landing"
-_KEPT = (MARK, DAGSTER, "_locks")
+DAGSTER, LANDING, PREPARED_ASIDE = "_dagster", "landing", "_prepared"
+_LOCKS, _TRASH = "_locks", "_trash-"
+_KEPT = (MARK, DAGSTER, _LOCKS)
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_WRITTEN = rf"((part|cdc)-\d+-{_UUID}[\w.-]*\.parquet|deletion_vector_{_UUID}\.bin)"
+_COMMIT = "commit-[0-9a-f]{32}"
+_TABLE_FILE = re.compile(
+    rf"_delta_log/.*|(_change_data/|{_COMMIT}/(_temporary/(.*/)?)?)?(\.{_WRITTEN}\.crc|{_WRITTEN}(#\d+)?)", re.ASCII | re.DOTALL
+)
+"""What Delta, Spark and deltalake write into a table's folder; `#1` and `_temporary` are left by writes that were killed."""
+_TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
+_PREPARED_FILE = re.compile(rf"{PREPARED_ASIDE}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
 _NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and bytes."
 State = tuple[int, int] | None
 """A file's modification time in ms and its length; None for a file that the demo was about to land."""
@@ -84,6 +95,7 @@ class DemoLake:
             raise NotTheDemos.holding(self.root, "a file")
         if self.root.exists() and any(self.root.iterdir()):
             self._landed()  # before a lock is put into a folder that may be another's
+            self._require_known_names(engine)
             with ExitStack() as places:
                 for name in ("maintenance", writer_name(engine.folders), "ledger", *engine.assets):
                     places.enter_context(engine.lake.writer(name))
@@ -102,26 +114,31 @@ class DemoLake:
         self._write_mark({**self._landed(), **states})
 
     def require_own(self, engine: Engine) -> None:
-        """Pass if all that the folder holds is the demo's: its mark, its tables, and rows of its own input files.
+        """Pass if all that the folder holds is the demo's: its mark, files that its tables consist of, and rows of its own input files.
 
         Raises:
             NotTheDemos: something else is there.
         """
+        self._require_known_names(engine)
         landed = self._landed()
         landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a demo that was killed
-        tables = [t for s in engine.sources.values() for t in (s.log, s.quarantine)]
-        tables += [t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)]
-        own = {LANDING, "ledger", *(PurePosixPath(table).parts[0] for table in tables)}
-        for entry in sorted(self.root.iterdir()):
-            if entry.name not in own and not entry.name.startswith("_"):
-                raise NotTheDemos.holding(self.root, repr(entry.name))
-        for name, state in [*_files(self.landing), *_ingested(self.root, engine)]:
+        landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
+        found = [file for landing in landings for file in _files(landing)]
+        for name, state in [*found, *_ingested(self.root, engine)]:
             if name not in landed or landed[name] not in (None, state):
                 raise NotTheDemos.holding(self.root, f"rows or a file of {name!r}")
 
+    def _require_known_names(self, engine: Engine) -> None:
+        """Pass if a demo writes files and folders of all the names below the folder; input files are told apart by their state."""
+        tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
+        tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)}
+        unknown = next(_unknown(self.root, tables), None)
+        if unknown is not None:
+            raise NotTheDemos.holding(self.root, repr(unknown.relative_to(self.root).as_posix()))
+
     def _clear(self) -> None:
         """Delete all but the locks and the Dagster instance; each entry is moved aside whole first, so a kill leaves none torn."""
-        trash = Path(mkdtemp(prefix="_trash-", dir=self.root))
+        trash = Path(mkdtemp(prefix=_TRASH, dir=self.root))
         for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger, which is asked above, last
             if entry.name not in _KEPT and entry != trash:
                 entry.rename(trash / entry.name)
@@ -141,6 +158,56 @@ class DemoLake:
         hidden = self.root / f"{MARK}.new"
         hidden.write_text(json.dumps({"note": _NOTE, "landed": landed}), "utf-8")
         hidden.replace(self.root / MARK)
+
+
+def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
+    """What lies below a demo's folder, or below what an earlier demo moved aside in it, and has no name that a demo gives."""
+    for entry in _entries(root):
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_folder and entry.name.startswith(_TRASH):
+            yield from _unknown(Path(entry.path), tables, is_trash=True)
+        elif is_folder and (entry.name == LANDING or (entry.name in (DAGSTER, _LOCKS) and not is_trash)):
+            continue
+        elif not (entry.name in (MARK, f"{MARK}.new") and entry.is_file(follow_symlinks=False)):
+            yield from _unknown_in(entry, root, tables)
+
+
+def _unknown_in(entry: os.DirEntry[str], root: Path, tables: Collection[str]) -> Iterator[Path]:
+    """What is unknown of an entry and of all below it; of a folder that is unknown itself, nothing below it is listed."""
+    is_folder = entry.is_dir(follow_symlinks=False)
+    if entry.is_symlink() or not _is_known(Path(entry.path).relative_to(root).as_posix(), is_folder, tables):
+        yield Path(entry.path)
+    elif is_folder:
+        for below in _entries(Path(entry.path)):
+            yield from _unknown_in(below, root, tables)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, by name; nothing where a running writer has deleted it meanwhile."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda e: e.name)
+    except FileNotFoundError:
+        return []
+
+
+def _is_known(path: str, is_folder: bool, tables: Collection[str]) -> bool:
+    """Whether a demo writes a file or a folder of a name, which is relative to the folder that holds the tables."""
+    if is_folder and (path in tables or any(t.startswith(f"{path}/") for t in tables)):
+        return True
+    if is_folder and (path == PREPARED_ASIDE or path.rpartition("/")[0] == PREPARED_ASIDE):
+        return True
+    names = [path.removeprefix(f"{t}/") for t in tables if path.startswith(f"{t}/")]
+    pattern = _TABLE_FOLDER if is_folder else _TABLE_FILE
+    return any(pattern.fullmatch(name) for name in names) or (not is_folder and _PREPARED_FILE.fullmatch(path) is not None)
+
+
+def _trash_folders(root: Path) -> Iterator[Path]:
+    """What earlier demos moved aside and did not delete to the end, at any depth."""
+    for entry in root.iterdir():
+        if entry.name.startswith(_TRASH) and entry.is_dir():
+            yield entry
+            yield from _trash_folders(entry)
 
 
 def _files(landing: Path) -> Iterator[tuple[str, State]]:

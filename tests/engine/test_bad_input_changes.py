@@ -51,6 +51,24 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
     return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
 
 
+def test_files_whose_names_are_not_utf8_are_set_aside_once_and_come_in_when_they_are_renamed(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
+    latin = [_write(engine, "l", name, _bytes(k), NOON) for name, k in (("m\udcfcller.jsonl", "a"), ("m\udcf6ller.jsonl", "b"))]
+    _write(engine, "l", "müller �.jsonl", _bytes("c"), NOON)
+    [[said]] = engine.ingest()
+    assert (said.accepted, said.quarantined) == (1, 2)
+    fault = "malformed: its name is not UTF-8, and Spark cannot open it; rename the file"
+    assert _told(engine, "l", 1) == [("m%F6ller.jsonl", fault), ("m%FCller.jsonl", fault)]
+    assert engine.ingest() == engine.ingest() == []
+    assert [f.file.path.rpartition("/")[2] for f in engine.quarantine.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
+    for path, name in zip(latin, ("ü.jsonl", "ö.jsonl"), strict=True):
+        path.rename(path.with_name(name))
+    [[said]] = engine.ingest()
+    assert (said.accepted, said.quarantined) == (2, 0)
+    assert _keys(engine) == ["a", "b", "c"]
+    assert engine.ingest() == []
+
+
 def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
     whole = gzip.compress(_bytes("healed"))

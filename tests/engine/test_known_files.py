@@ -1,5 +1,7 @@
 """What the ledger knows of files: below whichever folder they are now, however many there are."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,8 @@ from tests.support.landed import landed
 from tests.support.memory_ledger import memory_ledger
 
 NAMES = ["1.jsonl", "2026/1.jsonl", "l/1.jsonl", "a b.jsonl", "ä%41|x.jsonl", "file:x/1.jsonl", ".x/~(1).jsonl"]
+NAMES += ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "m\ufffdller.jsonl", "m%FCller.jsonl", "d\udcfc/ü.jsonl"]  # bytes, as `os` has them
+FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", "/mnt/%FC/l"]
 
 
 def _is_named(known: Known, file: File) -> bool:
@@ -38,16 +42,34 @@ def _old(file: File) -> str:
     return "|".join([file.path, str(file.modified), str(file.length), *(["unread"] if file.fault else [])])
 
 
-@pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l"], ids=["in place", "moved", "mounted"])
+@pytest.mark.parametrize("then", ["/data/landing/l", "/data/a%41b/l"], ids=["", "from a percent sign"])
+@pytest.mark.parametrize("now", FOLDERS, ids=["in place", "moved", "mounted", "below a percent sign", "below a percent sign and a byte"])
 @pytest.mark.parametrize("offset", [_old, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_known_wherever_its_folder_is_now(name: str, offset: object, now: str) -> None:
-    known = _known(offset(_file("/data/landing/l", name)))  # pyright: ignore[reportCallIssue]
+def test_a_file_is_known_wherever_its_folder_is_now(name: str, offset: object, now: str, then: str) -> None:
+    known = _known(offset(_file(then, name)))  # pyright: ignore[reportCallIssue]
     same, other, changed = _file(now, name), _file(now, f"x{name}"), _file(now, name, 6)
     found = known.among([same, other, changed])
     assert (found.holds(same), found.holds(other), found.holds(changed)) == (True, False, False)
     assert (_is_named(found, changed), _is_named(found, other)) == (True, False)
     assert found.judged(changed).fault is not None
+
+
+@pytest.mark.parametrize("folder", [None, "/l"], ids=["whole path", "path below the folder"])
+def test_no_name_passes_for_another(folder: str | None) -> None:
+    files = [replace(_file("/l", name), folder=folder) for name in NAMES]
+    assert len({f.keys for f in files}) == len(files)
+    for file in files:
+        known = _known(file.offset).among(files)
+        assert [f.path for f in files if known.holds(f)] == [file.path]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_path_below_the_folder_is_what_follows_the_folder_in_the_whole_path(name: str) -> None:
+    for folder in FOLDERS:
+        file = _file(folder, name)
+        assert file.path.endswith(file.offset.split("|")[0].removeprefix("."))
+        assert file.offset.startswith("./")
 
 
 def test_what_was_unread_is_read_when_it_changed() -> None:
@@ -82,7 +104,8 @@ def test_known_is_what_was_added_in_whatever_parts(rows: list[tuple[str, int, bo
     assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
     assert {f.keys[0] for f in every if _is_named(known, f)} == {f.keys[0] for f in files}
     read = {name for name, _, _ in rows if not [t for n, m, t in rows if n == name][-1]}
-    assert {f.keys[0][2:] for f in every if known.judged(f).fault} >= read - {name for name, _, torn in rows if torn}
+    refused = {name for name in NAMES for modified in range(3) if known.judged(_file("/l", name, modified)).fault}
+    assert refused >= read - {name for name, _, torn in rows if torn}
     assert len(ledger._known_files("l")) == len(rows)
 
 
@@ -97,3 +120,13 @@ def test_links_below_a_landing_folder_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "by link").symlink_to(folder)
     for root in (folder, tmp_path / "by link"):
         assert [f.keys[0] for f in landed(str(root), "l")] == ["./2026/1.jsonl"]
+
+
+def test_a_file_keeps_its_offset_when_the_landing_folder_moves_to_a_folder_with_a_percent_sign(tmp_path: Path) -> None:
+    offsets = []
+    for folder in (tmp_path / "landing/l", tmp_path / "a%41b/l", tmp_path / "%zz/l"):
+        folder.mkdir(parents=True)
+        (folder / "ä %41.jsonl").write_text("{}")
+        os.utime(folder / "ä %41.jsonl", (5, 5))
+        offsets += [f.offset for f in landed(str(folder), "l")]
+    assert offsets == ["./ä%20%2541.jsonl|5000|2"] * 3

@@ -289,6 +289,25 @@ def test_a_file_that_cannot_be_looked_at_is_named_and_found_later(looks: Looks, 
     assert looks.landing.unlisted == {}
 
 
+def test_files_whose_names_are_not_utf8_are_told_apart_and_recorded_once(looks: Looks) -> None:
+    names = ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "d\udcfc/1.jsonl", "müller.jsonl"]
+    for name in names:
+        looks.land(name)
+        os.utime(looks.folder / name, (5, 5))
+    found = looks.landing.new()
+    fault, of_folder = (
+        f"its name is not UTF-8, and Spark cannot open it; rename the {thing}" for thing in ("file", "folder that it is in")
+    )
+    faults = {f.path.rpartition("/l/")[2]: f.fault for f in found}
+    assert faults == {"m%FCller.jsonl": fault, "m%F6ller.jsonl": fault, "d%FC/1.jsonl": of_folder, "müller.jsonl": None}
+    assert len(looks.ingest()) == 4
+    assert looks.ledger.offsets("l") == {f"./{path}|5000|1{'|unread' if fault else ''}" for path, fault in faults.items()}
+    assert looks.look() == Looks.look(looks) == []
+    (looks.folder / names[0]).rename(looks.folder / "renamed.jsonl")
+    assert looks.ingest() == ["renamed.jsonl"]
+    assert looks.look() == []
+
+
 def test_landings_are_of_folders_of_this_machine() -> None:
     ledger: Ledger = memory_ledger()
     assert list(landing.landings({"l": "/in/l", "r": "s3a://in/r"}, ledger)) == ["l"]

@@ -33,8 +33,8 @@ def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twic
     (tmp_path / "lake").rename(tmp_path / "renamed/lake")
     (tmp_path / "landing").rename(tmp_path / "renamed/landing")
     shutil.copytree(tmp_path / "renamed", tmp_path / "restored")
-    shutil.copytree(tmp_path / "renamed/landing", tmp_path / "mounted")
-    places = [("renamed/lake", "renamed/landing"), ("restored/lake", "restored/landing"), ("renamed/lake", "mounted")]
+    shutil.copytree(tmp_path / "renamed/landing", tmp_path / "a%41b/mounted")
+    places = [("renamed/lake", "renamed/landing"), ("restored/lake", "restored/landing"), ("renamed/lake", "a%41b/mounted")]
     for n, (lake, landing) in enumerate(places):
         moved = _at(engine, tmp_path / lake, tmp_path / landing)
         head = moved.ledger.head
@@ -65,6 +65,23 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     assert made.metadata().description == "Tidemark lake, format 2"
     assert moved.ledger.offsets("l") == {offset, *said.offsets}
     assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
+
+
+def test_a_landing_folder_that_is_moved_below_a_percent_sign_and_behind_a_uri_brings_nothing_twice(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    engine = make_engine([source("l")], [])
+    land(engine, "l", "ä %41.jsonl", [Event("a", 1, 0).line])
+    engine.ingest()
+    folder = tmp_path / "a%41b/l"
+    shutil.copytree(engine.folders["l"], folder)
+    for n, named in enumerate((f"file://{folder}", str(folder))):
+        moved = Engine(engine.lake, engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": named})
+        assert moved.ingest() == []
+        (folder / f"new %41 {n}.jsonl").write_text(Event(f"new {n}", 1, 0).line + "\n")
+        [[said]] = moved.ingest()
+        assert ([o.split("|")[0] for o in said.offsets], said.rows_read) == ([f"./new%20%2541%20{n}.jsonl"], 1)
+    assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("new 0",), ("new 1",)]
 
 
 def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:

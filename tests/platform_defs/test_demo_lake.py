@@ -1,6 +1,7 @@
 """The demo empties its own lake alone, and only where all in it is the demo's. No Spark."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,27 @@ from platform_defs.settings import HOME, Settings, settings
 from tests.engine.made import said
 
 OWN = "orders/part-00000.jsonl"
+_UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"
+_PART = f"part-00000-{_UUID}-c000.snappy.parquet"
+_COMMIT = f"commit-{'0a' * 16}"
+WRITTEN = [
+    "order_wide/_delta_log/00000000000000000000.json",
+    f"ledger/{_PART}",
+    f"ledger/{_PART}#1",
+    f"events/orders/{_COMMIT}/{_PART}",
+    f"events/orders/{_COMMIT}/.{_PART}.crc",
+    f"quarantine/orders/{_COMMIT}/_temporary/0/_temporary/attempt_202603011200001_0001_m_000000_1/{_PART}",
+    "order_wide/_delta_log/..00000000000000000003.crc.tmp.crc",
+    f"order_wide/part-00001-{_UUID}.c000.snappy.parquet",
+    f"order_wide/_change_data/cdc-00000-{_UUID}.c000.snappy.parquet",
+    f"order_wide/_change_data/.cdc-00000-{_UUID}.c000.snappy.parquet.crc",
+    f"order_wide/deletion_vector_{_UUID}.bin",
+    f"order_wide/.deletion_vector_{_UUID}.bin.crc",
+    f"changelog/order_wide/{_COMMIT}/{_PART}",
+    f"verdicts/order_wide/{_PART}",
+    f"early/order_wide/{_COMMIT}/{_PART}",
+]
+"""Files that Delta, Spark and deltalake write into a lake, some by writes that were killed."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +78,9 @@ def made(tmp_path: Path) -> Made:
     folder.landed()
     for table in ("ledger", "order_wide", "events", "changelog"):
         (folder.root / table).mkdir()
-    for internal in ("_dagster", "_checkpoints", "_prepared"):
-        (folder.root / internal).mkdir()
-        (folder.root / internal / "x").touch()
+    for name in ("_dagster/x", "_prepared/orders/part-00001.csv", *WRITTEN):
+        (folder.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.root / name).touch()
     return Made(folder, engine)
 
 
@@ -92,6 +114,27 @@ def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made)
         ("landing/mine/part-00000.jsonl", "rows or a file of 'mine/part-00000.jsonl'"),
         ("precious/x", "'precious'"),
         ("precious.txt", "'precious.txt'"),
+        ("_notes.txt", "'_notes.txt'"),
+        ("_backup/precious.parquet", "'_backup'"),
+        ("_trash-abc/precious", "'_trash-abc/precious'"),
+        ("_trash-abc/_trash-def/order_wide/precious", "'_trash-abc/_trash-def/order_wide/precious'"),
+        ("_trash-abc/landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
+        ("_trash-abc/_dagster/mine", "'_trash-abc/_dagster'"),
+        ("_prepared/mine.csv", "'_prepared/mine.csv'"),
+        ("_prepared/orders/mine.csv", "'_prepared/orders/mine.csv'"),
+        (f"events/mine/{_PART}", "'events/mine'"),
+        ("events/mine/_delta_log/00000000000000000000.json", "'events/mine'"),
+        ("events/notes.txt", "'events/notes.txt'"),
+        (f"changelog/other_table/{_PART}", "'changelog/other_table'"),
+        ("early/x", "'early/x'"),
+        ("quarantine/notes.txt", "'quarantine/notes.txt'"),
+        ("order_wide/notes.txt", "'order_wide/notes.txt'"),
+        ("order_wide/mine.parquet", "'order_wide/mine.parquet'"),
+        (f"order_wide/day=1/{_PART}", "'order_wide/day=1'"),
+        ("order_wide/_change_data/mine.parquet", "'order_wide/_change_data/mine.parquet'"),
+        (f"order_wide/{_COMMIT}/notes.txt", f"'order_wide/{_COMMIT}/notes.txt'"),
+        (f"order_wide/{_COMMIT}/_temporary/0/notes.txt", f"'order_wide/{_COMMIT}/_temporary/0/notes.txt'"),
+        ("ledger/readme.txt", "'ledger/readme.txt'"),
     ],
 )
 def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, told: str) -> None:
@@ -110,6 +153,39 @@ def test_a_file_of_the_demo_that_another_replaced_keeps_everything(made: Made) -
         made.folder.begin(_engine(made.root))
 
 
+@pytest.mark.parametrize(
+    "name", ["events", "landing", "_locks", "_dagster", "_trash-abc", "_made_by_the_demo.new", f"order_wide/{_COMMIT}"]
+)
+def test_a_link_keeps_everything_and_is_not_followed(tmp_path: Path, name: str) -> None:
+    folder, engine, theirs = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo"), tmp_path / "theirs"
+    folder.begin(engine)
+    theirs.mkdir()
+    (theirs / "precious").touch()
+    link = folder.root / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(theirs)
+    with pytest.raises(NotTheDemos, match=f"which holds '{name}', which no demo made; nothing was deleted"):
+        folder.begin(_engine(folder.root))
+    assert [p.name for p in theirs.iterdir()] == ["precious"]
+
+
+def test_a_demo_that_was_killed_while_it_emptied_the_folder_begins_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(trash: Path) -> None:
+        (trash / WRITTEN[0]).unlink()
+        raise RuntimeError("killed")
+
+    for _ in range(2):  # the second time, the first one's trash is moved aside too
+        with monkeypatch.context() as patched:
+            patched.setattr("platform_defs.cli.demo_lake.shutil.rmtree", killed)
+            with pytest.raises(RuntimeError, match="killed"):
+                made.folder.begin(_engine(made.root))
+        (made.root / WRITTEN[0]).parent.mkdir(parents=True)
+        (made.root / WRITTEN[0]).touch()
+    (made.root / "_made_by_the_demo.new").touch()
+    made.folder.begin(_engine(made.root))
+    assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
+
+
 def test_a_link_in_the_landing_folder_keeps_everything(made: Made, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (made.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
@@ -119,7 +195,7 @@ def test_a_link_in_the_landing_folder_keeps_everything(made: Made, tmp_path: Pat
 
 def test_rows_that_came_from_another_folder_keep_everything(made: Made) -> None:
     """Somebody set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to his own files."""
-    (made.root / "ledger").rmdir()
+    shutil.rmtree(made.root / "ledger")
     own = made.folder.landing / OWN
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
     made.engine.ledger.commit([(said("orders", 1, offsets=(f"file:{own}|{state}",)),)])

@@ -72,3 +72,6 @@ def test_where_files_are_now() -> None:
     assert uris_below(paths, "/in/l") == ["file:/in/l/a%20b", "file:/in/l/%FF", "file:///in/l/x%3A", "file:/in/l/x:", *paths[4:]]
     assert uris_below(["./a%20b", "s3a://old/l/c"], "s3a://new/l") == ["s3a://new/l/a%20b", "s3a://new/l/c"]
     assert uris_below([], "/in/l") == []
+    assert uris_below(["./a%20b", "file:/old/a%2541/l/c"], "/in/%41/l") == ["file:/in/%2541/l/a%20b", "file:/in/%2541/l/c"]
+    assert uris_below(["./a%20b"], "s3a://new/a%41/l") == ["s3a://new/a%2541/l/a%20b"]
+    assert uris_below(["file:/old/l/%FC"], "/in/l") == ["file:/in/l/%FC"]

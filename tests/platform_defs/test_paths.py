@@ -94,6 +94,22 @@ def test_what_is_no_folder_is_refused_with_what_is_legal(value: str, legal: str)
     assert str(refused.value).isprintable()
 
 
+@pytest.mark.parametrize("name", ["a%41b", "a%b", "a|b", "a^b"])
+def test_a_folder_of_tables_that_spark_and_deltalake_read_differently_is_refused(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name / "lake"
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    legal = "has none of % | ^ in it, which Spark and deltalake read differently; rename the folder, or name another one"
+    for spelling in (str(folder), f"{tmp_path}/link", f"file://{tmp_path}/{name.replace('%', '%25')}/lake", f"s3a://b/{name}/lake"):
+        shown = "" if "://b" in spelling or spelling == str(folder) else f" (it is '{folder}')"
+        with pytest.raises(PathError, match=re.escape(f"{spelling!r} names no folder; legal: a folder whose whole path{shown} {legal}")):
+            Lake(spelling)
+        with pytest.raises(ValueError, match=re.escape(f"legal: a folder whose whole path{shown} {legal}")):
+            Settings(lake=spelling)
+        assert Settings(lake=str(tmp_path / "lake"), landing=spelling).landing_root == canonical(spelling)
+    assert Lake(f"file://{tmp_path}/a%41b").root == f"{tmp_path}/aAb"
+
+
 def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
 _PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
@@ -48,7 +49,7 @@ class File:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The names by which the ledger may know it: the decoded path below its source's folder after `./`, and the whole path."""
-        whole, root = decoded(self.path), "" if self.folder is None else f"{decoded(self.folder).rstrip('/')}/"
+        whole, root = decoded(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
     @property
@@ -160,14 +161,24 @@ def without_wildcards(path: str) -> str:
 
 
 def decoded(path: str) -> str:
-    """A URI's path as text: decoded, and without `file:` where it is of this machine."""
-    return unquote(path).removeprefix("file:").replace("///", "/", 1)
+    """A URI's path as text: decoded, and without `file:` where it is of this machine. No two paths have one text, see `decoded_name`."""
+    return without_scheme(decoded_name(path))
+
+
+def decoded_name(path: str) -> str:
+    """A path of percent-encoded UTF-8 as text. A byte that is not UTF-8 becomes its two digits after a NUL, which no path holds."""
+    return _NOT_UTF8.sub(lambda byte: f"\0{ord(byte[0]) - 0xDC00:02X}", unquote(path, errors="surrogateescape"))
+
+
+def without_scheme(folder: str) -> str:
+    """A folder as it is named, which is not encoded, without `file:` where it is of this machine."""
+    return folder.removeprefix("file:").replace("///", "/", 1)
 
 
 def uri_below(folder: str, name: str) -> str:
     """The URI of a file, given its source's folder and its decoded path below it."""
     root = one_path(folder)
-    return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{root.rstrip('/')}/{_encoded(name)}"
+    return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{_encoded(root.rstrip('/'))}/{_encoded(name)}"
 
 
 def is_local(path: str) -> bool:
@@ -205,7 +216,7 @@ def is_hidden(name: str) -> bool:
 
 
 def found_file(path: str, source: str, root: str) -> File | None:
-    """A file of this machine as it is now; None where it is gone, or a link.
+    """A file of this machine as it is now; None where it is gone, or a link. It has a fault where no reader of Spark could open it.
 
     Args:
         path: its path.
@@ -218,13 +229,22 @@ def found_file(path: str, source: str, root: str) -> File | None:
         return None
     if stat.S_ISLNK(found.st_mode):
         return None
-    return File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path)}", found.st_size, source, folder=root)
+    return File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path)}", found.st_size, source, _name_fault(path), root)
+
+
+def _name_fault(path: str) -> str | None:
+    """Why a file of this machine cannot be opened by its name; None where it can. Java keeps names as Unicode, and finds no other ones."""
+    if not _NOT_UTF8.search(path):
+        return None
+    thing = "file" if _NOT_UTF8.search(path.rpartition("/")[2]) else "folder that it is in"
+    return f"its name is not UTF-8, and Spark cannot open it; rename the {thing}"
 
 
 def _encoded(path: str) -> str:
-    """A path as Java's URIs have it: what is no ASCII stands as it is."""
+    """A path as Java's URIs have it: what is no ASCII stands as it is. Bytes may be written as `os` has them, or as `decoded_name` has."""
     if _PLAIN_ALONE(path):
         return path
-    return "".join(
+    encoded = "".join(
         c if c.isalnum() or c in _PLAIN or (ord(c) > 127 and c.isprintable()) else quote(c, errors="surrogateescape") for c in path
     )
+    return encoded.replace("%00", "%")

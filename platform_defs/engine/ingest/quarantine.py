@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
-from platform_defs.engine.formats.files import RETRY, UNREAD, File, one_path
+from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one_path
 from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import RELEASED, Release, Released, is_named
@@ -183,7 +183,7 @@ def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> 
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
         _, modified, length, *mark = offset.split("|")
-        plain, file = unquote(path), File(int(modified), path, int(length), source, folder=one_path(folder))
+        plain, file = decoded(path), File(int(modified), path, int(length), source, folder=one_path(folder))
         if not mark:
             found.pop(plain, None)
         elif mark[0] == UNREAD:

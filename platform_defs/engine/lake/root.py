@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.locks import Lease, Purpose, locked
-from platform_defs.paths import canonical
+from platform_defs.paths import canonical_of_tables
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LakeRoot:
     """Where a lake lies, and who writes to it.
 
     Args:
-        root: a path or a URI that both Spark and deltalake understand; it gets its one spelling, see `paths.canonical`.
+        root: a path or a URI that both Spark and deltalake understand; it gets its one spelling, see `paths.canonical_of_tables`.
         lease_s: for a URI, how many seconds after a writer died another may take its place.
         leases: whether a `file://` URI stays one, whose writers take leases in place of file locks; for tests alone.
     """
@@ -37,7 +37,7 @@ class LakeRoot:
 
     def __post_init__(self) -> None:
         if not self.leases:
-            object.__setattr__(self, "root", canonical(self.root))
+            object.__setattr__(self, "root", canonical_of_tables(self.root))
 
     def path(self, table: str) -> str:
         """Where a table lies."""

@@ -1,11 +1,10 @@
 """The files of a source that the ledger records, in columns: asked about some files, without an object for each that ever landed."""
 
 from collections.abc import Collection, Sequence
-from urllib.parse import unquote
 
 import pyarrow as pa
 
-from platform_defs.engine.formats.files import File, Known, decoded, mark_of, one_path, uri_below
+from platform_defs.engine.formats.files import File, Known, decoded, decoded_name, mark_of, one_path, uri_below, without_scheme
 from platform_defs.engine.ledger.columns import Column, pc
 
 _TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
@@ -59,7 +58,7 @@ class KnownFiles:
         first, last = self._keys.get(folder, (Column(_TEXT), Column(_TEXT)))
         new = self._paths.between(len(first))
         if len(new):
-            names = (new, new) if folder is None else _below(new, decoded(folder).rstrip("/"))
+            names = (new, new) if folder is None else _below(new, without_scheme(folder).rstrip("/"))
             first, last = (known.extended(name) for known, name in zip((first, last), names, strict=True))
             self._keys[folder] = first, last
         return first, last
@@ -86,15 +85,15 @@ def uris_below(paths: Sequence[str], folder: str) -> list[str]:
     """
     if not paths:
         return []
-    root, names = decoded(one_path(folder)).rstrip("/"), _decoded(pa.array(paths, _TEXT))
+    root, names = without_scheme(one_path(folder)).rstrip("/"), _decoded(pa.array(paths, _TEXT))
     ends = zip(paths, *[end.to_pylist() for end in _below(pa.chunked_array([names]), root)], strict=True)
     return [path if first != last or not first.startswith("./") else _uri(path, first[2:], folder) for path, first, last in ends]
 
 
 def _uri(path: str, name: str, folder: str) -> str:
-    if path.startswith("./"):  # encoded already: a name that is no UTF-8 would not survive a decoding
+    if path.startswith("./"):  # encoded already
         return uri_below(folder, "") + path[2:]
-    return path if decoded(path) == f"{decoded(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
+    return path if decoded(path) == f"{without_scheme(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
 
 
 def _marks(parts: pa.Array) -> pa.Array:
@@ -112,4 +111,4 @@ def _decoded(paths: pa.Array) -> pa.Array:
     encoded = pc.match_substring(plain, "%")
     if not pc.any(encoded).as_py():
         return plain
-    return pc.replace_with_mask(plain, encoded, pa.array([unquote(p) for p in plain.filter(encoded).to_pylist()], _TEXT))
+    return pc.replace_with_mask(plain, encoded, pa.array([decoded_name(p) for p in plain.filter(encoded).to_pylist()], _TEXT))
