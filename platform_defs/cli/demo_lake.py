@@ -22,6 +22,8 @@ FOLDER = HOME / "demo"
 MARK = "_made_by_the_demo"
 DAGSTER, LANDING, PREPARED_ASIDE = "_dagster", "landing", "_prepared"
 _LOCKS, _TRASH = "_locks", "_trash-"
+_CHECKPOINTS = "_checkpoints"
+"""Of Spark's streaming query, which found the files until November 2026."""
 _KEPT = (MARK, DAGSTER, _LOCKS)
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WRITTEN = rf"((part|cdc)-\d+-{_UUID}[\w.-]*\.parquet|deletion_vector_{_UUID}\.bin)"
@@ -166,7 +168,7 @@ def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> 
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and entry.name.startswith(_TRASH):
             yield from _unknown(Path(entry.path), tables, is_trash=True)
-        elif is_folder and (entry.name == LANDING or (entry.name in (DAGSTER, _LOCKS) and not is_trash)):
+        elif is_folder and (entry.name in (LANDING, _CHECKPOINTS) or (entry.name in (DAGSTER, _LOCKS) and not is_trash)):
             continue
         elif not (entry.name in (MARK, f"{MARK}.new") and entry.is_file(follow_symlinks=False)):
             yield from _unknown_in(entry, root, tables)

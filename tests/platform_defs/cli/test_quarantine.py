@@ -14,7 +14,7 @@ from platform_defs.engine.ingest.quarantine import FileSetAside, RejectedRows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import Released
 from platform_defs.engine.ledger.ledger import SourceEntry
-from tests.platform_defs.test_cli import tidemark
+from tests.platform_defs.cli.test_commands import tidemark
 
 LONG = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
 TORN = FileSetAside(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
