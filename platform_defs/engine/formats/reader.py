@@ -16,7 +16,7 @@ from platform_defs.engine.formats.opening import hadoop_path, opened
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, brings, whole_files
 from platform_defs.engine.formats.text import csv_rows, json_rows
 
-READER_VERSION = 2
+READER_VERSION = 3
 """One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
