@@ -132,7 +132,7 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-    columns = "value", path.alias(PATH), arrival(files, ordered, start + line)
+    columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
     found = opened(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
