@@ -15,7 +15,7 @@ from platform_defs.engine.formats.text import csv_rows, json_rows
 
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "read"]
 
-READER_VERSION = 4
+READER_VERSION = 5
 """One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""
 
 
