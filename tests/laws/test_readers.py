@@ -184,7 +184,11 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
         _text_files(with_header, ".csv", lambda body: _of_csv(body, options)),
         _PARQUET,
         _text_files(st.lists(row, max_size=5), ".csv", lambda body: _of_csv(body, options)),
-        st.tuples(st.sampled_from([".parquet", ".dat", ".csv.bz2"]), st.binary(max_size=30), st.just([1])),
+        st.tuples(
+            st.sampled_from([".parquet", ".dat", ".csv.bz2", ".jsonl.snappy", ".csv.lz4", ".jsonl.zst"]),
+            st.binary(max_size=30),
+            st.just([1]),
+        ),
     ]
     made = [draw(kinds[n % len(kinds)]) for n in range(files)]
     return Case(contract, [Input(f"{draw(_NAMES)}-{n}{suffix}", content, rows) for n, (suffix, content, rows) in enumerate(made)])

@@ -13,7 +13,12 @@ from urllib.parse import quote, unquote
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-COMPRESSIONS = (".gz", ".zst", ".snappy", ".lz4")  # no .bz2: Spark reads a damaged one as a file without rows
+COMPRESSIONS = (".gz",)
+"""The packings of which Spark reads a damaged file as an error.
+
+Spark reads a damaged `.bz2` as a file without rows. It takes a cut `.snappy` or `.lz4` as one that ends there, and so a `.zst` that is
+cut behind its first frame. A `.snappy` or `.lz4` of another framing than Hadoop's is read as a file without rows.
+"""
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")

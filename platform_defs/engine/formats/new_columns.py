@@ -10,7 +10,7 @@ from pyspark.sql.types import DataType, StringType
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.csv_style import header_names
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.opening import opened
+from platform_defs.engine.formats.parquet import parquet_schema
 from platform_defs.engine.formats.raw_rows import PATH
 from platform_defs.engine.formats.text import header, lines
 
@@ -61,11 +61,7 @@ def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]
 
 
 def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [
-        Brought(c.name, c.dataType, f.path)
-        for f in files
-        for c in opened(spark, [f], lambda reader, paths: reader.parquet(*paths)).schema.fields
-    ]
+    return [Brought(c.name, c.dataType, f.path) for f in files for c in parquet_schema(spark, f).fields]
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {

@@ -1,6 +1,6 @@
 """Raw rows: what every format's reader makes of a file's rows, and of files that have none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,10 +33,17 @@ def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[F
     return rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, why)
 
 
-def arrival(files: Sequence[File], ordered: Sequence[File], position: Column) -> Column:
-    """A row's place in the entry: its file's, then its own."""
+def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, position: Column) -> Column:
+    """A row's place in the entry: its file's, then its own.
+
+    Args:
+        files: the files that are read.
+        ordered: all files of the entry, in order.
+        path: the path of the row's file, as Spark's `_metadata.file_path` has it.
+        position: the row's place in its file.
+    """
     ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
-    return (F.shiftleft(_rank(F.col("_metadata.file_path"), ranks), _POSITION_BITS) + position).alias(ARRIVAL)
+    return (F.shiftleft(_rank(path, ranks), _POSITION_BITS) + position).alias(ARRIVAL)
 
 
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
@@ -53,6 +60,16 @@ def rejected(rows: DataFrame, contract: SourceContract, why: str) -> DataFrame:
     """Lines that stay out, all for one reason."""
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
     return rows.select(*columns, raw(), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
+
+
+def union(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of two frames; a column that one of them has as text is text."""
+    differing = {f.name for f, g in zip(one.schema, other.schema, strict=True) if f.dataType != g.dataType}
+    return _with_text(one, differing).union(_with_text(other, differing))
+
+
+def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:
+    return frame.select(*[F.col(c).cast("string").alias(c) if c in columns else F.col(c) for c in frame.columns]) if columns else frame
 
 
 def is_text() -> Column:

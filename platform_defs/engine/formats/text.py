@@ -19,11 +19,13 @@ from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, with_exact_decimals
 from platform_defs.engine.formats.opening import hadoop_path, opened
 from platform_defs.engine.formats.raw_rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
 
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
+_TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 # Not for a contract to choose: with another mode a bad row would vanish, or stop the rest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 _BLANK = " \t\f\v"
@@ -38,10 +40,13 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
     """JSON files, an object a line."""
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = _options(contract, {"allowNonNumericNumbers": "false"})
-    parsed = F.when(_is_alone(options), F.from_json("value", schema, options))
+    rows, parsed = lines(spark, files, ordered), F.when(_is_alone(options), F.from_json("value", schema, options))
+    if len(exact := decimals(contract.struct)):
+        rows = rows.withColumn(_TEXTS, parsed)
+        rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))
+        parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     places = {c: c for c in contract.struct.fieldNames()}
-    why = "not a JSON object"
-    return _parsed(lines(spark, files, ordered), contract, places, parsed, why, _lone_surrogate(), *_strange_names(contract))
+    return _parsed(rows, contract, places, parsed, "not a JSON object", _lone_surrogate(), *_strange_names(contract))
 
 
 def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +137,7 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-    columns = "value", path.alias(PATH), arrival(files, ordered, start + line)
+    columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
     found = opened(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return found.where(F.btrim("value", F.lit(blank)) != "")
 

@@ -64,6 +64,13 @@ def _torn(content: bytes) -> bytes:
     return content[: len(content) * 2 // 3]
 
 
+def _packed(content: bytes, codec: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
 def _bytes(columns: dict[str, pa.Array]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink, compression="none", write_statistics=False)
@@ -78,6 +85,16 @@ def _damaged(content: bytes) -> bytes:
 THOUSAND = [_line(f"row {n}", v=n) for n in range(1, 1001)]
 PACKED = gzip.compress(_lines(*[_line(f"p{n}", note=struct.pack(">d", n / 7).hex()) for n in range(3000)]))
 NO_JSON, NO_TEXT = "malformed: not a JSON object", "malformed: not UTF-8"
+CUT = "malformed: the file cannot be read: EOFException: "
+OTHER = "malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as .gz"
+
+
+def _block(content: bytes, codec: str) -> bytes:
+    """One block as Hadoop packs it: the length of its content, that of its packed bytes, and these. A cut after a block does not show."""
+    packed = pa.compress(content, codec=codec, asbytes=True)
+    return struct.pack(">II", len(content), len(packed)) + packed
+
+
 JSON = [
     Bad("no bytes at all", "json/empty.jsonl", b"", told=("malformed: the file is empty",)),
     Bad("nothing but blank lines", "json/blank.jsonl", b"\n \n\t\n \t \r\n\x0c\n"),
@@ -170,14 +187,25 @@ JSON = [
         "a stray picture",
         "json/logo.png",
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
-        told=("malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as .gz, .zst, .snappy, .lz4",),
+        told=(OTHER,),
     ),
     Bad(
         "a packing that hides damage",
         "json/a.jsonl.bz2",
         b"BZh9 noise",
-        told=("malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as .gz, .zst, .snappy, .lz4",),
+        told=(OTHER,),
     ),
+    Bad("snappy, cut after its first block", "json/cut.jsonl.snappy", _block(_lines(_line("first block")), "snappy"), told=(OTHER,)),
+    Bad("lz4, cut after its first block", "json/cut.jsonl.lz4", _block(_lines(_line("first block")), "lz4_raw"), told=(OTHER,)),
+    Bad("lz4 as its own tool writes it", "json/tool.jsonl.lz4", _packed(_lines(_line("framed")), "lz4"), told=(OTHER,)),
+    Bad(
+        "zst, cut in its second frame",
+        "json/cut.jsonl.zst",
+        _packed(_lines(_line("zst")), "zstd") + _packed(_lines(_line("zst")), "zstd")[:-1],
+        told=(OTHER,),
+    ),
+    Bad("gz of two parts, cut in the second", "json/parts.jsonl.gz", (gzip.compress(_lines(_line("part"))) * 2)[:-1], told=(CUT,)),
+    Bad("gz of two parts", "json/two.jsonl.gz", gzip.compress(_lines(_line("part"))) * 2, ("part", "part")),
 ]
 
 HEAD, LACKS = "k,v,ts,note", "malformed: the file's header lacks "

@@ -1,0 +1,95 @@
+"""Parquet files: read by the schema of their columns, whatever schema a writer has noted beside it."""
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from itertools import groupby
+from typing import Any, cast
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, StructField, StructType
+
+from assets.contracts import SourceContract
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, brings, union
+
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
+
+
+def parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """Parquet files, those of one schema together."""
+    schemas = {f: _schema_json(spark, f) for f in files}
+    alike = groupby(sorted(files, key=lambda f: schemas[f]), key=lambda f: schemas[f])
+    return reduce(union, [_rows(spark, contract, _struct(schema), list(group), ordered) for schema, group in alike])
+
+
+def parquet_schema(spark: SparkSession, file: File) -> StructType:
+    """A file's columns with the types that Spark's reader gives them. No Spark job.
+
+    Spark itself prefers the schema in the footer's key-value metadata. Whoever lands a file writes that, and it may name a class of
+    Python or of the JVM as a column's type: PySpark would import it.
+
+    Raises:
+        Py4JJavaError: there is no footer to read.
+        AnalysisException: Spark reads no such columns.
+    """
+    return _struct(_schema_json(spark, file))
+
+
+def _schema_json(spark: SparkSession, file: File) -> str:
+    jvm = cast(Any, spark._jvm)
+    parquet = jvm.org.apache.parquet.hadoop
+    convert = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter
+    reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(*hadoop_path(spark, file)))
+    try:
+        columns = reader.getFileMetaData().getSchema()
+    finally:
+        reader.close()
+    return str(convert(cast(Any, spark._jsparkSession).sessionState().conf()).convert(columns).json())
+
+
+def _struct(schema: str) -> StructType:
+    try:
+        return StructType.fromJson(json.loads(schema))
+    except RecursionError:
+        raise AnalysisException("[PARQUET_TYPE_ILLEGAL] columns are nested too deep") from None
+
+
+def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """The rows of files of one schema. A column of the declared type stays as it is; any other is text, to be cast and judged."""
+    names = {c.lower(): c for c in schema.names}
+
+    def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
+        rows = reader.schema(schema).parquet(*paths)
+        metadata = rows.metadataColumn("_metadata")  # by this call: a file may hold a column of that name
+        path = metadata.getField("file_path")
+        columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
+        position = arrival(files, ordered, path, metadata.getField("row_index"))
+        malformed = F.lit(brings(contract, schema.names)).cast("string").alias(MALFORMED)
+        return rows.select(*columns, _as_json(contract, schema.names), path.alias(PATH), malformed, position)
+
+    return opened(spark, files, read_rows)
+
+
+def _as_json(contract: SourceContract, columns: Sequence[str]) -> Column:
+    """A row as a JSON object that the JSON reader takes for the same row: with the contract's names, and all digits of its times."""
+    declared = {name.lower(): name for name in contract.struct.fieldNames()}
+    named = [_column(c).alias(declared.get(c.lower(), c)) for c in columns]
+    return F.to_json(F.struct(*named), _JSON).alias(RAW)
+
+
+def _as_declared(name: str | None, declared: StructField, schema: StructType) -> Column:
+    if name is None:
+        return F.lit(None).cast(declared.dataType)
+    if schema[name].dataType == declared.dataType:
+        return _column(name)
+    return _column(name).cast("string" if isinstance(declared.dataType, AtomicType) else declared.dataType)
+
+
+def _column(name: str) -> Column:
+    """A column by its name, whatever characters that holds."""
+    return F.col(f"`{name.replace('`', '``')}`")
