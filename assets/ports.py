@@ -76,7 +76,7 @@ class EnginePort(Protocol):
         ...
 
     def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
-        """Let in what has landed, and record sources fallen idle; returns the ledger batches made."""
+        """Ingest what has landed, and record sources fallen idle; returns the ledger batches made."""
         ...
 
     def event_times(self, asset: str) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ AGAIN = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, 
 """For faults that pass: another writer for a moment, a store out of reach. What lasts longer, the sensors try again in a new run."""
 
 ingest_job = dg.define_asset_job(
-    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Let in what has landed.", op_retry_policy=AGAIN
+    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest what has landed.", op_retry_policy=AGAIN
 )
 
 advance_job = dg.define_asset_job(

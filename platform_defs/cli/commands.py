@@ -119,7 +119,7 @@ def ingest(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let in what has landed."""
+    """Ingest what has landed."""
     looks = interval("--every", every)
     engine = _engine()
     advancing = AdvanceAll(engine.lawful_steps, [*engine.assets], _report_failed)

@@ -131,7 +131,7 @@ class Engine:
         return self
 
     def ingest(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
-        """Let in what has landed, and record the sources that have fallen idle.
+        """Ingest what has landed, and record the sources that have fallen idle.
 
         Args:
             every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is ingested.

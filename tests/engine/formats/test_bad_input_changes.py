@@ -222,7 +222,7 @@ def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(m
 
 
 def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
-    """Let in many rows of one key, `step` ms apart."""
+    """Ingest many rows of one key, `step` ms apart."""
     folder = Path(engine.folders["l"])
     folder.mkdir(parents=True, exist_ok=True)
     times = pa.array(range(START, START + rows * step, step) if step else [START] * rows, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))

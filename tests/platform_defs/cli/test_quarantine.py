@@ -113,6 +113,6 @@ def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(m
     monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, lawful_steps=None, assets={}))
     said = tidemark("ingest")
     assert said.code == 1
-    assert "Ledger entries" in said.out
+    assert "Ledger batches" in said.out
     assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in said.err
     assert "and 2 more. The machine, the store or the network is at fault, not the content" in said.err
