@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from operators.columns import balanced
 
@@ -24,6 +24,20 @@ _OPTIONS = {"locale": "en-US", "allowcomments": "false"}
 def decimals(struct: StructType) -> StructType:
     """The decimal columns of a schema."""
     return StructType([f for f in struct.fields if isinstance(f.dataType, DecimalType)])
+
+
+def has_nested_decimal(type_: DataType) -> bool:
+    """Whether a column holds decimals inside of a struct, an array or a map, where the JSON parser types them itself."""
+    match type_:
+        case StructType():
+            inner = [f.dataType for f in type_.fields]
+        case ArrayType():
+            inner = [type_.elementType]
+        case MapType():
+            inner = [type_.keyType, type_.valueType]
+        case _:
+            return False
+    return any(isinstance(t, DecimalType) or has_nested_decimal(t) for t in inner)
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:

@@ -19,7 +19,7 @@ from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, with_exact_decimals
+from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
 from platform_defs.engine.formats.opening import hadoop_path, opened
 from platform_defs.engine.formats.raw_rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
 
@@ -32,6 +32,8 @@ _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
 _MOST_FIELDS = 20_000  # Spark's parser takes 20,480, and stops at more
 _ALONE = r"(?<!\\)(?:\\\\)*"  # not escaped itself
+_HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
+"""A value so small that Spark would divide by its power of ten for hours; nested decimals are typed by the parser itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 
@@ -40,7 +42,10 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
     """JSON files, an object a line."""
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = _options(contract, {"allowNonNumericNumbers": "false"})
-    rows, parsed = lines(spark, files, ordered), F.when(_is_alone(options), F.from_json("value", schema, options))
+    may_parse = _is_alone(options)
+    if any(has_nested_decimal(f.dataType) for f in contract.struct.fields):
+        may_parse &= ~F.rlike("value", F.lit(_HUGE_DECIMAL))
+    rows, parsed = lines(spark, files, ordered), F.when(may_parse, F.from_json("value", schema, options))
     if len(exact := decimals(contract.struct)):
         rows = rows.withColumn(_TEXTS, parsed)
         rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DatetimeType, StringType, StructField
+from pyspark.sql.types import DatetimeType, DecimalType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
@@ -14,6 +14,7 @@ from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 
 REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
+_HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark's cast from text to a time leaves off at both ends
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
@@ -56,6 +57,8 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
 def _typed(field: StructField) -> Column:
     text = F.col(field.name)
     typed = text.try_cast(field.dataType)
+    if isinstance(field.dataType, DecimalType):  # Spark would divide by the power of ten, digit by digit: hours for 1e-600000000
+        typed = F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), typed)
     return (F.when(~_has_no_date(text), typed) if isinstance(field.dataType, DatetimeType) else typed).alias(field.name)
 
 

@@ -129,3 +129,20 @@ def test_many_decimals(make_engine: MakeEngine) -> None:
     engine.ingest()
     [row] = engine.table("events/l").collect()
     assert [str(row[f"d{n}"]) for n in range(200)] == [f"{n}.100000000000000005" for n in range(200)]
+
+
+def test_a_number_too_small_to_be_worked_out_is_kept_out(make_engine: MakeEngine) -> None:
+    """Spark takes 10 s for each of these, and hours for an exponent of nine digits."""
+    item = StructType().add("d", "decimal(10,2)")
+    flat = source("flat", schema=StructType().add("k", "string").add("p", "decimal(10,2)").add("ts", "timestamp"))
+    deep = source("deep", schema=StructType().add("k", "string").add("p", item).add("ts", "timestamp"))
+    engine = make_engine([flat, deep], [])
+    land(engine, "flat", "a.csv", ["k,p,ts", f"tiny,1e-10000000,{TIME}", f"good,1.5,{TIME}"])
+    land(engine, "flat", "b.jsonl", [f'{{"k":"tiny text","p":"1e-10000000","ts":"{TIME}"}}'])
+    values = {"tiny": "1e-10000000", "tiny text": '"1e-10000000"', "good": "1.5"}
+    land(engine, "deep", "c.jsonl", [f'{{"k":"{k}","p":{{"d":{v}}},"ts":"{TIME}"}}' for k, v in values.items()])
+    engine.ingest()
+    for name in ("flat", "deep"):
+        assert rows_of(engine.table(f"events/{name}"), "k") == [("good",)]
+        assert engine.table(f"quarantine/{name}").count() == 2
+    assert {reason for (reason,) in rows_of(engine.table("quarantine/flat"), "reason")} == {"type: p is no decimal(10,2)"}
