@@ -6,7 +6,7 @@ from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
 from operators.contract import Append, ByKey, ByTimeRange, DecidesLateness, Early, Incremental, NewRows, Operator, TracesInputs, Upsert
 from operators.deduplicate import Deduplicate
-from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, WindowError
+from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
 from operators.interval_join import IntervalJoin
 from operators.timing import ClosedRange, Interval
@@ -44,6 +44,7 @@ __all__ = [
     "Session",
     "Sliding",
     "StreamingError",
+    "TidemarkError",
     "TimeEvictor",
     "TopK",
     "TopN",

@@ -3,7 +3,11 @@
 from typing import Self
 
 
-class OperatorError(ValueError):
+class TidemarkError(Exception):
+    """The base of every error that Tidemark raises for a reason that its user can act on."""
+
+
+class OperatorError(TidemarkError, ValueError):
     """An operator, or a value given to it, is not usable."""
 
     @classmethod

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from operators.errors import TidemarkError
 from platform_defs.safe_text import shortened, without_credentials
 
 STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
@@ -23,7 +24,7 @@ _LONGEST, _LONGEST_NAME = 4_096, 255
 """Characters of a path, and bytes of one of its names, that common file systems take."""
 
 
-class PathError(ValueError):
+class PathError(TidemarkError, ValueError):
     """A text that names no folder; the message says what is legal."""
 
     legal: str = ""

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from operators.errors import TidemarkError
 from operators.timing import length_ms
 from platform_defs.paths import is_within
 from platform_defs.safe_text import HIDDEN, shortened
@@ -142,12 +143,16 @@ class Settings(BaseSettings):
         return self
 
 
+class SettingsError(TidemarkError, ValueError):
+    """A variable of the environment is empty or holds a wrong value."""
+
+
 @lru_cache
 def settings() -> Settings:
     """The settings of this process, read from the environment once.
 
     Raises:
-        ValueError: a variable is empty or holds a wrong value; the message names it, the value and what is legal.
+        SettingsError: a variable is empty or holds a wrong value; the message names it, the value and what is legal.
     """
     environment = dict(os.environ)
     _refuse_empty(environment)
@@ -156,7 +161,7 @@ def settings() -> Settings:
     try:
         return Settings()  # pyright: ignore[reportCallIssue]  # a positional default is one
     except ValidationError as error:
-        raise ValueError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
+        raise SettingsError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
@@ -173,7 +178,7 @@ def _refuse_empty(environment: Mapping[str, str]) -> None:
     for name, value in sorted(environment.items()):
         field = name.upper().removeprefix(PREFIX).lower()
         if name.upper().startswith(PREFIX) and field in Settings.model_fields and not value.strip() and field != "early_results":
-            raise ValueError(f"{name.upper()} is {value!r}: legal: a value, or leave the variable unset for the default")
+            raise SettingsError(f"{name.upper()} is {value!r}: legal: a value, or leave the variable unset for the default")
 
 
 def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
@@ -199,7 +204,7 @@ def main(field: str) -> int:
     """Print one setting, for a script; the exit status is 1 where the settings are wrong."""
     try:
         sys.stdout.write(f"{getattr(settings(), field)}\n")
-    except ValueError as error:
+    except SettingsError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0

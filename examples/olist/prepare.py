@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from operators.errors import TidemarkError
 from platform_defs.simulator import land
 
 ORDERS = "olist_orders_dataset.csv"
@@ -35,6 +36,10 @@ ITEM_COLUMNS = ("order_id", "order_item_id", "product_id", "seller_id", "price")
 PRODUCT_COLUMNS = ("product_id", "product_category_name")
 
 Row = dict[str, str]
+
+
+class OlistError(TidemarkError, ValueError):
+    """A folder does not hold Olist's files as they are published, or a parameter is not legal."""
 
 
 class Prepared(TypedDict):
@@ -64,11 +69,11 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         The number of rows of each source, and of those without a time.
 
     Raises:
-        ValueError: a file or column is missing, or an argument is not one of those above.
+        OlistError: a file or column is missing, or an argument is not one of those above.
         FileExistsError: the landing folder holds other files of these names.
     """
     if parts < 1 or arrival not in ("by_time", "as_is"):
-        raise ValueError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")
+        raise OlistError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")
     orders = _read(data / ORDERS, ORDER_COLUMNS)
     items, products = _read(data / ITEMS, ITEM_COLUMNS), _read(data / PRODUCTS, PRODUCT_COLUMNS)
     shop = {
@@ -95,16 +100,16 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
 
 def _read(path: Path, columns: Sequence[str]) -> list[Row]:
     if not path.is_file():
-        raise ValueError(f"{path} is missing; the folder holds {sorted(file.name for file in path.parent.glob('*.csv'))}")
+        raise OlistError(f"{path} is missing; the folder holds {sorted(file.name for file in path.parent.glob('*.csv'))}")
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         found = list(reader.fieldnames or ())
         rows = list(reader)
     missing = [column for column in columns if column not in found]
     if missing:
-        raise ValueError(f"{path} has no column {missing}; it has {found}")
+        raise OlistError(f"{path} has no column {missing}; it has {found}")
     if not rows:
-        raise ValueError(f"{path} has no rows; its columns are {found}")
+        raise OlistError(f"{path} has no rows; its columns are {found}")
     return rows
 
 

@@ -2,22 +2,33 @@
 
 from collections.abc import Callable
 
+from operators.errors import TidemarkError
 from operators.timing import DAY_MS, duration_ms
 from platform_defs.paths import PathError
 from platform_defs.safe_text import shortened, without_credentials
+
+
+class ArgumentError(TidemarkError, ValueError):
+    """An argument of the command line has a value that is not legal."""
+
+    @classmethod
+    def bad_value(cls, argument: str, value: str, legal: str) -> "ArgumentError":
+        """`argument` has a value that is not legal."""
+        return cls(f"`{argument}` is {value!r}; legal: {legal}")
 
 
 def interval(option: str, text: str | None) -> str | None:
     """An interval in milliseconds, in words.
 
     Raises:
-        ValueError: the text is no duration, or not between 1 ms and a day.
+        DurationError: the text is no duration.
+        ArgumentError: it is not between 1 ms and a day.
     """
     if text is None:
         return None
     length = duration_ms(shortened(text), option)
     if not 0 < length <= DAY_MS:
-        raise ValueError(f"`{option}` is {text!r}; legal: a duration of more than zero, and at most a day")
+        raise ArgumentError.bad_value(option, text, "a duration of more than zero, and at most a day")
     return f"{length} milliseconds"
 
 
@@ -25,9 +36,9 @@ def one_folder(option: str, text: str, spelled: Callable[[str], str]) -> str:
     """The one spelling of a folder; a relative one starts from the current folder, as in any command.
 
     Raises:
-        ValueError: the text names no folder.
+        ArgumentError: the text names no folder.
     """
     try:
         return spelled(text)
     except PathError as error:
-        raise ValueError(f"`{option}` is {without_credentials(text)!r}; legal: {error.legal}") from None
+        raise ArgumentError.bad_value(option, without_credentials(text), error.legal) from None

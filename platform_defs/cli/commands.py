@@ -14,25 +14,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from assets.partitions import end_of
 from operators.contract import Upsert
-from operators.errors import OperatorError
+from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
-from platform_defs.cli.arguments import interval, one_folder
-from platform_defs.cli.failures import AdvanceError, Failures
-from platform_defs.engine import Engine, IngestError, LawError, LedgerError, MaintenanceError, ProgressError, StepError
+from platform_defs.cli.arguments import ArgumentError, interval, one_folder
+from platform_defs.cli.failures import Failures
+from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
-from platform_defs.engine.lake.tables import LakeError
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
-from platform_defs.setup.jars import JarError
-from platform_defs.setup.java import JavaNotFound
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
@@ -42,22 +38,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
-EXPECTED = (
-    OperatorError,
-    IngestError,
-    LawError,
-    StepError,
-    MaintenanceError,
-    AdvanceError,
-    ProgressError,
-    LedgerError,
-    QuarantineError,
-    LakeError,
-    JavaNotFound,
-    JarError,
-    ValueError,
-    FileExistsError,
-)
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 """What Typer raises for a command line that it cannot read."""
 
@@ -189,7 +169,7 @@ def backfill(
     """Advance every derived table to the end of a range of days; with --rebuild, recompute its closed days first."""
     from_day, to_day = _day("--from", first), _day("--to", last)
     if from_day > to_day:
-        raise ValueError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
+        raise ArgumentError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
     failures, rebuilt = Failures(engine.assets, _without_rows), list[dict[str, Any]]()
     for name in engine.assets if rebuild else ():
@@ -279,16 +259,16 @@ def late(
 
 def _known(argument: str, name: str, legal: Iterable[str]) -> None:
     if name not in legal:
-        raise ValueError(f"`{argument}` is {name!r}; legal: {', '.join(legal)}")
+        raise ArgumentError.bad_value(argument, name, ", ".join(legal))
 
 
 def _day(option: str, text: str) -> date:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"`{option}` is {text!r}; legal: a day, YYYY-MM-DD") from None
+        raise ArgumentError.bad_value(option, text, "a day, YYYY-MM-DD") from None
     if day.year > 9998:  # the day after a range must be a day too
-        raise ValueError(f"`{option}` is {text!r}; legal: a day up to 9998-12-31")
+        raise ArgumentError.bad_value(option, text, "a day up to 9998-12-31")
     return day
 
 
@@ -310,7 +290,7 @@ def main() -> None:
         if settings().traceback:
             raise
         _end(_without_rows(error))
-    except EXPECTED as error:
+    except TidemarkError as error:
         _end(str(error))
     else:
         if code:

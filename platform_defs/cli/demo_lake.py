@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import unquote
 
+from operators.errors import TidemarkError
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import LakeError
@@ -39,7 +40,7 @@ State = tuple[int, int] | None
 """A file's modification time in ms and its length; None for a file that the demo was about to land."""
 
 
-class NotTheDemos(FileExistsError):
+class NotTheDemos(TidemarkError, FileExistsError):
     """A folder holds something that the demo did not make, so the demo neither empties it nor writes to it."""
 
     @classmethod

@@ -8,14 +8,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from assets.contracts import DerivedAsset
-from operators.errors import OperatorError
-from platform_defs.engine import LedgerError, ProgressError, StepError
-from platform_defs.engine.lake.errors import LakeError
-
-OF_ONE_ASSET = (OperatorError, StepError, ProgressError, LedgerError, LakeError)
+from operators.errors import TidemarkError
 
 
-class AdvanceError(RuntimeError):
+class AdvanceError(TidemarkError, RuntimeError):
     """Some assets could not be advanced; every other one was."""
 
     @classmethod
@@ -45,7 +41,7 @@ class Failures:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
             self.found[name] = self.describe(error)
-        except OF_ONE_ASSET as error:
+        except TidemarkError as error:
             self.found[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:

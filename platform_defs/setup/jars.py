@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from operators.errors import TidemarkError
 from platform_defs.safe_text import printable, without_credentials, without_java_options
 from platform_defs.settings import settings
 from platform_defs.setup.java import JavaNotFound, find_java
@@ -38,7 +39,7 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
-class JarError(RuntimeError):
+class JarError(TidemarkError, RuntimeError):
     """A pinned JAR is not there, or is not what was pinned."""
 
     @classmethod

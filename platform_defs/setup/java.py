@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from operators.errors import TidemarkError
 from platform_defs.settings import settings
 
 SUPPORTED = (17, 21)
@@ -24,7 +25,7 @@ _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _PRINTED = re.compile(r'version "(?:1\.)?(\d+)')
 
 
-class JavaNotFound(RuntimeError):
+class JavaNotFound(TidemarkError, RuntimeError):
     """No Java that Spark 4.1 runs on."""
 
     @classmethod

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
 from platform_defs.simulator.rows import Row, sent, spoil
 from platform_defs.simulator.shop import QUARANTINED, SOURCES, SPOILED, Kind, Shop, ShopDay, Source, Truth
@@ -54,7 +55,7 @@ def land(path: Path, text: str) -> None:
     """Write a file under a hidden name, then rename it. A file with the same text is left as it is.
 
     Raises:
-        FileExistsError: the file exists with another text; input that was landed is never overwritten.
+        InputExistsError: the file exists with another text; input that was landed is never overwritten.
     """
     content = text.encode()
     if not path.exists():
@@ -63,7 +64,7 @@ def land(path: Path, text: str) -> None:
         hidden.write_bytes(content)
         hidden.replace(path)
     elif path.read_bytes() != content:
-        raise FileExistsError(f"{path} already holds other input; land into an empty folder, or under another number")
+        raise InputExistsError(f"{path} already holds other input; land into an empty folder, or under another number")
 
 
 def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> Truth:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
+from platform_defs.simulator.errors import ShopError
+
 Kind = Literal["clean", "late", "duplicate", "malformed", "null_time", "future", "rule_breaking"]
 Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
@@ -53,10 +55,10 @@ class Shop:
         date.fromisoformat(self.day)
         for name, least in (("orders", 1), ("parts", 1), ("within_ms", 0), ("jitter_ms", 0), ("clicks_per_order", 0)):
             if getattr(self, name) < least:
-                raise ValueError(f"`{name}` is {getattr(self, name)}; it must be {least} or more")
+                raise ShopError.bad_value(name, getattr(self, name), f"{least} or more")
         for name in (*SPOILED, "unpaid", "beyond", "several", "orphan"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` is {getattr(self, name)}; a rate lies between 0 and 1")
+                raise ShopError.bad_value(name, getattr(self, name), "a rate between 0 and 1")
 
     @property
     def start(self) -> int:
@@ -119,7 +121,7 @@ class ShopDay:
     def lines(self, source: Source, part: int, parts: int) -> list[str]:
         """The lines of a source that arrive in the part-th of `parts` equal stretches of time."""
         if not 0 <= part < parts:
-            raise ValueError(f"`part` is {part}; with {parts} parts it lies between 0 and {parts - 1}")
+            raise ShopError.bad_value("part", part, f"0 to {parts - 1}, with {parts} parts")
         start, span = self.shop.start, self.shop.span
         sent = zip(self.arrivals[source], getattr(self, source), strict=True)
         return [line for at, line in sent if min((at - start) * parts // span, parts - 1) == part]

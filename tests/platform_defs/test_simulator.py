@@ -238,9 +238,9 @@ def test_a_file_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"orders": 0}, "`orders` is 0; it must be 1 or more"),
-        ({"parts": 0}, "`parts` is 0; it must be 1 or more"),
-        ({"late": 1.5}, "`late` is 1.5; a rate lies between 0 and 1"),
+        ({"orders": 0}, "`orders` is 0; legal: 1 or more"),
+        ({"parts": 0}, "`parts` is 0; legal: 1 or more"),
+        ({"late": 1.5}, "`late` is 1.5; legal: a rate between 0 and 1"),
         ({"day": "March"}, "March"),
     ],
 )
@@ -250,5 +250,5 @@ def test_a_wrong_shop_is_refused(wrong: dict[str, Any], words: str) -> None:
 
 
 def test_a_part_out_of_range_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`part` is 6; with 6 parts it lies between 0 and 5"):
+    with pytest.raises(ValueError, match="`part` is 6; legal: 0 to 5, with 6 parts"):
         drop(simulate(Shop(orders=10)), tmp_path, 6, 6)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.account import IS_PAIR, accountable, traced
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
@@ -24,7 +25,7 @@ from platform_defs.engine.inputs.reader import LATE, Span
 _COUNTED = ("accepted", "late", "matched", "unmatched")
 
 
-class LawError(RuntimeError):
+class LawError(TidemarkError, RuntimeError):
     """A step broke the conservation law; what it committed is there, and nothing was made of it yet."""
 
     @classmethod

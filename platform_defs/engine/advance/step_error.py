@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from operators.errors import TidemarkError
 from platform_defs.engine.lake.errors import spark_condition
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATE of overflows, divisions by zero, casts and dates that cannot be
 
 
-class StepError(RuntimeError):
+class StepError(TidemarkError, RuntimeError):
     """A step cannot be computed: an expression of the asset raises. Nothing of the step was committed."""
 
     @classmethod

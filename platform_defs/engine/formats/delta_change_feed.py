@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from operators.changelog import CHANGE, COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from operators.errors import TidemarkError
 
 KINDS = {"insert": INSERT, "update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER, "delete": DELETE}
 _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
@@ -27,7 +28,7 @@ _TABLE_ID = "_table.json"
 _NS_PER_MS = 1_000_000
 
 
-class ChangeFeedError(RuntimeError):
+class ChangeFeedError(TidemarkError, RuntimeError):
     """A table's changes cannot be read."""
 
     @classmethod

@@ -6,6 +6,7 @@ A signal that would change nothing writes nothing, so one whose fate a crash lef
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.ingest import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_orphans
 from platform_defs.engine.ingest.writer import LedgerWriter
@@ -57,7 +58,7 @@ class Signals(LedgerWriter):
     def _write(self, kind: Kind, given: Mapping[str, int]) -> Entry | None:
         unknown = [name for name in given if name not in self.contracts]
         if unknown:
-            raise ValueError(f"no source is named {unknown[0]!r}; the sources: {', '.join(self.contracts)}")
+            raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
             batch, last = self._begin(), self.ledger.last()
             if all(_stands(last.get(name), mark) for name, mark in given.items()):

@@ -1,8 +1,9 @@
 """The errors of an ingest: source, file, what is legal, and the way out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from operators.errors import TidemarkError
 from platform_defs.engine.formats.new_columns import Brought
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ledger.ledger import Entry
@@ -10,7 +11,7 @@ from platform_defs.engine.ledger.ledger import Entry
 _SHOWN = 5
 
 
-class IngestError(RuntimeError):
+class IngestError(TidemarkError, RuntimeError):
     """A micro-batch was not ingested; nothing of it is in the ledger."""
 
     @classmethod
@@ -29,6 +30,16 @@ class IngestError(RuntimeError):
             f"source {source!r} refuses new columns and {column.path} brings {column.name!r}; nothing of the micro-batch was committed. "
             "Add the column to the contract's schema, give `new_columns` another value (ignore, quarantine, add), or take the file away"
         )
+
+    @classmethod
+    def no_source(cls, source: str, sources: Iterable[str]) -> "IngestError":
+        """No source has the name."""
+        return cls(f"no source is named {source!r}; the sources: {', '.join(sources)}")
+
+    @classmethod
+    def not_replayed(cls, source: str, reason: str) -> "IngestError":
+        """A row of a recorded batch does not pass its contract."""
+        return cls(f"a row to replay into {source!r} does not pass its contract: {reason}")
 
     @classmethod
     def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from operators.errors import TidemarkError
+
 _SHOWN = 5
 
 
-class QuarantineError(RuntimeError):
+class QuarantineError(TidemarkError, RuntimeError):
     """What was kept out cannot be put in again as asked."""
 
     @classmethod

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_orphans
 from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
@@ -56,7 +57,7 @@ class Replay(LedgerWriter):
         try:
             wrong = judged.where(F.col(REASON).isNotNull()).first()
             if wrong is not None:
-                raise ValueError(f"a row to replay into {contract.name!r} does not pass its contract: {wrong[REASON]}")
+                raise IngestError.not_replayed(contract.name, wrong[REASON])
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
             log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
             self.lake.append(

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
 from operators.contract import Upsert
+from operators.errors import TidemarkError
 from platform_defs.engine.inputs.identity import differences
 from platform_defs.engine.lake.tables import Lake
 
@@ -19,7 +20,7 @@ Corrected = tuple[int, int, int]
 PROGRESS = "progress"
 
 
-class ProgressError(RuntimeError):
+class ProgressError(TidemarkError, RuntimeError):
     """An asset cannot go on from where it stands."""
 
     @classmethod

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from operators.errors import TidemarkError
+
 
 def spark_condition(error: PySparkException | Py4JJavaError) -> str:
     """What Spark failed with, by class and condition: its text may quote rows."""
@@ -13,7 +15,7 @@ def spark_condition(error: PySparkException | Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getName())
 
 
-class LakeError(RuntimeError):
+class LakeError(TidemarkError, RuntimeError):
     """The lake cannot do what was asked; the text says what stands in the way and what to do."""
 
     @classmethod

@@ -27,6 +27,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from filelock import FileLock, Timeout
 
+from operators.errors import TidemarkError
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.faults import point
 
@@ -46,7 +47,7 @@ _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
-class Busy(Exception):
+class Busy(TidemarkError):
     """The place is taken."""
 
     def __init__(self, holder: str, purpose: str = "write") -> None:

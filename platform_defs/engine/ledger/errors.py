@@ -1,12 +1,14 @@
 """What is wrong with a ledger: entry, table, file, and the way out."""
 
+from operators.errors import TidemarkError
+
 _WAY_OUT = (
     "Nothing was written. Restore the lake's folder from a backup, the ledger together with the logs; if there is none, "
     "let the sources in again into a new lake (TIDEMARK_LAKE)"
 )
 
 
-class LedgerError(RuntimeError):
+class LedgerError(TidemarkError, RuntimeError):
     """The ledger cannot be trusted: nothing is read or written until it can."""
 
     @classmethod

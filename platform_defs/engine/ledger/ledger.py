@@ -286,6 +286,7 @@ class Ledger:
 
         Raises:
             LakeError: another writer has committed a batch of the number meanwhile.
+        LedgerError: the batches do not follow the newest.
         """
         with self._mutex:
             self._commit(self.history, entries)
@@ -296,7 +297,7 @@ class Ledger:
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
-            raise ValueError(f"entries {seqs} do not follow the head {head}")
+            raise LedgerError(f"batches {seqs} do not follow the ledger's newest, {head}")
         clock = self._clock()
         if head and clock < known.clocks[0]:  # a clock that has lost its time says nothing
             clock = known.times[-1] + 1

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import Upsert
+from operators.errors import TidemarkError
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import FOLDED
@@ -36,7 +37,7 @@ _UNSUPPORTED = "Unsupported table features"
 """In the text of a commit that deltalake refuses for good, and not because another was first."""
 
 
-class MaintenanceError(RuntimeError):
+class MaintenanceError(TidemarkError, RuntimeError):
     """Some tables could not be maintained; the others were."""
 
     @classmethod

@@ -177,7 +177,7 @@ def test_given_watermarks_and_the_end_of_the_input(make_engine: MakeEngine) -> N
     engine = make_engine([source("l"), source("r"), source("never")], [join(lower="-5 minutes", upper="10 minutes")])
     assert engine.drain() is None
     assert engine.signals.idle() is None
-    with pytest.raises(ValueError, match=r"no source is named 'x'; the sources: l, r, never"):
+    with pytest.raises(IngestError, match=r"no source is named 'x'; the sources: l, r, never"):
         engine.signals.watermark({"l": 1, "x": 2})
     assert engine.ledger.head == 0
     marks = [engine.signals.watermark(given) for given in ({"l": START}, {"l": START - 1}, {"l": -5, "r": 0}, {"r": START + 3})]

@@ -65,7 +65,7 @@ def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
 def test_entries_must_follow_the_head(tmp_path: Path, seqs: list[int]) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(said("l", 1),)])
-    with pytest.raises((ValueError, LakeError), match=r"do not follow the head 1|ledger has a newer batch"):
+    with pytest.raises((LedgerError, LakeError), match=r"do not follow the ledger's newest, 1|ledger has a newer batch"):
         ledger.commit([(said("l", n),) for n in seqs])
     assert _ledger(tmp_path).head == 1
 
