@@ -1,5 +1,6 @@
 """What the tests share: one Spark session, a fake clock, and lakes in temporary folders."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,10 +16,30 @@ from platform_defs.settings import Settings
 from tests.support.clock import Clock
 
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
+CopyEngine = Callable[[Engine], Engine]
 
 
-LONGEST = ("platform_defs/cli/", "chaos/", "laws/", "oracle/", "examples/", "engine/", "operators/")
+LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
 """What takes long, the longest first: so that two processes that take file by file end at about the same time."""
+
+
+BOOKKEEPING = {"engine", "laws", "chaos", "lakes"}
+"""The folders whose tests make hundreds of small steps: what they assert is which rows a step reads and writes, in what order.
+
+The others (the operators, Flink's answers, the demo, the checks, the examples) run the plans of the product's session, and
+so do modules with the mark `compiled`: what becomes of every bad value.
+"""
+INTERPRETED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+"""A step over ten rows spends its time on making and compiling Java code, and on planning each stage anew."""
+
+LOOKED_UP = ("functions", "PythonUtils", "PythonSQLUtils")
+"""The classes that PySpark asks for by a short name at every column expression, for which the JVM searches all its JARs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,9 +51,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """The one session of the run."""
-    return session(Settings(driver_memory="3g", shuffle_partitions=2), **{"spark.sql.adaptive.enabled": "true"})
+def _session() -> SparkSession:
+    """The one session of the run, as the product makes it."""
+    made = session(Settings(driver_memory="3g", shuffle_partitions=2))
+    for name in LOOKED_UP:
+        setattr(made._jvm, name, getattr(made._jvm, name))
+    return made
+
+
+@pytest.fixture(scope="module")
+def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The one session, with interpreted plans where a module's tests are of bookkeeping."""
+    folders = request.path.relative_to(request.config.rootpath).parts
+    compiled = request.node.get_closest_marker("compiled") or BOOKKEEPING.isdisjoint(folders)
+    changes = {} if compiled else INTERPRETED
+    before = {key: _session.conf.get(key) or "" for key in changes}
+    for key, value in changes.items():
+        _session.conf.set(key, value)
+    yield _session
+    for key, value in before.items():
+        _session.conf.set(key, value)
 
 
 @pytest.fixture
@@ -51,6 +89,17 @@ def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine
 def make_module_engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MakeEngine:
     """Make an engine on a lake of its own that the tests of a module share."""
     return _maker(spark, tmp_path_factory.mktemp("module"), Clock())
+
+
+@pytest.fixture
+def copy_engine(make_engine: MakeEngine, tmp_path: Path) -> CopyEngine:
+    """Make an engine on this test's own copy of a lake that its module has made once, without the files that landed for it."""
+
+    def copy(of: Engine) -> Engine:
+        shutil.copytree(of.lake.root, tmp_path / "lake")
+        return make_engine([*of.sources.values()], [*of.assets.values()])
+
+    return copy
 
 
 def _maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:

@@ -31,6 +31,7 @@ from tests.conftest import MakeEngine
 from tests.support.landed import landed
 from tests.support.shopkeeping import ROW, START, iso, source
 
+pytestmark = pytest.mark.compiled
 TIME = iso(START)
 BLANKS = b" \t\f\x0b"
 RANK_BITS = 42

@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting import counted_rows as counting
 from platform_defs.engine.accounting.account import RowBooks
 from platform_defs.engine.accounting.upserted_rows import EntryBooks
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
 from tests.support.toys import RunningTotal
 
@@ -25,13 +25,18 @@ ASSETS = [
 ]
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine(SOURCES, ASSETS)
+@pytest.fixture(scope="module")
+def grown(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine(SOURCES, ASSETS)
     replay(engine, [{"l": [Event("a", n, n * MINUTE) for n in range(10)], "r": [Event("a", 1, 9 * MINUTE)]}])
     for name in engine.assets:
         engine.advance(name)
     return engine
+
+
+@pytest.fixture
+def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
+    return copy_engine(grown)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Callable[[], object]) -> None:

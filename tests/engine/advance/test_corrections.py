@@ -11,7 +11,7 @@ from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, T
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.corrections import MOST_KEPT, with_correction
 from platform_defs.engine.days import day_of
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals
 
 WINDOW = Tumbling(size="1 minute")
@@ -22,13 +22,19 @@ ASSETS = [
 ]
 
 
-@pytest.fixture
-def corrected(make_engine: MakeEngine) -> Engine:
+@pytest.fixture(scope="module")
+def closed(make_module_engine: MakeEngine) -> Engine:
     """Two assets, one of the other, whose first window is closed."""
-    engine = make_engine([source("l")], ASSETS)
+    engine = make_module_engine([source("l")], ASSETS)
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
     assert [[s.rows for s in engine.advance(a.name)] for a in ASSETS] == [[1], [1]]
     return engine
+
+
+@pytest.fixture
+def corrected(closed: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of their lake, to be corrected."""
+    return copy_engine(closed)
 
 
 def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(corrected: Engine) -> None:

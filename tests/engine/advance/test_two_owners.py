@@ -119,6 +119,12 @@ def _end(engine: Engine) -> dict[str, object]:
     return {t: rows_of(engine.lake.frame(engine.spark, t)) for t in tables}
 
 
+@pytest.fixture(scope="module")
+def wanted(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What the lake holds in the end when one owner does it all."""
+    return _end(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
+
+
 def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> list[str]:
     """The points that an action passes when nobody disturbs it."""
     passed: list[str] = []
@@ -143,16 +149,16 @@ SHORT = [
 
 @pytest.mark.parametrize(("first", "second", "point"), SHORT)
 def test_what_a_paused_owner_commits_is_refused_or_harmless(
-    template: Template, tmp_path: Path, first: str, second: str, point: str
+    template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str, point: str
 ) -> None:
-    wanted = _end(template.engine(template.copy(tmp_path / "undisturbed"), Lake))
     assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0) == wanted
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
-def test_every_point_of_every_pair_of_actions(template: Template, tmp_path: Path, first: str, second: str) -> None:
-    wanted = _end(template.engine(template.copy(tmp_path / "undisturbed"), Lake))
+def test_every_point_of_every_pair_of_actions(
+    template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str
+) -> None:
     passed = _points(template, tmp_path / "points", ACTIONS[first])
     for n, point in enumerate(passed):
         found = _interleaved(template, tmp_path / str(n), first, second, point, passed[:n].count(point))

@@ -21,6 +21,7 @@ from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import Clock
 from tests.support.shopkeeping import START, iso, source
 
+pytestmark = pytest.mark.compiled
 TIME = iso(START)
 ROW = StructType().add("k", "string", nullable=False).add("v", "integer").add("ts", "timestamp").add("note", "string")
 VALUES = (

@@ -21,6 +21,7 @@ from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
 
+pytestmark = pytest.mark.compiled
 CHANGED = "malformed: the file changed after it was read; what is new in it can be ingested under another name"
 EMPTY, GONE = "malformed: the file is empty", "malformed: the file was gone before it was read"
 TIME = iso(START)

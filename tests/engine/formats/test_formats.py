@@ -21,6 +21,7 @@ from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, MINUTE, START, iso, land, source
 
+pytestmark = pytest.mark.compiled
 SCHEMA = StructType().add("k", "string", nullable=False).add("v", "integer").add("ts", "timestamp").add("note", "string")
 RULES = (RowRule("v is positive", "v >= 0"), RowRule("v is small", "v < 1000", "warn"))
 TIME = iso(START)

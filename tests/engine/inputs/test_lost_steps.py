@@ -9,7 +9,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, Event, broken, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="10 minutes")
@@ -26,14 +26,20 @@ BATCHES = [
 ]
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    """Tables of two micro-batches, each advanced; and a third micro-batch that is not advanced yet."""
-    engine = make_engine([source("l")], ASSETS)
+@pytest.fixture(scope="module")
+def grown(make_module_engine: MakeEngine) -> Engine:
+    """Tables of two micro-batches, each advanced."""
+    engine = make_module_engine([source("l")], ASSETS)
     for batch in BATCHES[:2]:
         replay(engine, [{"l": batch}])
         _advance(engine)
     return engine
+
+
+@pytest.fixture
+def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of their lake, which may lose commits."""
+    return copy_engine(grown)
 
 
 def _advance(engine: Engine, *names: str) -> None:

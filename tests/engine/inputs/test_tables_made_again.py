@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.days import day_of
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, join, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
@@ -44,14 +44,20 @@ def advanced(engine: Engine) -> Engine:
     return engine
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
+@pytest.fixture(scope="module")
+def grown(make_module_engine: MakeEngine) -> Engine:
     """Tables of two micro-batches, the second of which corrected the first's."""
-    engine = make_engine([source("l")], chain())
+    engine = make_module_engine([source("l")], chain())
     for batch in BATCHES[:2]:
         replay(engine, [batch])
         advanced(engine)
     return engine
+
+
+@pytest.fixture
+def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of their lake."""
+    return copy_engine(grown)
 
 
 def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from platform_defs.engine import Engine, LedgerError
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import DAY, Event, join, land, rows_of, source
 
@@ -17,13 +17,18 @@ def _feed(engine: Engine, part: int) -> None:
         land(engine, name, f"{part}.jsonl", [Event("a", part, part * DAY).line, "not JSON"])
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine(SOURCES, [join()])
+@pytest.fixture(scope="module")
+def fed(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine(SOURCES, [join()])
     for part in range(2):
         _feed(engine, part)
         engine.ingest()
     return engine
+
+
+@pytest.fixture
+def engine(fed: Engine, copy_engine: CopyEngine) -> Engine:
+    return copy_engine(fed)
 
 
 def _last_commit(engine: Engine, table: str) -> Path:
