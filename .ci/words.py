@@ -6,7 +6,7 @@ from pathlib import Path
 
 BANNED = {"told", "said", "place", "placed", "due", "touched", "gone", "came", "there", "what", "books"}
 BANNED |= {"let_in", "put_right", "tend"}
-FOLDERS = ("operators", "assets", "expectations", "platform_defs")
+FOLDERS = ("operators", "assets", "expectations", "platform_defs", "tests", "benchmarks", "examples")
 
 
 def names(tree: ast.AST) -> list[tuple[int, str]]:

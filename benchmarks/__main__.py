@@ -148,8 +148,8 @@ def ledger_age(
     """What a long ledger costs to open, to ask and to append to. Needs no Spark."""
     from benchmarks.ledger_age import run
 
-    for what, cost in run(work, batches).items():
-        print(f"{what}: {cost}{'' if what.endswith('MB') else ' s CPU'}")
+    for name, cost in run(work, batches).items():
+        print(f"{name}: {cost}{'' if name.endswith('MB') else ' s CPU'}")
 
 
 @app.command()

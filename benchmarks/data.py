@@ -64,36 +64,36 @@ def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Pat
     Returns:
         The data's folder: one folder a table, and one for each way it was cut.
     """
-    place = folder / shape.name
-    if not (place / TABLES_OF[shape.data][-1]).exists():
-        _whole(place, lambda scratch: _make(shape, scratch))
-    target = batches_folder(place, batches, first)
+    data = folder / shape.name
+    if not (data / TABLES_OF[shape.data][-1]).exists():
+        _whole(data, lambda scratch: _make(shape, scratch))
+    target = batches_folder(data, batches, first)
     if batches and not target.exists():
-        _whole(target, lambda scratch: cut(place, scratch, batches, first))
-    return place
+        _whole(target, lambda scratch: cut(data, scratch, batches, first))
+    return data
 
 
-def batches_folder(place: Path, batches: int, first: int = 0) -> Path:
+def batches_folder(data: Path, batches: int, first: int = 0) -> Path:
     """Where the micro-batches of one cut lie, a folder a table."""
-    return place / f"batches-{batches}-{first}"
+    return data / f"batches-{batches}-{first}"
 
 
-def _whole(place: Path, make: Callable[[Path], None]) -> None:
+def _whole(folder: Path, make: Callable[[Path], None]) -> None:
     """Make a folder under another name first, so that one cut short is never taken for a whole one."""
-    scratch = place.with_name(f".{place.name}")
+    scratch = folder.with_name(f".{folder.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     make(scratch)
-    shutil.rmtree(place, ignore_errors=True)
-    scratch.rename(place)
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch.rename(folder)
 
 
-def _make(shape: Shape, place: Path) -> None:
+def _make(shape: Shape, folder: Path) -> None:
     made = [_bids(shape)] if shape.data == "bids" else _tables(shape)
     for table, (columns, arrival) in zip(TABLES_OF[shape.data], made, strict=True):
         order = np.argsort(arrival, kind="stable")
         for part in range(2):
-            _write({name: values[order[part::2]] for name, values in columns.items()}, place / table / f"part-{part}.parquet")
+            _write({name: values[order[part::2]] for name, values in columns.items()}, folder / table / f"part-{part}.parquet")
 
 
 def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
@@ -126,9 +126,9 @@ def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
     return {"auction": auction, "bidder": bidder, "price": price, "channel": channel, "ts": time}, time + draw.integers(0, JITTER_MS, n)
 
 
-def tables_of(place: Path) -> tuple[str, ...]:
+def tables_of(data: Path) -> tuple[str, ...]:
     """The tables that lie in a data folder."""
-    return next(tables for tables in TABLES_OF.values() if (place / tables[-1]).exists())
+    return next(tables for tables in TABLES_OF.values() if (data / tables[-1]).exists())
 
 
 def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
@@ -136,9 +136,9 @@ def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
     pq.write_table(pa.table(dict(columns)), path, compression="snappy", row_group_size=500_000)
 
 
-def by_arrival(place: Path, table: str) -> pa.Table:
+def by_arrival(data: Path, table: str) -> pa.Table:
     """A table in arrival order: its two files, a row of each in turn."""
-    parts = [pq.read_table(place / table / f"part-{part}.parquet") for part in range(2)]
+    parts = [pq.read_table(data / table / f"part-{part}.parquet") for part in range(2)]
     order = np.empty(sum(p.num_rows for p in parts), np.int64)
     order[0::2], order[1::2] = np.arange(parts[0].num_rows), parts[0].num_rows + np.arange(parts[1].num_rows)
     return pa.concat_tables(parts).take(pa.array(order))
@@ -151,12 +151,12 @@ def ends(rows: int, batches: int, first: int = 0) -> list[int]:
     return [rows * n // batches for n in range(batches + 1)]
 
 
-def cut(place: Path, target: Path, batches: int, first: int = 0) -> None:
+def cut(data: Path, target: Path, batches: int, first: int = 0) -> None:
     """Cut the tables, by arrival, into files whose modification times tell their order."""
-    for table in tables_of(place):
-        rows = by_arrival(place, table)
+    for table in tables_of(data):
+        rows = by_arrival(data, table)
         (target / table).mkdir(parents=True)
-        halves = 2 // len(tables_of(place))  # two files a micro-batch, so that both cores have one to read
+        halves = 2 // len(tables_of(data))  # two files a micro-batch, so that both cores have one to read
         for n, (begin, end) in enumerate(pairwise(ends(rows.num_rows, batches, first))):
             for half in range(halves):
                 low, high = (begin + (end - begin) * h // halves for h in (half, half + 1))
@@ -165,26 +165,26 @@ def cut(place: Path, target: Path, batches: int, first: int = 0) -> None:
                 os.utime(path, (START // 1_000 + n, START // 1_000 + n))
 
 
-def micro_batches(place: Path, batches: int, first: int = 0) -> list[list[tuple[str, Path]]]:
+def micro_batches(data: Path, batches: int, first: int = 0) -> list[list[tuple[str, Path]]]:
     """The micro-batches: (table, file) of each of the tables."""
-    folder = batches_folder(place, batches, first)
-    return [[(t, path) for t in tables_of(place) for path in sorted((folder / t).glob(f"{n:05d}-*.parquet"))] for n in range(batches)]
+    folder = batches_folder(data, batches, first)
+    return [[(t, path) for t in tables_of(data) for path in sorted((folder / t).glob(f"{n:05d}-*.parquet"))] for n in range(batches)]
 
 
-def true_pairs(place: Path, within_ms: int = WITHIN_MS) -> int:
+def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
     """How many pairs a join within the time must find, counted by numpy; kept beside the data."""
-    kept = place / "pairs.json"
+    kept = data / "pairs.json"
     known: dict[str, int] = json.loads(kept.read_text()) if kept.exists() else {}
     if str(within_ms) not in known:
-        known[str(within_ms)] = _count_pairs(place, within_ms)
+        known[str(within_ms)] = _count_pairs(data, within_ms)
         kept.write_text(json.dumps(known))
     return known[str(within_ms)]
 
 
-def _count_pairs(place: Path, within_ms: int) -> int:
+def _count_pairs(data: Path, within_ms: int) -> int:
     """Each (key, time) as one number, orders sorted: a payment's orders lie between two places."""
-    key, time = _columns(place, "orders")
-    paid_key, paid_time = _columns(place, "payments")
+    key, time = _columns(data, "orders")
+    paid_key, paid_time = _columns(data, "payments")
     room = max(time.max(), paid_time.max()) - START + within_ms + 1
     orders = np.sort(key * room + (time - START))
     paid_at = paid_time - START
@@ -192,32 +192,32 @@ def _count_pairs(place: Path, within_ms: int) -> int:
     return int((np.searchsorted(orders, paid_key * room + paid_at, "right") - first).sum())
 
 
-def _columns(place: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
-    read = pq.read_table(place / table, columns=["order_id", "ts"])
+def _columns(data: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
+    read = pq.read_table(data / table, columns=["order_id", "ts"])
     return read["order_id"].to_numpy(), read["ts"].to_numpy()
 
 
-def true_hot_items(place: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
+def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
     """How many ranks the windows have, and their checksum, counted by numpy; kept beside the data.
 
     Args:
-        place: the data's folder.
+        data: the data's folder.
         window_ms: how long a window is.
         slide_ms: how far one begins after the one before.
         top: how many ranks a window has.
         open_ms: leave the windows out that end later than this before the newest bid; None for none.
     """
-    kept, name = place / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
+    kept, name = data / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
     known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
     if name not in known:
-        known[name] = _count_hot_items(place, window_ms, slide_ms, top, open_ms)
+        known[name] = _count_hot_items(data, window_ms, slide_ms, top, open_ms)
         kept.write_text(json.dumps(known))
     return known[name]
 
 
-def _count_hot_items(place: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None) -> dict[str, int]:
+def _count_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None) -> dict[str, int]:
     """Bids counted by auction and pane, then for each window the sum of its panes."""
-    read = pq.read_table(place / "bids", columns=["auction", "ts"])
+    read = pq.read_table(data / "bids", columns=["auction", "ts"])
     auction, time = read["auction"].to_numpy(), read["ts"].to_numpy()
     pane, latest = time // slide_ms, time.max() + window_ms if open_ms is None else time.max() - open_ms
     panes = window_ms // slide_ms
@@ -233,23 +233,23 @@ def _count_hot_items(place: Path, window_ms: int, slide_ms: int, top: int, open_
     return {"found": found, "checksum": total}
 
 
-def true_top_bids(place: Path, top: int, *, ranked: bool) -> dict[str, int]:
+def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
     """How many bids are among the highest of their auction, and a number made of them, counted by numpy; kept beside the data.
 
     Bids of one price may stand in any order: the number is the same.
     """
-    kept, name = place / "top_bids.json", f"{top}-{ranked}"
+    kept, name = data / "top_bids.json", f"{top}-{ranked}"
     known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
     if name not in known:
-        read = pq.read_table(place / "bids", columns=["auction", "price"])
+        read = pq.read_table(data / "bids", columns=["auction", "price"])
         auction, price = read["auction"].to_numpy(), read["price"].to_numpy()
         order = np.lexsort((-price, auction))
         auction, price = auction[order], price[order]
         first = np.flatnonzero(np.r_[True, auction[1:] != auction[:-1]])
         rank = np.arange(len(auction)) - np.repeat(first, np.diff(np.r_[first, len(auction)])) + 1
         best = rank <= top
-        told = (rank if ranked else np.ones_like(rank))[best] * (auction[best] * 7 + price[best])
-        known[name] = {"found": int(best.sum()), "checksum": int(told.sum())}
+        terms = (rank if ranked else np.ones_like(rank))[best] * (auction[best] * 7 + price[best])
+        known[name] = {"found": int(best.sum()), "checksum": int(terms.sum())}
         kept.write_text(json.dumps(known))
     return known[name]
 

@@ -32,18 +32,18 @@ def make(root: Path, batches: int) -> None:
 def _rows(seqs: list[int]) -> pa.Table:
     times, sources = [_BEGAN + _EVERY_MS * seq for seq in seqs], [*SOURCES] * (len(seqs) // len(SOURCES))
     offsets = [[_file(seq, source).offset] for seq, source in zip(seqs, sources, strict=True)]
-    told: dict[str, Any] = {"seq": seqs, "kind": ["rows"] * len(seqs), "ingested_at": times, "source": sources, "offsets": offsets}
-    told |= {"watermark": [t - 20_000 for t in times], "max_event_time": [t - 10_000 for t in times], "idle": [False] * len(seqs)}
-    told |= {"first_event_time": [t - 80_000 for t in times], "last_event_time": [t - 10_000 for t in times]}
-    told |= {name: [100] * len(seqs) for name in ("rows_read", "accepted")}
+    values: dict[str, Any] = {"seq": seqs, "kind": ["rows"] * len(seqs), "ingested_at": times, "source": sources, "offsets": offsets}
+    values |= {"watermark": [t - 20_000 for t in times], "max_event_time": [t - 10_000 for t in times], "idle": [False] * len(seqs)}
+    values |= {"first_event_time": [t - 80_000 for t in times], "last_event_time": [t - 10_000 for t in times]}
+    values |= {name: [100] * len(seqs) for name in ("rows_read", "accepted")}
     columns: list[pa.Array] = []
     for field in SCHEMA:
-        if field.name not in told:
+        if field.name not in values:
             columns.append(pa.nulls(len(seqs), field.type) if field.type != pa.int64() else pa.array([0] * len(seqs), field.type))
         elif pa.types.is_timestamp(field.type):
-            columns.append(pa.array(told[field.name], pa.timestamp("ms", "UTC")).cast(field.type))
+            columns.append(pa.array(values[field.name], pa.timestamp("ms", "UTC")).cast(field.type))
         else:
-            columns.append(pa.array(told[field.name], field.type))
+            columns.append(pa.array(values[field.name], field.type))
     return pa.table(columns, schema=SCHEMA)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.contenders import TOLD, Job
+from benchmarks.contenders import OUTCOME_PREFIX, Job
 
 EVERY_S = 0.1
 LEAVE_S = 20
@@ -39,7 +39,7 @@ class Measured:
         peak_mb: the most memory that the tree held at one moment (resident), in MiB.
         other_cpu_s: CPU time that the rest of the machine used meanwhile: near 0 on a quiet machine.
         load: the machine's load average of the last minute, before.
-        told: what the contender says of itself.
+        outcome: what the contender printed last: its seconds, and what it found.
     """
 
     wall_s: float
@@ -47,7 +47,7 @@ class Measured:
     peak_mb: float
     other_cpu_s: float
     load: float
-    told: Mapping[str, Any]
+    outcome: Mapping[str, Any]
 
 
 class Tree:
@@ -145,10 +145,10 @@ def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None
 
 def outcome(log: Path) -> Mapping[str, Any]:
     """The outcome that a contender printed."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(TOLD)]
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(OUTCOME_PREFIX)]
     if not lines:
         raise RunFailed.ended("ended without an outcome", log)
-    return json.loads(lines[-1].removeprefix(TOLD))
+    return json.loads(lines[-1].removeprefix(OUTCOME_PREFIX))
 
 
 def _busy() -> float:

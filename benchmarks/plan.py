@@ -25,8 +25,8 @@ class WrongResults(AssertionError):
     @classmethod
     def of(cls, cell: "Cell", found: Mapping[str, Any], true: Mapping[str, int]) -> "WrongResults":
         """Say who, what, and what there is."""
-        told = {key: found[key] for key in true if key in found}
-        return cls(f"{cell.contender.name} at {cell.shape.rows:,} rows a table has {told}; true is {dict(true)}. Its time is not kept")
+        answer = {key: found[key] for key in true if key in found}
+        return cls(f"{cell.contender.name} at {cell.shape.rows:,} rows a table has {answer}; true is {dict(true)}. Its time is not kept")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +57,22 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What names its log."""
-        told = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
-        return "-".join(map(str, told))
+        """The name of the cell's log."""
+        parts = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
+        return "-".join(map(str, parts))
 
     def truth(self, data: Path) -> dict[str, int]:
         """What a contender must find: `found`, and `checksum` for those that keep the results."""
         if self.shape.data == "payments":
             return {"found": true_pairs(data, self.within_ms)}
-        told = {**self.contender.options, **self.options}
+        options = {**self.contender.options, **self.options}
         if self.contender.workload == "top_bids":
-            return true_top_bids(data, TOP, ranked=told["with_rank"])
-        return true_hot_items(data, WINDOW_MS, told.get("slide_ms", SLIDE_MS), TOP, told.get("open_ms"))
+            return true_top_bids(data, TOP, ranked=options["with_rank"])
+        return true_hot_items(data, WINDOW_MS, options.get("slide_ms", SLIDE_MS), TOP, options.get("open_ms"))
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What names the cell in the results."""
+    def identity(self) -> dict[str, Any]:
+        """The cell as a JSON object: what identifies it in the results."""
         own = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
         return {"kind": self.kind, "contender": self.contender.name, **asdict(self.shape), **own, "options": self.options}
 
@@ -107,17 +107,17 @@ class Bench:
             WrongResults: a contender's answer is not the true one.
         """
         done = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
-        due = [cell for cell in cells if cell.told not in done]
+        pending = [cell for cell in cells if cell.identity not in done]
         failed: list[str] = []
-        for n, cell in enumerate(due, 1):
+        for n, cell in enumerate(pending, 1):
             record = self._record(cell)
             results.append(self.results, record)
-            print(f"[{n}/{len(due)}] {_line(cell, record)}", flush=True)
+            print(f"[{n}/{len(pending)}] {_line(cell, record)}", flush=True)
             failed += [f"{cell.contender.name}: {record['failed']}"] if "failed" in record else []
         return failed
 
     def _record(self, cell: Cell) -> dict[str, Any]:
-        about = {"kind": cell.kind, "cell": cell.told, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
+        about = {"kind": cell.kind, "cell": cell.identity, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
         data = prepare(cell.shape, self.work / "data", cell.batches, cell.first)
         true = cell.truth(data)
         try:
@@ -125,8 +125,8 @@ class Bench:
         except RunFailed as failure:
             return {**about, "failed": str(failure)}
         asked = _asked(cell, true)
-        if any(measured["told"].get(key) != true[key] for key in asked):
-            raise WrongResults.of(cell, measured["told"], true)
+        if any(measured["outcome"].get(key) != true[key] for key in asked):
+            raise WrongResults.of(cell, measured["outcome"], true)
         return {**about, **measured}
 
     def _measured(self, cell: Cell, data: Path) -> Measured:
@@ -150,20 +150,20 @@ def _asked(cell: Cell, true: Mapping[str, int]) -> list[str]:
 
 
 def _line(cell: Cell, record: dict[str, Any]) -> str:
-    what = f"{cell.kind} {cell.contender.name} {cell.shape.name} x{cell.batches}"
+    label = f"{cell.kind} {cell.contender.name} {cell.shape.name} x{cell.batches}"
     if "failed" in record:
-        return f"{what}: FAILED {record['failed']}"
-    told = f"{record['told']['seconds']:.1f} s of {record['wall_s']:.1f} s, {record['cpu_s']:.0f} s CPU, {record['peak_mb']:,} MiB"
-    found = f"{record['told']['found']:,}" if "found" in record["told"] else "uncounted"
-    return f"{what}: {told}, {found} results, load {record['load']}, others' CPU {record['other_cpu_s']} s"
+        return f"{label}: FAILED {record['failed']}"
+    cost = f"{record['outcome']['seconds']:.1f} s of {record['wall_s']:.1f} s, {record['cpu_s']:.0f} s CPU, {record['peak_mb']:,} MiB"
+    found = f"{record['outcome']['found']:,}" if "found" in record["outcome"] else "uncounted"
+    return f"{label}: {cost}, {found} results, load {record['load']}, others' CPU {record['other_cpu_s']} s"
 
 
 def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders in turn: A B C, A B C. The slow ones have one turn, at sizes of their own."""
     chosen = [c for c in JOIN if (c.name in only if only else not c.optional)]
-    there = [c for c in chosen if c.module != "flink" or is_set_up(flink)]
+    runnable = [c for c in chosen if c.module != "flink" or is_set_up(flink)]
     for turn in range(runs):
-        for contender in there:
+        for contender in runnable:
             for rows in slow_sizes if contender.slow else sizes:
                 if turn == 0 or not contender.slow:
                     yield Cell(kind="join", contender=contender, shape=Shape(rows), turn=turn)

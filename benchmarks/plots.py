@@ -31,8 +31,8 @@ STYLE: dict[Any, Any] = {
 def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
     """Draw what has results; returns the files by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    there = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
-    return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in there.items()}
+    drawable = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
+    return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in drawable.items()}
 
 
 @contextmanager
@@ -72,10 +72,10 @@ def _growth(records: Sequence[Record], path: Path) -> Path:
     with _figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
         seconds = medians(records, "rows", "catch_up", *SECONDS)
         _line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows a table", "catch-up, s")
-        keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["told"]["seconds"]) for r in chosen(records, "keys")]
+        keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["outcome"]["seconds"]) for r in chosen(records, "keys")]
         _line(by_keys, *_columns(keys), "rows of a key, a table", "catch-up, s")
         by_keys.set_xscale("log")
-        bounds = [(r["cell"]["within_ms"] / 60_000, r["told"]["seconds"]) for r in chosen(records, "bounds")]
+        bounds = [(r["cell"]["within_ms"] / 60_000, r["outcome"]["seconds"]) for r in chosen(records, "bounds")]
         _line(by_bounds, *_columns(bounds), "upper bound, min", "ten micro-batches, s")
     return path
 
@@ -96,7 +96,7 @@ def _batch(records: Sequence[Record], path: Path) -> Path:
 def _age(records: Sequence[Record], path: Path) -> Path:
     """Step time, each point the median of a hundredth of the steps, and the tables' files."""
     record = chosen(records, "age")[-1]
-    seconds, files = step_seconds(record), record["told"]["files"]
+    seconds, files = step_seconds(record), record["outcome"]["files"]
     places = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
     with _figure(path, 8, 3, 2) as (times, counts):
         _line(times, [b for _, b in pairwise(places)], [median(seconds[a:b]) for a, b in pairwise(places)], "step", "a step, s")
@@ -112,9 +112,9 @@ def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[f
     return [x for x, _ in ordered], [y for _, y in ordered]
 
 
-def _line(axes: Axes, x: Sequence[float], y: Sequence[float], what: str, seconds: str) -> None:
+def _line(axes: Axes, x: Sequence[float], y: Sequence[float], x_label: str, y_label: str) -> None:
     axes.plot(x, y, marker="o", markersize=3, color=OURS)
-    axes.set(xlabel=what, ylabel=seconds, ylim=(0, None))
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
 
 
 PLOTS = {

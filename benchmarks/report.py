@@ -43,23 +43,23 @@ def write(recorded: Path, docs: Path) -> list[Path]:
 
 def between(text: str, section: str, body: str, page: Path) -> str:
     """The page with a section's text replaced."""
-    place = re.compile(rf"(<!-- measured:{section} -->\n).*?(<!-- /measured:{section} -->)", re.DOTALL)
-    if not place.search(text):
+    marked = re.compile(rf"(<!-- measured:{section} -->\n).*?(<!-- /measured:{section} -->)", re.DOTALL)
+    if not marked.search(text):
         raise ReportError.no_marker(section, page)
-    return place.sub(lambda found: f"{found[1]}{body}\n{found[2]}", text)
+    return marked.sub(lambda found: f"{found[1]}{body}\n{found[2]}", text)
 
 
 def machine(records: Sequence[Record]) -> str:
     """What it ran on, and when."""
     if not records:
         return NOTHING
-    told = records[-1]["machine"]
+    host = records[-1]["machine"]
     commits = sorted({r["machine"]["commit"] for r in records})
-    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items())
     days = sorted({r["at"][:10] for r in records})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     where = (
-        f"{told['cores']} cores ({told['cpu']}), {told['memory_gib']} GiB, {told['system']}; Java {told['java']}, Python {told['python']}"
+        f"{host['cores']} cores ({host['cpu']}), {host['memory_gib']} GiB, {host['system']}; Java {host['java']}, Python {host['python']}"
     )
     when = f"Measured {span}, at {', '.join(f'`{c}`' for c in commits)}"
     return f"{where}; {versions}. {when}; beside a contender the machine was at most {_others(records):.0%} busy with something else."
@@ -106,15 +106,17 @@ def _line(records: Sequence[Record], kind: str, contender: Contender, tables: in
 
 
 def _ingest_note(records: Sequence[Record], kind: str) -> str:
-    ingest = medians(records, kind, "catch_up", "told", "ingest_s")
+    ingest = medians(records, kind, "catch_up", "outcome", "ingest_s")
     return f"Letting everything in as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
     """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, kind, contender="ten")}
-    told = {part: [median(lap.get(part, 0.0) for lap in r["told"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS}
-    parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in told.items())
+    seconds = {
+        part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
+    }
+    parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in seconds.items())
     return f"One of the ten micro-batches, the first put aside: {parts}."
 
 
@@ -122,7 +124,7 @@ def targets(records: Sequence[Record]) -> str:
     """The targets, and whether they are met."""
     slopes = {c.name: slope(medians(records, "join", c.name, *SECONDS)) for c in JOIN}
     lines = [_ratio(slopes, *target) for target in RATIOS]
-    empty = medians(records, "join", "ten", "told", "empty_s")
+    empty = medians(records, "join", "ten", "outcome", "empty_s")
     lines.append(_target("an empty step", max(empty.values(), default=None), 1.5, " s"))
     return table(("target", "at most", "measured", ""), lines)
 
@@ -135,15 +137,15 @@ def hot_items_targets(records: Sequence[Record]) -> str:
 
 def top_bids(records: Sequence[Record]) -> str:
     """Top bids, a line a contender; and the changes that come out for each row that comes in."""
-    told = _contenders([r for r in records if r["kind"] == "top_bids"], "top_bids", TOP_BIDS, tables=1)
+    comparison = _contenders([r for r in records if r["kind"] == "top_bids"], "top_bids", TOP_BIDS, tables=1)
     lines = [[c.title, _changes(records, c)] for c in TOP_BIDS if c.module != "top_bids_in_duckdb"]
-    return f"{told}\n\n{table(('', 'changes out for each row in'), [line for line in lines if line[1]])}"
+    return f"{comparison}\n\n{table(('', 'changes out for each row in'), [line for line in lines if line[1]])}"
 
 
 def _changes(records: Sequence[Record], contender: Contender) -> str:
     """Flink counts what it puts out, where a sink takes it; ours are counted in the changelog."""
-    each = {r["cell"]["rows"]: r["told"] for r in chosen(records, "top_bids", contender=contender.name)}
-    counts = {rows: told.get("changes", told.get("found")) for rows, told in sorted(each.items())}
+    outcomes = {r["cell"]["rows"]: r["outcome"] for r in chosen(records, "top_bids", contender=contender.name)}
+    counts = {rows: outcome.get("changes", outcome.get("found")) for rows, outcome in sorted(outcomes.items())}
     return _each(_number(count / rows) for rows, count in counts.items() if count is not None)
 
 
@@ -166,7 +168,8 @@ def hot_items_growth(records: Sequence[Record]) -> str:
 def _bids(records: Sequence[Record], kind: str, head: str, named: Callable[[Mapping[str, Any]], str]) -> str:
     found = chosen(records, kind)
     lines = [
-        [named(r["cell"]), _number(s := r["told"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])] for r in found
+        [named(r["cell"]), _number(s := r["outcome"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])]
+        for r in found
     ]
     return table((head, "step, s", "s/M rows", "peak, MiB"), lines)
 
@@ -187,15 +190,15 @@ TOP_BIDS_RATIOS = (
 )
 
 
-def _ratio(slopes: Mapping[str, float | None], ours: str, theirs: str, most: float, what: str) -> list[str]:
+def _ratio(slopes: Mapping[str, float | None], ours: str, theirs: str, most: float, title: str) -> list[str]:
     one, other = slopes[ours], slopes[theirs]
-    return _target(what, one / other if one is not None and other else None, most, " times")
+    return _target(title, one / other if one is not None and other else None, most, " times")
 
 
-def _target(what: str, measured: float | None, most: float, unit: str) -> list[str]:
+def _target(title: str, measured: float | None, most: float, unit: str) -> list[str]:
     if measured is None:
-        return [what, f"{_number(most)}{unit}", "not measured", ""]
-    return [what, f"{_number(most)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= most else "**missed**"]
+        return [title, f"{_number(most)}{unit}", "not measured", ""]
+    return [title, f"{_number(most)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= most else "**missed**"]
 
 
 def costs(records: Sequence[Record]) -> str:
@@ -216,8 +219,8 @@ def costs(records: Sequence[Record]) -> str:
 
 
 def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
-    told = [r["told"] for r in chosen(records, "variants", contender=name)]
-    return {k: median(t[k] for t in told) for k, v in told[0].items() if isinstance(v, int | float)} if told else None
+    outcomes = [r["outcome"] for r in chosen(records, "variants", contender=name)]
+    return {k: median(t[k] for t in outcomes) for k, v in outcomes[0].items() if isinstance(v, int | float)} if outcomes else None
 
 
 def growth(records: Sequence[Record]) -> str:
@@ -237,8 +240,8 @@ def _keys(records: Sequence[Record]) -> str:
         [
             _count(r["cell"]["keys"]),
             _count(r["cell"]["rows"] // r["cell"]["keys"]),
-            _number(r["told"]["seconds"]),
-            _count(r["told"]["found"]),
+            _number(r["outcome"]["seconds"]),
+            _count(r["outcome"]["found"]),
         ]
         for r in chosen(records, "keys")
     ]
@@ -247,9 +250,9 @@ def _keys(records: Sequence[Record]) -> str:
 
 def _bounds(records: Sequence[Record]) -> str:
     def line(record: Record) -> list[str]:
-        steps = [sum(lap.values()) for lap in record["told"]["steps"][WARM_STEPS:]]
-        minutes, told = record["cell"]["within_ms"] // 60_000, record["told"]
-        return [f"{minutes}", _number(told["seconds"]), _number(median(steps)), _count(told["found"])]
+        steps = [sum(lap.values()) for lap in record["outcome"]["steps"][WARM_STEPS:]]
+        minutes, outcome = record["cell"]["within_ms"] // 60_000, record["outcome"]
+        return [f"{minutes}", _number(outcome["seconds"]), _number(median(steps)), _count(outcome["found"])]
 
     lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
     return table(("upper bound, min", "job, s", "a micro-batch, s", "pairs"), lines)
@@ -266,11 +269,11 @@ def age(records: Sequence[Record]) -> str:
     found = chosen(records, "age")
     if not found:
         return NOTHING
-    told, cell = found[-1]["told"], found[-1]["cell"]
+    outcome, cell = found[-1]["outcome"], found[-1]["cell"]
     seconds = step_seconds(found[-1])
     each = max(1, -(-len(seconds) // 10))
-    lines = [_tenth(seconds[n : n + each], n, told["files"]) for n in range(0, len(seconds), each)]
-    names = [name for name in (told["files"][-1] if told["files"] else {}) if name != "step"]
+    lines = [_tenth(seconds[n : n + each], n, outcome["files"]) for n in range(0, len(seconds), each)]
+    names = [name for name in (outcome["files"][-1] if outcome["files"] else {}) if name != "step"]
     size = _count(round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1)))
     head = ("steps", "median, s", "90 %, s", *(f"files of {name}" for name in names))
     return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])}.\n\n{table(head, lines)}"
@@ -292,9 +295,9 @@ def backlog(records: Sequence[Record]) -> str:
 
 
 def _backlog_line(record: Record) -> list[str]:
-    cell, told, rows = record["cell"], record["told"], 2 * record["cell"]["rows"]
-    cost = [told["seconds"], told["seconds"] / (rows / 1e6), told["ingest_s"], record["peak_mb"]]
-    return [_count(rows), cell["heap"], _count(cell["options"]["max_step"]), str(told["steps"]), *map(_number, cost)]
+    cell, outcome, rows = record["cell"], record["outcome"], 2 * record["cell"]["rows"]
+    cost = [outcome["seconds"], outcome["seconds"] / (rows / 1e6), outcome["ingest_s"], record["peak_mb"]]
+    return [_count(rows), cell["heap"], _count(cell["options"]["max_step"]), str(outcome["steps"]), *map(_number, cost)]
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -22,8 +22,13 @@ def read(path: Path) -> list[Record]:
     """All records; of a cell that was run again, the newest."""
     if not path.exists():
         return []
-    lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    lines = [_renamed(json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
     return list({json.dumps(line["cell"], sort_keys=True): line for line in lines}.values())
+
+
+def _renamed(record: dict[str, Any]) -> Record:
+    """A record with its outcome under the key `outcome`; earlier versions wrote `told`."""
+    return {"outcome" if key == "told" else key: value for key, value in record.items()}
 
 
 def append(path: Path, record: Record) -> None:
@@ -48,10 +53,9 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    told = Path("/proc/cpuinfo")
-    names = (
-        [line.split(":", 1)[1].strip() for line in told.read_text().splitlines() if line.startswith("model name")] if told.exists() else []
-    )
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 

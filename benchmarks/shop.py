@@ -36,8 +36,8 @@ def spark_session(job: Job, **more: str) -> SparkSession:
 
 def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
     """An engine for a job's workload, on an empty lake in the job's folder."""
-    what = workload.of(job)
-    sources, asset = {s.name: s for s in what.sources(job)}, what.asset(job)
+    chosen = workload.of(job)
+    sources, asset = {s.name: s for s in chosen.sources(job)}, chosen.asset(job)
     folders = {name: str(batches_folder(job.data, job.batches, job.first) / name) for name in sources}
     lake = Lake(str(job.scratch / "lake"))
     return Engine(lake, sources, {asset.name: asset}, lambda: spark, max_step=max_step, folders=folders, max_files=1)
@@ -47,7 +47,7 @@ def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
     """Ingest files as one micro-batch; returns the rows that the log took."""
     found = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
     entry = engine.ingester.files(found)
-    return sum(said.accepted for said in entry or ())
+    return sum(source.accepted for source in entry or ())
 
 
 def whole_files(job: Job) -> list[tuple[str, Path]]:
@@ -81,7 +81,7 @@ def has_a_law(engine: Engine) -> bool:
 
 def ingested_so_far(engine: Engine) -> int:
     """How many rows the ledger says were ingested."""
-    return sum(said.accepted for entry in engine.ledger.entries() for said in entry)
+    return sum(source.accepted for entry in engine.ledger.entries() for source in entry)
 
 
 def check_batch(engine: Engine, job: Job) -> None:
@@ -110,9 +110,9 @@ def pass_time(engine: Engine, ms: int = 1) -> None:
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
     """What the derived table holds, in short."""
-    told = workload.of(job).outcome(engine.table(only(engine)))
+    answer = workload.of(job).outcome(engine.table(only(engine)))
     upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
-    return told | ({"changes": engine.measured(only(engine))["changes_out"]} if upserts else {})
+    return answer | ({"changes": engine.measured(only(engine))["changes_out"]} if upserts else {})
 
 
 def tables(engine: Engine) -> dict[str, str]:

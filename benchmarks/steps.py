@@ -6,7 +6,7 @@ from statistics import median
 from benchmarks.plan import WARM_STEPS, tail
 from benchmarks.results import Record, chosen
 
-SECONDS = ("told", "seconds")
+SECONDS = ("outcome", "seconds")
 PARTS = ("ingest", "advance", "law")
 
 
@@ -14,7 +14,7 @@ class Point:
     """One point of the latency-throughput curve: medians over its steps, without the first, which warm up, and the tail."""
 
     def __init__(self, record: Record) -> None:
-        cell, laps = record["cell"], record["told"]["steps"]
+        cell, laps = record["cell"], record["outcome"]["steps"]
         self.rows = round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1))
         laps = laps[1 + WARM_STEPS : len(laps) - tail(self.rows)]
         self.parts_s = [median(lap.get(part, 0.0) for lap in laps) for part in PARTS]
@@ -28,4 +28,4 @@ def curve(records: Sequence[Record]) -> list[Point]:
 
 def step_seconds(record: Record) -> list[float]:
     """Seconds of each small step, without the first micro-batch."""
-    return [sum(lap.values()) for lap in record["told"]["steps"][1:]]
+    return [sum(lap.values()) for lap in record["outcome"]["steps"][1:]]

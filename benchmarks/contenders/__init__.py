@@ -12,7 +12,7 @@ from typing import Any
 WITHIN_MS = 600_000
 WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
 """The windows of hot items; how many rows a ranking keeps."""
-TOLD = "outcome: "
+OUTCOME_PREFIX = "outcome: "
 """What a contender's last line starts with; a JSON object follows."""
 
 
@@ -51,10 +51,10 @@ class Job:
         return {k: str(v) if isinstance(v, Path) else v for k, v in vars(self).items()}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Job":
+    def from_json(cls, fields: Mapping[str, Any]) -> "Job":
         """What `as_json` made."""
-        paths = {k: Path(told[k]) for k in ("data", "scratch", "flink") if told.get(k)}
-        return cls(**{**told, **paths})
+        paths = {k: Path(fields[k]) for k in ("data", "scratch", "flink") if fields.get(k)}
+        return cls(**{**fields, **paths})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ import json
 import sys
 from importlib import import_module
 
-from benchmarks.contenders import TOLD, Job
+from benchmarks.contenders import OUTCOME_PREFIX, Job
 
 if __name__ == "__main__":
-    module, told = sys.argv[1:]
-    found = import_module(f"benchmarks.contenders.{module}").run(Job.from_json(json.loads(told)))
-    print(f"{TOLD}{json.dumps(found)}", flush=True)
+    module, job = sys.argv[1:]
+    outcome = import_module(f"benchmarks.contenders.{module}").run(Job.from_json(json.loads(job)))
+    print(f"{OUTCOME_PREFIX}{json.dumps(outcome)}", flush=True)

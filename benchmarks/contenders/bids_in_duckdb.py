@@ -17,9 +17,9 @@ def run(job: Job) -> dict[str, Any]:
         began = time.perf_counter()
         _write(connection, job, str(target))
         seconds = round(time.perf_counter() - began, 3)
-    told = pq.read_table(target)
-    columns = [told[name].to_numpy() for name in ("window_end", "rank", "auction", "bids")]
-    return {"seconds": seconds, "found": told.num_rows, "checksum": checksum(*columns)}
+    table = pq.read_table(target)
+    columns = [table[name].to_numpy() for name in ("window_end", "rank", "auction", "bids")]
+    return {"seconds": seconds, "found": table.num_rows, "checksum": checksum(*columns)}
 
 
 def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None:

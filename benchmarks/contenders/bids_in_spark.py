@@ -29,8 +29,8 @@ def _batch(spark: SparkSession, job: Job) -> dict[str, Any]:
     best = Window.partitionBy("window").orderBy(F.col("bids").desc(), "auction")
     ranked = _counts(rows, job).withColumn("rank", F.row_number().over(best)).where(F.col("rank") <= bids.TOP)
     target = str(job.scratch / "hot_items")
-    told = ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
-    seconds = shop.seconds_of(lambda: told.write.format("delta").save(target))
+    ranks = ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
+    seconds = shop.seconds_of(lambda: ranks.write.format("delta").save(target))
     return {"seconds": seconds, **bids.outcome(spark.read.format("delta").load(target))}
 
 
@@ -40,16 +40,16 @@ def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:
     counts = _counts(rows.withWatermark("at", "5 seconds"), job)
     best = F.sort_array(F.collect_list(F.struct("bids", (-F.col("auction")).alias("key"))), asc=False)
     top = counts.groupBy("window").agg(F.slice(best, 1, bids.TOP).alias("top")).select("window", F.posexplode("top").alias("n", "item"))
-    observed = top.observe("told", F.count(F.lit(1)).alias("found"), _checksum().alias("checksum"))
+    observed = top.observe("ranks", F.count(F.lit(1)).alias("found"), _checksum().alias("checksum"))
     query = observed.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(job.scratch / "checkpoint"))
-    told: list[dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
 
     def all_of_it() -> None:
         running = query.trigger(availableNow=True).start()
         running.awaitTermination()
-        told.extend(progress["observedMetrics"].get("told") or {} for progress in running.recentProgress)
+        batches.extend(progress["observedMetrics"].get("ranks") or {} for progress in running.recentProgress)
 
-    return {"seconds": shop.seconds_of(all_of_it), "found": _sum(told, "found"), "checksum": _sum(told, "checksum")}
+    return {"seconds": shop.seconds_of(all_of_it), "found": _sum(batches, "found"), "checksum": _sum(batches, "checksum")}
 
 
 def _checksum() -> Column:
@@ -57,5 +57,5 @@ def _checksum() -> Column:
     return bids.checksum_of(F.unix_millis("window.end"), F.col("n") + 1, -item["key"], item["bids"])
 
 
-def _sum(told: list[dict[str, Any]], what: str) -> int:
-    return sum(int(metrics[what] or 0) for metrics in told if what in metrics)
+def _sum(batches: list[dict[str, Any]], name: str) -> int:
+    return sum(int(metrics[name] or 0) for metrics in batches if name in metrics)

@@ -54,5 +54,5 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
 
 def outcome(printed: str) -> dict[str, Any]:
     """What the peer's one line says; its SQL does not count what a sink that is none takes."""
-    told = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
-    return {"seconds": float(told["seconds"]), **({"found": int(told["out"])} if told["out"] != "?" else {})}
+    fields = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
+    return {"seconds": float(fields["seconds"]), **({"found": int(fields["out"])} if fields["out"] != "?" else {})}

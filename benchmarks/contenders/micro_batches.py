@@ -97,13 +97,13 @@ def run(job: Job) -> dict[str, Any]:
     laps = [*live.watch.laps]
     quiet_s = live.empty_steps()
     end_s = shop.seconds_of(live.drain)
-    told = _told(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live.empty_steps(), "files": files}
+    costs = _costs(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live.empty_steps(), "files": files}
     found = shop.outcome(live.engine, job)
     spark.stop()
-    return told | found
+    return costs | found
 
 
-def _told(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
+def _costs(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
     """What the micro-batches cost; what is not timed by itself is the ingest of one that was found in the landing folders."""
     parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
     ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)

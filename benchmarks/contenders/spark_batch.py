@@ -23,9 +23,9 @@ def _into_delta(spark: SparkSession, job: Job) -> tuple[float, int]:
 
 
 def _into_nothing(spark: SparkSession, job: Job) -> tuple[float, int]:
-    told = Observation("told")
-    pairs = joined(spark, job).observe(told, F.count(F.lit(1)).alias("pairs"))
-    return shop.seconds_of(lambda: pairs.write.format("noop").mode("append").save()), told.get["pairs"]
+    observation = Observation("joined")
+    pairs = joined(spark, job).observe(observation, F.count(F.lit(1)).alias("pairs"))
+    return shop.seconds_of(lambda: pairs.write.format("noop").mode("append").save()), observation.get["pairs"]
 
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:

@@ -18,19 +18,19 @@ def run(job: Job) -> dict[str, Any]:
     orders, paid = (_stream(spark, job, table) for table in TABLES)
     latest = F.col("ordered_at") + F.make_dt_interval(secs=F.lit(job.within_ms / 1_000))
     near = (F.col("paid_at") >= F.col("ordered_at")) & (F.col("paid_at") <= latest)
-    pairs = orders.join(paid, (F.col("o.order_id") == F.col("p.order_id")) & near).observe("told", F.count(F.lit(1)).alias("pairs"))
+    pairs = orders.join(paid, (F.col("o.order_id") == F.col("p.order_id")) & near).observe("joined", F.count(F.lit(1)).alias("pairs"))
     query = pairs.writeStream.format("noop").option("checkpointLocation", str(job.scratch / "checkpoint")).trigger(availableNow=True)
-    told: list[dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
 
     def all_of_it() -> None:
         running = query.start()
         running.awaitTermination()
-        told.extend(running.recentProgress)
+        batches.extend(running.recentProgress)
 
     seconds = shop.seconds_of(all_of_it)
     spark.stop()
-    read = [sum(source["numInputRows"] for source in progress["sources"]) for progress in told]
-    return {"seconds": seconds, "found": sum(_pairs(p) for p in told), "batches": sum(1 for rows in read if rows)}
+    read = [sum(source["numInputRows"] for source in progress["sources"]) for progress in batches]
+    return {"seconds": seconds, "found": sum(_pairs(p) for p in batches), "batches": sum(1 for rows in read if rows)}
 
 
 def _stream(spark: SparkSession, job: Job, table: str) -> DataFrame:
@@ -42,5 +42,5 @@ def _stream(spark: SparkSession, job: Job, table: str) -> DataFrame:
 
 
 def _pairs(progress: Any) -> int:
-    told = progress["observedMetrics"].get("told")
-    return int(told["pairs"]) if told else 0
+    metrics = progress["observedMetrics"].get("joined")
+    return int(metrics["pairs"]) if metrics else 0

@@ -21,7 +21,7 @@ def run(job: Job) -> dict[str, Any]:
                 FROM read_parquet('{job.data / "bids"}/*.parquet') QUALIFY rank <= {TOP})
             ) TO '{target}' (FORMAT parquet)""")
         seconds = round(time.perf_counter() - began, 3)
-    told = pq.read_table(target)
-    ranks = told["rank"].to_numpy() if shown else np.ones(told.num_rows, np.int64)
-    checksum = int((ranks * (told["auction"].to_numpy() * 7 + told["price"].to_numpy())).sum())
-    return {"seconds": seconds, "found": told.num_rows, "checksum": checksum}
+    table = pq.read_table(target)
+    ranks = table["rank"].to_numpy() if shown else np.ones(table.num_rows, np.int64)
+    checksum = int((ranks * (table["auction"].to_numpy() * 7 + table["price"].to_numpy())).sum())
+    return {"seconds": seconds, "found": table.num_rows, "checksum": checksum}

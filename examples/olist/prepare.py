@@ -157,7 +157,7 @@ def _items(items: list[Row], orders: list[Row], products: list[Row]) -> list[Row
 
 def _updates(orders: list[Row]) -> list[Row]:
     """One row for each time that an order came to another status."""
-    told = [(order, time, status) for order in orders for time, status in UPDATES.items() if order[time]]
+    updates = [(order, time, status) for order in orders for time, status in UPDATES.items() if order[time]]
     return [
         {
             "order_update_id": f"{order['order_id']}-{status}",
@@ -166,7 +166,7 @@ def _updates(orders: list[Row]) -> list[Row]:
             "amount": "",
             "update_time": order[time],
         }
-        for order, time, status in told
+        for order, time, status in updates
     ]
 
 

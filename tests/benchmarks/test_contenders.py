@@ -16,9 +16,9 @@ def test_the_peers_line_is_read():
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
 def test_flink_runs_at_its_best_or_as_in_production(tmp_path, state, expected):
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, options={"state": state})
-    told = flink.environment(job, java_home="/java")
-    assert (told["SINK"], told["CHECKPOINT"]) == expected
-    assert (told["ROWS"], told["CORES"], told["HEAP"]) == ("2000", "2", "4g")
+    environment = flink.environment(job, java_home="/java")
+    assert (environment["SINK"], environment["CHECKPOINT"]) == expected
+    assert (environment["ROWS"], environment["CORES"], environment["HEAP"]) == ("2000", "2", "4g")
 
 
 @pytest.mark.parametrize("sink", ["parquet", "nothing"])
@@ -38,8 +38,8 @@ def test_duckdb_finds_the_true_hot_items(tmp_path, slide_ms):
     from benchmarks.contenders import bids_in_duckdb
 
     data = prepare(Shape(50_000, data="bids"), tmp_path / "data")
-    told = bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="bids", options={"slide_ms": slide_ms}))
-    assert {key: told[key] for key in ("found", "checksum")} == true_hot_items(data, 10_000, slide_ms, 10)
+    outcome = bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="bids", options={"slide_ms": slide_ms}))
+    assert {key: outcome[key] for key in ("found", "checksum")} == true_hot_items(data, 10_000, slide_ms, 10)
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -48,8 +48,8 @@ def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
     from benchmarks.contenders import top_bids_in_duckdb
 
     data = prepare(Shape(50_000, data="bids"), tmp_path / "data")
-    told = top_bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="top_bids", options={"with_rank": shown}))
-    assert {key: told[key] for key in ("found", "checksum")} == true_top_bids(data, 10, ranked=shown)
+    outcome = top_bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="top_bids", options={"with_rank": shown}))
+    assert {key: outcome[key] for key in ("found", "checksum")} == true_top_bids(data, 10, ranked=shown)
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
 )
 def test_flink_is_asked_for_the_jobs_own_work(tmp_path, workload, options, asked):
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload=workload, options={"state": "hashmap", **options})
-    told = flink.environment(job, java_home="/java")
-    assert (told["WORKLOAD"], told["ROWS"]) == asked
+    environment = flink.environment(job, java_home="/java")
+    assert (environment["WORKLOAD"], environment["ROWS"]) == asked

@@ -25,19 +25,19 @@ from benchmarks.data import (
 OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715", "bids": "3b11f868c37c32cd"}
 
 
-def rows_of(place, table):
-    return pq.read_table(place / table)
+def rows_of(data, table):
+    return pq.read_table(data / table)
 
 
-def brute_force(place, within_ms):
-    orders, payments = (rows_of(place, t).select(["order_id", "ts"]).to_pylist() for t in TABLES)
+def brute_force(data, within_ms):
+    orders, payments = (rows_of(data, t).select(["order_id", "ts"]).to_pylist() for t in TABLES)
     return sum(o["order_id"] == p["order_id"] and 0 <= p["ts"] - o["ts"] <= within_ms for o in orders for p in payments)
 
 
 @pytest.mark.parametrize("table", OF_THE_PEER)
 def test_the_data_is_the_peers_to_the_byte(tmp_path, table):
-    place = prepare(Shape(10_000, data="bids" if table == "bids" else "payments"), tmp_path)
-    columns = [_bytes(rows_of(place, table)[c]) for c in rows_of(place, table).column_names]
+    data = prepare(Shape(10_000, data="bids" if table == "bids" else "payments"), tmp_path)
+    columns = [_bytes(rows_of(data, table)[c]) for c in rows_of(data, table).column_names]
     assert hashlib.sha256(b"".join(columns)).hexdigest()[:16] == OF_THE_PEER[table]
 
 
@@ -47,10 +47,10 @@ def _bytes(column):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_ten_micro_batches_hold_every_row_once_by_arrival_in_equal_parts(tmp_path, table):
-    place = prepare(Shape(10_003), tmp_path, batches=10)
-    files = [dict(batch)[table] for batch in micro_batches(place, 10)]
+    data = prepare(Shape(10_003), tmp_path, batches=10)
+    files = [dict(batch)[table] for batch in micro_batches(data, 10)]
     parts = [pq.read_table(file) for file in files]
-    assert pa.concat_tables(parts).equals(by_arrival(place, table).combine_chunks())
+    assert pa.concat_tables(parts).equals(by_arrival(data, table).combine_chunks())
     assert {p.num_rows for p in parts} == {1_000, 1_001}
     assert all(a.stat().st_mtime < b.stat().st_mtime for a, b in pairwise(files))
 
@@ -72,40 +72,40 @@ def test_where_micro_batches_end(rows, batches, first, expected):
 @pytest.mark.parametrize("shape", [Shape(300), Shape(300, keys=20, step_ms=72_000), Shape(300, keys=3, step_ms=1_000)])
 @pytest.mark.parametrize("within_ms", [0, 60_000, 600_000])
 def test_the_true_pairs_are_those_of_a_nested_loop(tmp_path, shape, within_ms):
-    place = prepare(shape, tmp_path)
-    assert true_pairs(place, within_ms) == brute_force(place, within_ms)
+    data = prepare(shape, tmp_path)
+    assert true_pairs(data, within_ms) == brute_force(data, within_ms)
 
 
 def test_what_is_there_is_not_made_again(tmp_path):
-    place = prepare(Shape(100), tmp_path, batches=2, first=60)
-    before = (batches_folder(place, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns
+    data = prepare(Shape(100), tmp_path, batches=2, first=60)
+    before = (batches_folder(data, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns
     prepare(Shape(100), tmp_path, batches=2, first=60)
-    assert (batches_folder(place, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns == before
+    assert (batches_folder(data, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns == before
 
 
 @pytest.mark.parametrize("shape", [Shape(3_000, data="bids"), Shape(3_000, keys=7, data="bids")])
 @pytest.mark.parametrize("open_ms", [None, 50])
 def test_the_true_hot_items_are_those_of_a_nested_loop(tmp_path, shape, open_ms):
-    place = prepare(shape, tmp_path)
-    bids = rows_of(place, "bids").select(["auction", "ts"]).to_pylist()
+    data = prepare(shape, tmp_path)
+    bids = rows_of(data, "bids").select(["auction", "ts"]).to_pylist()
     newest, ranks = max(b["ts"] for b in bids), []
     for end in range(START, newest + 101, 20):
         counts = Counter(b["auction"] for b in bids if end - 100 <= b["ts"] < end)
-        best = sorted(counts.items(), key=lambda told: (-told[1], told[0]))[:3]
-        ranks += [(end, n, *told) for n, told in enumerate(best, 1) if open_ms is None or end <= newest - open_ms]
-    told = np.array(ranks)
-    wanted = {"found": len(ranks), "checksum": checksum(*(told[:, n] for n in range(4)))}
-    assert true_hot_items(place, window_ms=100, slide_ms=20, top=3, open_ms=open_ms) == wanted
+        best = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:3]
+        ranks += [(end, n, *item) for n, item in enumerate(best, 1) if open_ms is None or end <= newest - open_ms]
+    item = np.array(ranks)
+    wanted = {"found": len(ranks), "checksum": checksum(*(item[:, n] for n in range(4)))}
+    assert true_hot_items(data, window_ms=100, slide_ms=20, top=3, open_ms=open_ms) == wanted
     assert len(ranks) > 30
 
 
 @pytest.mark.parametrize("ranked", [True, False])
 def test_the_true_top_bids_are_those_of_a_nested_loop(tmp_path, ranked):
-    place = prepare(Shape(3_000, keys=7, data="bids"), tmp_path)
-    bids = rows_of(place, "bids").select(["auction", "price"]).to_pylist()
-    told = []
+    data = prepare(Shape(3_000, keys=7, data="bids"), tmp_path)
+    bids = rows_of(data, "bids").select(["auction", "price"]).to_pylist()
+    terms = []
     for auction in {b["auction"] for b in bids}:
         best = sorted((b["price"] for b in bids if b["auction"] == auction), reverse=True)[:4]
-        told += [(n if ranked else 1) * (auction * 7 + price) for n, price in enumerate(best, 1)]
-    assert true_top_bids(place, 4, ranked=ranked) == {"found": len(told), "checksum": sum(told)}
-    assert len(told) == 28
+        terms += [(n if ranked else 1) * (auction * 7 + price) for n, price in enumerate(best, 1)]
+    assert true_top_bids(data, 4, ranked=ranked) == {"found": len(terms), "checksum": sum(terms)}
+    assert len(terms) == 28

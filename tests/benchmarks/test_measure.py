@@ -16,7 +16,7 @@ def test_memory_and_cpu_are_the_whole_trees(tmp_path):
     child = f"import time; block = b'1' * (120 << 20)\n{SPIN}\ntime.sleep(0.5)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])\nprint('outcome: ' + '{{\"seconds\": 1.5}}')"
     measured = run(python(parent), tmp_path / "log", timeout_s=30)
-    assert measured.told == {"seconds": 1.5}
+    assert measured.outcome == {"seconds": 1.5}
     assert measured.peak_mb > 120
     assert measured.cpu_s >= 0.3
     assert measured.wall_s >= 0.8

@@ -21,16 +21,16 @@ def bench(tmp_path):
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
     """Puts a made-up run in the place of a process; holds what to answer, and counts."""
-    told = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
+    script = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
 
     def run(*_, **__):
-        told["runs"] += 1
-        if told["fails"]:
+        script["runs"] += 1
+        if script["fails"]:
             raise RunFailed("out of memory")
-        return Measured(2.0, 1.0, 100, 0.0, 0.1, {"seconds": 1.0, "found": told["pairs"]})
+        return Measured(2.0, 1.0, 100, 0.0, 0.1, {"seconds": 1.0, "found": script["pairs"]})
 
     monkeypatch.setattr(plan, "run", run)
-    return told
+    return script
 
 
 def test_contenders_run_in_turn_and_the_slow_ones_once():

@@ -19,15 +19,15 @@ MACHINE = {
 STEPS = [{"ingest": 1.0 + n / 10, "advance": 0.5, "law": 0.25} for n in range(24)]
 
 
-def record(kind, contender, rows, seconds, told=None, **cell):
+def record(kind, contender, rows, seconds, outcome=None, **cell):
     named = {"kind": kind, "contender": contender, "rows": rows, "keys": 0, "turn": 0, "batches": 10, "first": 0, "within_ms": 600_000}
     cost = {"wall_s": seconds + 20, "cpu_s": 2 * seconds, "peak_mb": 2_048, "other_cpu_s": 0.1, "load": 0.2}
     about = {"kind": kind, "cell": {**named, **cell}, "at": "2026-03-01T10:00:00Z", "machine": MACHINE}
-    return {**about, **cost, "told": {"seconds": seconds, "found": 75, **(told or {})}}
+    return {**about, **cost, "outcome": {"seconds": seconds, "found": 75, **(outcome or {})}}
 
 
-def both(contender, low, high, **told):
-    return [record("join", contender, rows, seconds, told) for rows, seconds in ((1_000_000, low), (5_000_000, high))]
+def both(contender, low, high, **outcome):
+    return [record("join", contender, rows, seconds, outcome) for rows, seconds in ((1_000_000, low), (5_000_000, high))]
 
 
 PARTS = {"ingest_s": 20.0, "advance_s": 10.0, "checks_s": 0.0, "end_s": 1.0, "law_s": 2.0, "empty_s": 0.9, "quiet_s": 1.4}
@@ -60,8 +60,8 @@ def line(text, start):
 
 
 def test_a_contenders_line_holds_its_slope_and_its_cost_at_each_size():
-    told = line(report.join(SAMPLE), "Flink DataStream, heap state")
-    assert told == ["1 M / 5 M", "1", "5.00", "10.0 / 50.0", "30.0 / 70.0", "20.0 / 100", "2,048 / 2,048"]
+    cells = line(report.join(SAMPLE), "Flink DataStream, heap state")
+    assert cells == ["1 M / 5 M", "1", "5.00", "10.0 / 50.0", "30.0 / 70.0", "20.0 / 100", "2,048 / 2,048"]
 
 
 def test_a_contender_that_was_not_run_has_no_line():
@@ -74,17 +74,17 @@ def test_it_is_said_when_flink_was_left_out():
 
 
 def test_what_the_join_tells_of_ours_beside_the_table():
-    told = report.join(JOIN)
-    assert "before the catch-up: 30.0 / 30.0 s" in told
-    assert "the first put aside: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, law 0.25 / 0.25 s" in told
+    text = report.join(JOIN)
+    assert "before the catch-up: 30.0 / 30.0 s" in text
+    assert "the first put aside: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, law 0.25 / 0.25 s" in text
 
 
 def test_the_machine_is_told_and_how_quiet_it_was():
-    told = report.machine(SAMPLE)
-    assert told.startswith(
+    text = report.machine(SAMPLE)
+    assert text.startswith(
         "2 cores (a slow one), 8 GiB, Linux 6; Java 17, Python 3.11.7; pyspark 4.1.3. Measured 2026-03-01, at `abc1234`;"
     )
-    assert told.endswith("at most 0% busy with something else.")
+    assert text.endswith("at most 0% busy with something else.")
 
 
 def test_what_failed_is_said():
@@ -125,8 +125,8 @@ def test_growth_age_and_backlog_have_their_lines():
 
 @pytest.mark.parametrize("section", report.SECTIONS)
 def test_without_results_a_section_says_so(section):
-    told = report.SECTIONS[section]([])
-    assert report.NOTHING in told or "not measured" in told
+    text = report.SECTIONS[section]([])
+    assert report.NOTHING in text or "not measured" in text
 
 
 @pytest.mark.parametrize("section", report.SECTIONS)

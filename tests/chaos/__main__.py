@@ -65,10 +65,10 @@ class Chaos:
                 self.lived += 1
             number += self.lanes if self.lanes % 2 else self.lanes + 1
 
-    def log(self, what: str) -> None:
+    def log(self, message: str) -> None:
         """Tell what happens."""
         with self._lock, (self.work / "chaos.log").open("a", encoding="utf-8") as file:
-            line = f"{time.monotonic() - self._began:7.1f} s  {what}"
+            line = f"{time.monotonic() - self._began:7.1f} s  {message}"
             file.write(f"{line}\n")
             print(line, flush=True)
 

@@ -110,7 +110,7 @@ class Child:
         action = self.actions[index]
         faults.install(self._pass)
         self._begin(index, action)
-        getattr(self, f"_{action.what}")(engine, action)
+        getattr(self, f"_{action.kind}")(engine, action)
         self.tell({"done": index})
         faults.install(None)
 
@@ -199,11 +199,11 @@ class Child:
 
 def main() -> None:
     """Read the order from the command line; tell the parent through the pipe whose number comes after it."""
-    told = json.loads(sys.argv[1])
-    order = Order(**told | {"kills": {index: tuple(kill) for index, kill in told["kills"].items()}})
+    fields = json.loads(sys.argv[1])
+    order = Order(**fields | {"kills": {index: tuple(kill) for index, kill in fields["kills"].items()}})
 
-    def tell(said: dict[str, Any]) -> None:
-        os.write(int(sys.argv[2]), f"{json.dumps(said)}\n".encode())
+    def tell(message: dict[str, Any]) -> None:
+        os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
     ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short life compacts its tables
     spark = quick_session(order)

@@ -47,10 +47,10 @@ def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
 
 def differences(wanted: Content, found: Content) -> list[str]:
     """Each table or folder that differs, with how many rows it lacks and has too many, and one of each."""
-    told: list[str] = []
+    found_differences: list[str] = []
     for table in COMPARED:
         lacks, extra = wanted[table] - found[table], found[table] - wanted[table]
         if lacks or extra:
             shown = f"e.g. lacks {next(iter(lacks), None)}, has {next(iter(extra), None)}"
-            told.append(f"{table}: {lacks.total()} rows missing, {extra.total()} too many; {shown}")
-    return told
+            found_differences.append(f"{table}: {lacks.total()} rows missing, {extra.total()} too many; {shown}")
+    return found_differences

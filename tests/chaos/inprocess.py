@@ -24,7 +24,7 @@ class InProcess(Child):
     """Dies by an exception that nothing may catch. Tables compact themselves in a rebuild alone: maintenance shall find some to compact."""
 
     def act(self, engine: Engine, index: int) -> None:
-        often = 2 if self.actions[index].what == "rebuild" else compaction.MANY_FILES
+        often = 2 if self.actions[index].kind == "rebuild" else compaction.MANY_FILES
         with patch.object(compaction, "MANY_FILES", often):
             super().act(engine, index)
 
@@ -35,19 +35,19 @@ class InProcess(Child):
 
 def attempt(spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]]) -> tuple[str | None, list[dict[str, Any]]]:
     """Do one action as a process started anew; returns the point it died at, if it did, and what it said."""
-    said: list[dict[str, Any]] = []
-    child = InProcess(Order(str(home), str(home / "lake"), SEED, PARTS, index, kills), said.append, lambda: spark)
+    messages: list[dict[str, Any]] = []
+    child = InProcess(Order(str(home), str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
     try:
         child.act(child.engine(), index)
     except Killed as killed:
-        return str(killed), said
-    return None, said
+        return str(killed), messages
+    return None, messages
 
 
 def undisturbed(spark: SparkSession, home: Path) -> tuple[Content, Passages]:
     passages: Passages = {}
     for index in range(len(ACTIONS)):
-        _, said = attempt(spark, home, index, {})
-        passages[index] = [s["passed"] for s in said if "passed" in s]
-    assert GOOD in said
+        _, messages = attempt(spark, home, index, {})
+        passages[index] = [s["passed"] for s in messages if "passed" in s]
+    assert GOOD in messages
     return content(str(home / "lake"), home), passages

@@ -75,7 +75,7 @@ class Life:
             reached, how = self._process(self._order(at, kills), planner)
             spent[reached] += 1
             self.log(f"{self.home.name} did {at} to {reached} and {how}, in {time.monotonic() - began:.1f} s")
-            at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].what == "ghost" else reached
+            at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].kind == "ghost" else reached
         self.judge(wanted)
 
     def _order(self, start: int, kills: dict[str, Kill]) -> Order:
@@ -102,21 +102,21 @@ class Life:
     def _process(self, order: Order, planner: Planner | None = None) -> tuple[int, str]:
         """Run one process; returns the first action that is not done, and how the process ended."""
         at, how = order.start, "lived"
-        for said in self._told(order):
-            at = said.get("begun", at)
-            at = said["done"] + 1 if "done" in said else at
-            if "passed" in said and planner is None:
-                self.passages.setdefault(said["in"], []).append(said["passed"])
-            elif "law" in said:
-                self.verdict = said
-            elif "killed" in said and planner is not None:
-                last, how = min(at, len(planner.actions) - 1), f"was killed at {said['killed']}"
-                planner.record(said["killed"], last)
-                if planner.actions[last].what == "ghost":
+        for message in self._messages(order):
+            at = message.get("begun", at)
+            at = message["done"] + 1 if "done" in message else at
+            if "passed" in message and planner is None:
+                self.passages.setdefault(message["in"], []).append(message["passed"])
+            elif "law" in message:
+                self.verdict = message
+            elif "killed" in message and planner is not None:
+                last, how = min(at, len(planner.actions) - 1), f"was killed at {message['killed']}"
+                planner.record(message["killed"], last)
+                if planner.actions[last].kind == "ghost":
                     bury(self.home)
         return at, how
 
-    def _told(self, order: Order) -> Iterator[dict[str, Any]]:
+    def _messages(self, order: Order) -> Iterator[dict[str, Any]]:
         """What a process says; it has ended, with its JVM, when this does."""
         read, write = os.pipe()
         command = [sys.executable, "-m", "tests.chaos.child", json.dumps(asdict(order)), str(write)]
@@ -127,14 +127,14 @@ class Life:
             os.close(write)
             watchdog = threading.Timer(PROCESS_S, os.killpg, (process.pid, signal.SIGKILL))
             watchdog.start()
-            said = [json.loads(line) for line in pipe]
+            messages = [json.loads(line) for line in pipe]
             process.wait()
             watchdog.cancel()
-        _gone(process.pid)
-        if process.returncode not in (0, -signal.SIGKILL) or (process.returncode and not any("killed" in s for s in said)):
+        _wait_for_end(process.pid)
+        if process.returncode not in (0, -signal.SIGKILL) or (process.returncode and not any("killed" in s for s in messages)):
             tail = (self.home / "stderr.log").read_text(errors="replace")[-3000:]
-            raise LifeError(f"{self.home}: a process ended by itself ({process.returncode}) after {said[-1:]}:\n{tail}")
-        yield from said
+            raise LifeError(f"{self.home}: a process ended by itself ({process.returncode}) after {messages[-1:]}:\n{tail}")
+        yield from messages
 
 
 def bury(home: Path) -> None:
@@ -143,7 +143,7 @@ def bury(home: Path) -> None:
         path.unlink()
 
 
-def _gone(group: int) -> None:
+def _wait_for_end(group: int) -> None:
     """Wait until nothing of a process group is left."""
     for _ in range(2400):  # at its end, the first one writes the class data archive
         try:

@@ -45,7 +45,7 @@ class Planner:
         """Count a kill."""
         with self._lock:
             self.made[point] += 1
-            self.by_action[point][self.actions[action].what] += 1
+            self.by_action[point][self.actions[action].kind] += 1
 
     def plan(self, rng: Random, start: int, spent: Counter[int], leases: bool) -> dict[str, Kill]:
         """A kill for each action from `start` on that may still have one; a process dies at the first it passes."""
@@ -54,14 +54,14 @@ class Planner:
         return {i: kill for i, kill in found.items() if kill is not None}
 
     def _wanted(self, rng: Random, index: int, spent: Counter[int]) -> bool:
-        if self.actions[index].what == "ghost":
+        if self.actions[index].kind == "ghost":
             return not self.done
-        return not self.done and spent[index] < rng.choice((2, 3, 4)) and self.actions[index].what != "verify"
+        return not self.done and spent[index] < rng.choice((2, 3, 4)) and self.actions[index].kind != "verify"
 
     def _kill(self, rng: Random, index: int, leases: bool) -> Kill | None:
-        if self.actions[index].what == "ghost":
+        if self.actions[index].kind == "ghost":
             return min(GHOSTLY, key=lambda p: (self.by_action[p]["ghost"], rng.random())), 1
-        after_ghost = index > 0 and self.actions[index - 1].what == "ghost"
+        after_ghost = index > 0 and self.actions[index - 1].kind == "ghost"
         passed = Counter(p for p in self.passages[index] if leases or not p.startswith("lease."))
         passed.update(dict.fromkeys(ORPHANS, 2) if after_ghost else {})
         if rng.random() < 0.1 or not passed:

@@ -144,36 +144,36 @@ class Action:
     """One thing that a user does.
 
     Args:
-        what: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
+        kind: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
             `ingest` that is always killed before its ledger batch, whose files are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """
 
-    what: str
+    kind: str
     part: int
     clock: int
 
 
 def script(day: ShopDay) -> list[Action]:
     """A life, from the first file to the drained end."""
-    said: list[tuple[str, int]] = []
+    steps: list[tuple[str, int]] = []
     for part in range(day.shop.parts):
-        said += [("ghost", part)] if part % 2 else []
-        said += [("ingest", part), ("advance", part)]
-        said += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
-        said += [("rebuild", part), ("idle", part)] if part == 2 else []
+        steps += [("ghost", part)] if part % 2 else []
+        steps += [("ingest", part), ("advance", part)]
+        steps += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
+        steps += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
-    said += [("ingest", last + 1)]
-    said += [(what, last) for what in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
-    times = _clocks(day.shop.start + AFTER, [what for what, _ in said])
-    return [Action(what, part, clock) for (what, part), clock in zip(said, times, strict=True)]
+    steps += [("ingest", last + 1)]
+    steps += [(kind, last) for kind in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
+    times = _clocks(day.shop.start + AFTER, [kind for kind, _ in steps])
+    return [Action(kind, part, clock) for (kind, part), clock in zip(steps, times, strict=True)]
 
 
-def _clocks(now: int, whats: Sequence[str]) -> list[int]:
+def _clocks(now: int, kinds: Sequence[str]) -> list[int]:
     """A minute from action to action; long silence before sources are found idle."""
     times: list[int] = []
-    for what in whats:
-        now += 2 * HOUR if what == "idle" else MINUTE
+    for kind in kinds:
+        now += 2 * HOUR if kind == "idle" else MINUTE
         times.append(now)
     return times

@@ -13,15 +13,15 @@ BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 def table(planner: Planner, how: str, failed: int) -> str:
     """The run in one sentence, then one row a point."""
     outcome = "the lake of an undisturbed run, row for row; the law holds" if not failed else f"{failed} lives differ"
-    rows = [_row(point, what, planner, outcome) for point, what in (*POINTS.items(), (TIMER, "any moment, by the clock"))]
+    rows = [_row(point, meaning, planner, outcome) for point, meaning in (*POINTS.items(), (TIMER, "any moment, by the clock"))]
     head = ["| point | what it stands for | kills | killed in | after recovery |", "|---|---|--:|---|---|"]
     return "\n".join([how, "", *head, *rows])
 
 
-def _row(point: str, what: str, planner: Planner, outcome: str) -> str:
+def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
     where = ", ".join(f"{action} {count}" for action, count in sorted(planner.by_action[point].items()))
     kills = planner.made[point]
-    return f"| `{point}` | {what} | {kills} | {where} | {outcome if kills else 'not killed in this run'} |"
+    return f"| `{point}` | {meaning} | {kills} | {where} | {outcome if kills else 'not killed in this run'} |"
 
 
 def write(text: str) -> None:

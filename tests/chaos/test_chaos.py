@@ -17,7 +17,7 @@ from tests.chaos.plan import ORPHANS, Planner
 from tests.chaos.stream import Action, script, shop
 
 KILLS = 2
-SCRIPT = [Action(what, 0, n) for n, what in enumerate(["ingest", "ghost", "drain", "advance", "verify"])]
+SCRIPT = [Action(kind, 0, n) for n, kind in enumerate(["ingest", "ghost", "drain", "advance", "verify"])]
 PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
     1: [],
@@ -29,14 +29,14 @@ PASSED = {
 
 @pytest.mark.spark
 def test_two_kills_of_the_process_group(tmp_path: Path) -> None:
-    told: list[str] = []
-    first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, told.append)
+    messages: list[str] = []
+    first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, messages.append)
     wanted = first.undisturbed()
     planner = Planner(script(shop(SEED, PARTS)), first.passages, KILLS, share=1)
-    life = Life(tmp_path / "life", SEED, PARTS, True, None, told.append)
+    life = Life(tmp_path / "life", SEED, PARTS, True, None, messages.append)
     life.disturbed(planner, Random(SEED), wanted)
     assert planner.made.total() >= KILLS
-    assert sum("was killed" in line for line in told) == planner.made.total()
+    assert sum("was killed" in line for line in messages) == planner.made.total()
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_a_row_lost_doubled_or_altered_is_seen(lake: Path) -> None:
     DeltaTable(str(lake / "wide")).delete("a = 1")
     write_deltalake(str(lake / "takings"), pa.table({"a": [1], "path": [f"{lake}/x"]}), mode="append")
     DeltaTable(str(lake / "ledger")).update(new_values={"a": 3}, predicate="a = 1")
-    told = differences(wanted, content(str(lake), lake))
-    assert [t.partition(",")[0] for t in told] == ["ledger: 1 rows missing", "wide: 1 rows missing", "takings: 0 rows missing"]
-    assert "1 too many" in told[2]
-    assert "'path', \"'/x'\"" in told[0], "the life's own folder is left out"
+    found = differences(wanted, content(str(lake), lake))
+    assert [t.partition(",")[0] for t in found] == ["ledger: 1 rows missing", "wide: 1 rows missing", "takings: 0 rows missing"]
+    assert "1 too many" in found[2]
+    assert "'path', \"'/x'\"" in found[0], "the life's own folder is left out"
 
 
 def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None:

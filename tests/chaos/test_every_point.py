@@ -24,16 +24,16 @@ def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
     assert all(sum(rows.values()) for table, rows in wanted.items() if table not in early), "every table has rows to compare"
     home, killed = tmp_path / "disturbed", Counter[str]()
     for index, action in enumerate(ACTIONS):
-        ghost = action.what == "ghost"
-        orphans = ORPHANS if index and ACTIONS[index - 1].what == "ghost" else ()
-        due = ["ingest.after_quarantine"] if ghost else [p for p in dict.fromkeys([*orphans, *passages[index]]) if not killed[p]]
-        for point in due:
+        ghost = action.kind == "ghost"
+        orphans = ORPHANS if index and ACTIONS[index - 1].kind == "ghost" else ()
+        points = ["ingest.after_quarantine"] if ghost else [p for p in dict.fromkeys([*orphans, *passages[index]]) if not killed[p]]
+        for point in points:
             died, _ = attempt(spark, home, index, {str(index): (point, 1)})
             killed.update([died] if died else [])
         if ghost:
             bury(home)
         else:
-            _, said = attempt(spark, home, index, {})
-    assert GOOD in said
+            _, messages = attempt(spark, home, index, {})
+    assert GOOD in messages
     assert differences(wanted, content(str(home / "lake"), home)) == []
     assert {p for p in faults.POINTS if not p.startswith("lease.")} == set(killed), "leases are of lakes behind a URI"

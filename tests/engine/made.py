@@ -5,7 +5,7 @@ from typing import Any
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 
 
-def said(source: str, seq: int, **changes: Any) -> SourceEntry:
+def source_entry(source: str, seq: int, **changes: Any) -> SourceEntry:
     """What one entry says of one source."""
     return SourceEntry(**{"seq": seq, "kind": "rows", "ingested_at": seq, "source": source, **changes})
 
@@ -19,6 +19,6 @@ def marks(*by_entry: dict[str, int | str | None]) -> list[Entry]:
         for source, mark in entry.items():
             idle = mark == "idle"
             known[source] = known.get(source) if isinstance(mark, str) else mark
-            of_entry.append(said(source, seq, watermark=known[source], idle=idle))
+            of_entry.append(source_entry(source, seq, watermark=known[source], idle=idle))
         entries.append(tuple(of_entry))
     return entries

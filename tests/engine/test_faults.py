@@ -31,14 +31,14 @@ def test_every_write_has_a_point_on_both_sides() -> None:
     """What stands before a write is told apart from what stands after it."""
     sides = {name: name.partition(".")[2].partition("_")[0] for name in faults.POINTS}
     assert set(sides.values()) == {"before", "after"}
-    assert all(len(what) > 20 for what in faults.POINTS.values())
+    assert all(len(meaning) > 20 for meaning in faults.POINTS.values())
 
 
 def test_points_do_nothing_unless_asked() -> None:
-    told: list[str] = []
+    passed: list[str] = []
     faults.point("ingest.after_log")
-    faults.install(told.append)
+    faults.install(passed.append)
     faults.point("ingest.after_log")
     faults.install(None)
     faults.point("ingest.after_log")
-    assert told == ["ingest.after_log"]
+    assert passed == ["ingest.after_log"]

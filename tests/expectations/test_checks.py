@@ -181,20 +181,20 @@ def failing(evaluation, column="breaks"):
 def test_good_rows_pass_every_check(case, frame, spark):
     good = [row for row in case.rows() if row["breaks"] == "good"]
     table = frame(case, good)
-    said = run(FakeEngine(spark, {case.table: table}), case.checks, case.key)
+    evaluations = run(FakeEngine(spark, {case.table: table}), case.checks, case.key)
     assert not table.storageLevel.useMemory  # Great Expectations would leave it cached
-    assert set(said) == set(case.spoiled) - {"good"}
-    assert {name for name, e in said.items() if not e.passed} == set()
-    assert all("failing_rows" not in e.metadata for e in said.values())
-    assert said["order_id_not_null"].description == f"0 of {len(good)} rows fail"
-    assert said["order_id_not_null"].metadata["evaluated_rows"].value == len(good)
+    assert set(evaluations) == set(case.spoiled) - {"good"}
+    assert {name for name, e in evaluations.items() if not e.passed} == set()
+    assert all("failing_rows" not in e.metadata for e in evaluations.values())
+    assert evaluations["order_id_not_null"].description == f"0 of {len(good)} rows fail"
+    assert evaluations["order_id_not_null"].metadata["evaluated_rows"].value == len(good)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
 def test_each_spoiled_row_fails_its_own_check_and_no_other(case, frame, spark):
     rows = case.rows()
-    said = run(FakeEngine(spark, {case.table: frame(case, rows)}), case.checks, case.key)
-    for name, evaluation in said.items():
+    evaluations = run(FakeEngine(spark, {case.table: frame(case, rows)}), case.checks, case.key)
+    for name, evaluation in evaluations.items():
         spoiled = len(case.spoiled[name]) if isinstance(case.spoiled[name], list) else 1
         assert not evaluation.passed
         assert failing(evaluation) == [name] * spoiled
@@ -204,46 +204,46 @@ def test_each_spoiled_row_fails_its_own_check_and_no_other(case, frame, spark):
 
 def test_a_failed_check_tells_how_many_rows_which_and_why(frame, spark):
     rows = [row for row in ORDER_LOG.rows() if row["breaks"] in ("good", "amount_not_negative")]
-    said = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
-    assert [name for name, e in said.items() if not e.passed] == ["amount_not_negative"]
-    told = said["amount_not_negative"]
-    assert told.description == "1 of 4 rows fail"
-    assert told.metadata["unexpected_percent"].value == 25.0
-    assert told.metadata["expectation"].value == {"type": "expect_column_values_to_be_between", "column": "amount", "min_value": 0.0}
-    assert failing(told, "amount") == ["-0.01"]
-    assert failing(told, "event_time") == ["2026-03-01T12:00:00+00:00"]
+    evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
+    assert [name for name, e in evaluations.items() if not e.passed] == ["amount_not_negative"]
+    evaluation = evaluations["amount_not_negative"]
+    assert evaluation.description == "1 of 4 rows fail"
+    assert evaluation.metadata["unexpected_percent"].value == 25.0
+    assert evaluation.metadata["expectation"].value == {"type": "expect_column_values_to_be_between", "column": "amount", "min_value": 0.0}
+    assert failing(evaluation, "amount") == ["-0.01"]
+    assert failing(evaluation, "event_time") == ["2026-03-01T12:00:00+00:00"]
 
 
 def test_the_sample_is_limited_and_the_count_is_not(frame, spark):
     rows = [{**ORDER_LOG.good, "seq": 1, "arrival": i, "amount": Decimal("-1.00"), "breaks": ""} for i in range(20)]
     checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), sample=3)
-    said = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), checks, ORDER_LOG.key, only="amount_not_negative")
-    assert set(said) == {"amount_not_negative"}
-    assert len(failing(said["amount_not_negative"])) == 3
-    assert said["amount_not_negative"].metadata["unexpected_count"].value == 20
+    evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), checks, ORDER_LOG.key, only="amount_not_negative")
+    assert set(evaluations) == {"amount_not_negative"}
+    assert len(failing(evaluations["amount_not_negative"])) == 3
+    assert evaluations["amount_not_negative"].metadata["unexpected_count"].value == 20
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
 def test_a_table_that_does_not_exist_yet_passes_with_a_note(case, spark, tmp_path):
     (tmp_path / case.table).mkdir(parents=True)
     for nowhere in ("/nonexistent/lake", str(tmp_path)):
-        said = run(FakeEngine(spark, nowhere=nowhere), case.checks, case.key)
-        assert set(said) == set(case.spoiled) - {"good"}
-        assert all(e.passed and e.metadata["note"].value == "no rows yet" for e in said.values())
+        evaluations = run(FakeEngine(spark, nowhere=nowhere), case.checks, case.key)
+        assert set(evaluations) == set(case.spoiled) - {"good"}
+        assert all(e.passed and e.metadata["note"].value == "no rows yet" for e in evaluations.values())
 
 
 def test_an_empty_table_passes(frame, spark):
-    said = run(FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, [])}), WIDE_TABLE.checks, WIDE_KEY)
-    assert all(e.passed and e.metadata["evaluated_rows"].value == 0 for e in said.values())
+    evaluations = run(FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, [])}), WIDE_TABLE.checks, WIDE_KEY)
+    assert all(e.passed and e.metadata["evaluated_rows"].value == 0 for e in evaluations.values())
 
 
 def test_a_missing_column_fails_as_an_error_that_names_it(frame, spark):
     table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"]).drop("status")
-    said = run(FakeEngine(spark, {ORDER_LOG.table: table}), ORDER_LOG.checks, ORDER_LOG.key)
-    assert not said["status_known"].passed
-    assert said["status_known"].severity == dg.AssetCheckSeverity.ERROR
-    assert "status" in str(said["status_known"].description)
-    assert said["row_identity_unique"].passed
+    evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), ORDER_LOG.checks, ORDER_LOG.key)
+    assert not evaluations["status_known"].passed
+    assert evaluations["status_known"].severity == dg.AssetCheckSeverity.ERROR
+    assert "status" in str(evaluations["status_known"].description)
+    assert evaluations["row_identity_unique"].passed
 
 
 def test_a_broken_table_is_no_missing_table(spark, tmp_path):
@@ -259,9 +259,9 @@ def test_a_run_over_days_checks_the_rows_of_its_days(frame, spark):
     rows = [{**WIDE_TABLE.good, **WIDE_TABLE.identity(i), "final_at": at, "status": f"{i}", "breaks": ""} for i, at in enumerate(finals)]
     engine = FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, rows)})
     over = {RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}
-    said = run(engine, WIDE_TABLE.checks, WIDE_KEY, only="status_known", tags=over)["status_known"]
-    assert failing(said, "status") == ["1", "2", "3"]
-    assert said.metadata["days"].value == "2026-02-28 to 2026-03-01"
+    evaluation = run(engine, WIDE_TABLE.checks, WIDE_KEY, only="status_known", tags=over)["status_known"]
+    assert failing(evaluation, "status") == ["1", "2", "3"]
+    assert evaluation.metadata["days"].value == "2026-02-28 to 2026-03-01"
 
 
 def test_a_partitioned_run_of_the_asset_checks_its_day(frame, spark):
@@ -276,8 +276,8 @@ def test_a_partitioned_run_of_the_asset_checks_its_day(frame, spark):
     job = dg.define_asset_job("advance", selection=dg.AssetSelection.assets(asset).without_checks() | one)
     defs = dg.Definitions(assets=[asset], asset_checks=[WIDE_TABLE.checks], jobs=[job], resources={"engine": engine})
     result = defs.resolve_job_def("advance").execute_in_process(partition_key="2026-03-02")
-    said = {e.check_name: e for e in result.get_asset_check_evaluations()}
-    assert failing(said["status_known"], "status") == ["1"]
+    evaluations = {e.check_name: e for e in result.get_asset_check_evaluations()}
+    assert failing(evaluations["status_known"], "status") == ["1"]
 
 
 def test_only_critical_expectations_block(spark):
@@ -290,9 +290,9 @@ def test_only_critical_expectations_block(spark):
 def test_an_expectation_on_the_whole_table_shows_what_it_saw(frame, spark):
     table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"])
     suite = gx.ExpectationSuite(name="own", expectations=[ExpectTableRowCountToBeBetween(min_value=10, meta={"check": "enough_rows"})])
-    said = run(FakeEngine(spark, {ORDER_LOG.table: table}), suite_checks(ORDER_LOG.key, ORDER_LOG.table, suite), ORDER_LOG.key)
-    assert not said["enough_rows"].passed
-    assert said["enough_rows"].description == "observed 3"
+    evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), suite_checks(ORDER_LOG.key, ORDER_LOG.table, suite), ORDER_LOG.key)
+    assert not evaluations["enough_rows"].passed
+    assert evaluations["enough_rows"].description == "observed 3"
 
 
 def test_the_days_of_a_run_come_from_its_tags():
@@ -310,6 +310,6 @@ def test_clicks_and_sales_of_an_item_without_a_category_do_not_break_the_check(s
     checks = suite_checks(key, "item_conversion", suites.item_conversion())
     assert run(FakeEngine(spark, {"item_conversion": table}), checks, key, only="one_row_a_window")["one_row_a_window"].passed
     twice = table.union(table.where("item_id = 'z'"))
-    said = run(FakeEngine(spark, {"item_conversion": twice}), checks, key, only="one_row_a_window")["one_row_a_window"]
-    assert not said.passed
-    assert failing(said, "item_id") == ["z", "z"]
+    evaluation = run(FakeEngine(spark, {"item_conversion": twice}), checks, key, only="one_row_a_window")["one_row_a_window"]
+    assert not evaluation.passed
+    assert failing(evaluation, "item_id") == ["z", "z"]

@@ -90,7 +90,7 @@ class SimLedgerStore:
 
     def append(self, rows: pa.Table) -> None:
         part = Part.of(rows)
-        self.lake.append_small([LedgerRow(said, part) for said in part.rows], TABLE, seen=self._seen)
+        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, seen=self._seen)
 
     def fence(self) -> None:
         commit_nothing(self.lake, self._seen, [])
@@ -178,11 +178,11 @@ class SimIngest(Ingest):
         return repeated or None
 
     def _write(self, judged: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any]) -> int:
-        seq, gone = batch.seq, repeated or set()
-        log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in judged.rows if reason is None and arrival not in gone]
-        held = self._append(contract, batch, attempt, Rows(LOG, log), contract.log, counts.good - len(gone), [])
-        if held != counts.good - len(gone):
-            raise IngestError.miscounted(contract.name, counts.good - len(gone), held)
+        seq, duplicates = batch.seq, repeated or set()
+        log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in judged.rows if reason is None and arrival not in duplicates]
+        held = self._append(contract, batch, attempt, Rows(LOG, log), contract.log, counts.good - len(duplicates), [])
+        if held != counts.good - len(duplicates):
+            raise IngestError.miscounted(contract.name, counts.good - len(duplicates), held)
         point("ingest.after_log")
         rejects = [(seq, arrival, e.uid, reason) for arrival, e, reason, _ in judged.rows if reason is not None]
         kept = self._append(contract, batch, attempt, Rows(REJECTS, rejects), contract.quarantine, counts.quarantined, [])
@@ -307,16 +307,16 @@ class SimAdvance(Advance):
     def correct(self, now: Progress, after: Progress, closed: ClosedRange, key: tuple[str, ...] = ()) -> Step:
         wanted = self.closed(closed, after.seq)
         held = self.reading.table(self.asset.name, "final_at", Span(None if closed.after is None else closed.after + 1, closed.upto))
-        gone, new = difference(held, wanted)
-        if not gone and not new:
+        removed, new = difference(held, wanted)
+        if not removed and not new:
             return Step(now, after, self._append(wanted.limit(0), after))
-        times = [row[-1] for row in (*gone, *new)]
+        times = [row[-1] for row in (*removed, *new)]
         after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
-        lake.replace_rows(self.asset.name, gone, new, after.metadata(now), after.step)
+        lake.replace_rows(self.asset.name, removed, new, after.metadata(now), after.step)
         point("advance.after_commit")
-        return Step(now, after, len(gone) + len(new))
+        return Step(now, after, len(removed) + len(new))
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,12 @@ class SimRowBooks(_Recounts, RowBooks):
 
     def terms(self) -> Any:
         operator: Any = self.advance.asset.operator
-        told: dict[tuple[int, int, int, int], set[str]] = {}
+        flags_by_row: dict[tuple[int, int, int, int], set[str]] = {}
         for side in (0, 1):
             for row, flags in (*self._logged(side, operator), *self._resulting(side)):
-                told.setdefault((side, *row), set()).update(flags)
+                flags_by_row.setdefault((side, *row), set()).update(flags)
         found = Counter[tuple[int, date, str]]()
-        for (side, _, _, time), flags in told.items():
+        for (side, _, _, time), flags in flags_by_row.items():
             rest = "logged" in flags and not flags & {"late", "paired", "padded"}
             terms = {"accepted": "logged" in flags, "late": "late" in flags, "matched": "paired" in flags, "unmatched": "padded" in flags}
             terms["pending"] = rest and "expired" not in flags

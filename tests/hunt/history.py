@@ -41,7 +41,7 @@ _OFTEN: dict[str, float] = {
         "idle": 2,
         "watermark": 2,
         "maintain": 2,
-        "due": 1,
+        "examine": 1,
         "daemon": 3,
         "restart": 2,
         "resume": 2,
@@ -54,7 +54,7 @@ _OFTEN: dict[str, float] = {
 }
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
 _HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
-_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "due", "account", "rebuild", "remake", "daemon"))
+_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "examine", "account", "rebuild", "remake", "daemon"))
 
 
 def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) -> History:
@@ -68,10 +68,10 @@ def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) ->
         max_files=random.choice((1, 3)),
     )
     rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
-    often = {what: n for what, n in _OFTEN.items() if (what in only if only else what in rare or n > 2)}
+    often = {kind: n for kind, n in _OFTEN.items() if (kind in only if only else kind in rare or n > 2)}
     making = _Making(random, setup)
-    whats = random.choices(list(often), list(often.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
-    return History(seed, setup, tuple(action for what in whats for action in making.actions(what)))
+    kinds = random.choices(list(often), list(often.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
+    return History(seed, setup, tuple(action for kind in kinds for action in making.actions(kind)))
 
 
 @dataclass
@@ -84,12 +84,12 @@ class _Making:
     home: int = 0
     window: int = 10
 
-    def actions(self, what: str) -> Iterator[Action]:
+    def actions(self, kind: str) -> Iterator[Action]:
         """One action; or a story, a few that bear on each other."""
         who = 0 if self.random.random() < 0.7 else 1
-        story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{what}", None)
+        story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{kind}", None)
         if story is None:
-            yield self._action(what, who, self._troubles() if what in _TROUBLED else ())
+            yield self._action(kind, who, self._troubles() if kind in _TROUBLED else ())
         else:
             yield from story(who)
 
@@ -112,8 +112,8 @@ class _Making:
         if self.random.random() < 0.7:
             yield self._action("window", who, ())
         yield Action("drop", who, (table,))
-        for what in ("advance", "land", "ingest", "advance"):
-            yield Action("advance", who, (table, None)) if what == "advance" else self._action(what, who, ())
+        for kind in ("advance", "land", "ingest", "advance"):
+            yield Action("advance", who, (table, None)) if kind == "advance" else self._action(kind, who, ())
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _closed(self, who: int) -> Iterator[Action]:
@@ -132,8 +132,8 @@ class _Making:
         yield land
         yield Action("ingest", who, (), (Trouble("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
         yield Action("away", who, land.args[:1])
-        for what in ("land", "land", "ingest"):
-            yield self._action(what, who, ())
+        for kind in ("land", "land", "ingest"):
+            yield self._action(kind, who, ())
         yield Action("away", who, land.args[:1])
         yield self._action("ingest", who, ())
 
@@ -157,8 +157,8 @@ class _Making:
 
     def _story_late(self, who: int) -> Iterator[Action]:
         """Rows come that are behind what is closed, and all that is made of them follows."""
-        for what in ("land", "ingest"):
-            yield self._action(what, who, ())
+        for kind in ("land", "ingest"):
+            yield self._action(kind, who, ())
         for name in self.setup.assets:
             yield Action("advance", who, (name, None), self._troubles())
             yield Action("account", 1 - who, (name,))
@@ -169,8 +169,8 @@ class _Making:
         pauses = tuple(Trouble("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
         yield self._action("land", who, ())
         yield self._action("account", who, pauses)
-        for what in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("remake",))):
-            yield self._action(what, 1 - who, ())
+        for kind in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("remake",))):
+            yield self._action(kind, 1 - who, ())
         yield Action("resume", who)
         yield self._action("ingest", 1 - who, ())
         yield Action("resume", who)
@@ -178,7 +178,7 @@ class _Making:
     def _story_outage(self, who: int) -> Iterator[Action]:
         """The power fails, the engine goes on without what it lost, and the backup comes back."""
         if self.random.random() < 0.5:
-            yield from (self._action(what, who, ()) for what in ("land", "ingest"))
+            yield from (self._action(kind, who, ()) for kind in ("land", "ingest"))
         lost = f"events/{self._source()}", self.random.random() < 0.4
         yield Action("lose", who, lost) if self.random.random() < 0.5 else self._action("lose", who, ())
         if self.random.random() < 0.5:
@@ -187,9 +187,9 @@ class _Making:
             yield self._action(self.random.choice(("ingest", "advance", "maintain", "drain", "account", "rebuild")), who, ())
         yield Action("restore", who)
 
-    def _action(self, what: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
-        make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{what}", tuple)
-        return Action(what, who, make(), troubles)
+    def _action(self, kind: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
+        make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{kind}", tuple)
+        return Action(kind, who, make(), troubles)
 
     def _troubles(self) -> tuple[Trouble, ...]:
         random = self.random

@@ -104,16 +104,16 @@ class SimTables(Lake):
         new = tuple(frame)
         self.sim.commit(table, lambda _: new, metadata, written=len(new), step=number, guarded=True)
 
-    def replace_rows(self, table: str, gone: Sequence[Row], new: Sequence[Row], metadata: dict[str, Any], number: int) -> None:
+    def replace_rows(self, table: str, removed: Sequence[Row], new: Sequence[Row], metadata: dict[str, Any], number: int) -> None:
         """What a merge does: take rows away, one copy each, and add others, as one commit."""
 
         def change(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-            left = list(gone)
+            left = list(removed)
             kept = [row for row in rows if not (row in left and (left.remove(row) or True))]
             return (*kept, *new)
 
         self.still_mine()
-        self.sim.commit(table, change, metadata, written=len(gone) + len(new), step=number, guarded=True)
+        self.sim.commit(table, change, metadata, written=len(removed) + len(new), step=number, guarded=True)
 
     def delete(self, spark: Any, table: str, predicate: str, metadata: dict[str, Any], seen: Any) -> None:
         found = _AFTER.fullmatch(predicate)
@@ -129,8 +129,8 @@ class SimTables(Lake):
         values = {key: commit.value for key, commit in remembered.items()}
         table = self.sim.named(seen.identity)
         try:
-            told = values | {_CARRIED: {key: c.rows for key, c in remembered.items()}}
-            self.sim.commit(table, lambda rows: rows, told, written=0, seen=seen.version())
+            metadata = values | {_CARRIED: {key: c.rows for key, c in remembered.items()}}
+            self.sim.commit(table, lambda rows: rows, metadata, written=0, seen=seen.version())
         except Conflict as conflict:
             raise CommitFailedError(table) from conflict
 

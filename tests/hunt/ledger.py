@@ -28,7 +28,7 @@ class Part:
 class LedgerRow:
     """A row, and the part that it is of."""
 
-    said: SourceEntry
+    entry: SourceEntry
     part: Part
 
 

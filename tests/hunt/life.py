@@ -63,11 +63,11 @@ class Life:
 
     def _act(self, action: Action) -> None:
         world = self.world
-        if action.what == "land":
+        if action.kind == "land":
             source, name, events = action.args
             self.truth.contents[source, name] = events
-        self.meddled |= action.what in ("window", "drop", "remake")
-        self.damaged |= action.what == "lose"
+        self.meddled |= action.kind in ("window", "drop", "remake")
+        self.damaged |= action.kind == "lose"
         world.act(action)
         self._check(action)
 
@@ -141,18 +141,18 @@ class Life:
         works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.ingest), ("drain", SimEngine.drain)]
         works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
         works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
-        for what, work in works:
+        for label, work in works:
             world.run(0, work)
             if world.outcome != "done":
-                failed = failed or f"{what} ends in {world.outcome}"
-                self._way_out(what, world.outcome)
-            self._check(what)
+                failed = failed or f"{label} ends in {world.outcome}"
+                self._way_out(label, world.outcome)
+            self._check(label)
         return failed
 
-    def _way_out(self, what: str, outcome: str) -> None:
+    def _way_out(self, label: str, outcome: str) -> None:
         """What the error says to do: make the table, and what is made of it, again."""
         if outcome.startswith("ProgressError"):
-            name = what.split()[1]
+            name = label.split()[1]
             self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
 
 
@@ -192,7 +192,7 @@ def _simpler(action: Action) -> Iterator[Action]:
         for trouble in action.troubles:
             if len(action.troubles) > 1:
                 yield replace(action, troubles=(trouble,))
-    if action.what == "land":
+    if action.kind == "land":
         source, name, events = action.args
         for n in range(1, len(events)):
             yield replace(action, args=(source, name, events[n:]))

@@ -64,7 +64,7 @@ class Truth:
         version = None if held is None else held.newest
         if version is self._checked.get("ledger"):
             return
-        rows: tuple[SourceEntry, ...] = () if version is None else tuple(row.said for row in version.rows)
+        rows: tuple[SourceEntry, ...] = () if version is None else tuple(row.entry for row in version.rows)
         if len(rows) < len(self._rows) or (self._rows and rows[len(self._rows) - 1] is not self._rows[-1]):
             self._rows, self._entries, self._sources, self._checked = (), [], {}, {}
         if len(rows) > len(self._rows):
@@ -74,14 +74,14 @@ class Truth:
 
     def _extend(self, new: Iterable[SourceEntry]) -> None:
         by_seq: dict[int, list[SourceEntry]] = {}
-        for said in new:
-            by_seq.setdefault(said.seq, []).append(said)
-        for seq, entry in sorted(by_seq.items()):
+        for entry in new:
+            by_seq.setdefault(entry.seq, []).append(entry)
+        for seq, batch in sorted(by_seq.items()):
             if seq != len(self._entries) + 1:
                 raise Finding("ledger order", f"entry {seq} follows entry {len(self._entries)}")
-            self._entries.append(entry)
-            for said in entry:
-                self._take(said, self._source(said.source))
+            self._entries.append(batch)
+            for entry in batch:
+                self._take(entry, self._source(entry.source))
             for source in CONTRACTS:
                 of = self._source(source)
                 of.marks.append(of.mark)
@@ -89,78 +89,80 @@ class Truth:
 
     def _source(self, name: str) -> _Source:
         if name not in self._sources:
-            gone = len(self._entries) - 1 if self._entries else 0
-            self._sources[name] = _Source(marks=[None] * (gone + 1), idle=[False] * (gone + 1))
+            earlier = len(self._entries) - 1 if self._entries else 0
+            self._sources[name] = _Source(marks=[None] * (earlier + 1), idle=[False] * (earlier + 1))
         return self._sources[name]
 
     @property
     def head(self) -> int:
         return len(self._entries)
 
-    def _take(self, said: SourceEntry, of: _Source) -> None:
-        good, counts = self._read(said, of)
-        told = Counter(read=said.rows_read, accepted=said.accepted, duplicate=said.duplicate, quarantined=said.quarantined)
-        if told != counts:
-            raise Finding("ledger counts", f"{said.source}, entry {said.seq}: it records {dict(+told)}, its files make {dict(+counts)}")
+    def _take(self, entry: SourceEntry, of: _Source) -> None:
+        good, counts = self._read(entry, of)
+        recorded = Counter(read=entry.rows_read, accepted=entry.accepted, duplicate=entry.duplicate, quarantined=entry.quarantined)
+        if recorded != counts:
+            raise Finding("ledger counts", f"{entry.source}, entry {entry.seq}: it records {dict(+recorded)}, not {dict(+counts)}")
         bounded = max((e.t for e in good), default=None)
         if bounded is not None:
             of.newest = bounded if of.newest is None else max(of.newest, bounded)
             of.mark = bounded - BOUND - 1 if of.mark is None else max(of.mark, bounded - BOUND - 1)
-        if said.kind in ("watermark", "drain") and said.watermark is not None:
-            of.mark = said.watermark if of.mark is None else max(of.mark, said.watermark)
-        if (said.watermark, said.max_event_time) != (of.mark, of.newest):
-            raise Finding("ledger watermark", f"{said} should have {of.mark}, {of.newest}")
-        self._steady &= said.clock is None
-        silent = said.ingested_at - self._heard(of)
-        if self._steady and said.idle and not of.is_idle and silent <= TIMEOUT:
-            raise Finding("falsely idle", f"{said.source} fell idle at entry {said.seq}, {silent} ms after its rows")
-        if said.rows_read or said.kind in ("watermark", "drain"):
-            of.heard = said.ingested_at
-        of.is_idle = said.idle
+        if entry.kind in ("watermark", "drain") and entry.watermark is not None:
+            of.mark = entry.watermark if of.mark is None else max(of.mark, entry.watermark)
+        if (entry.watermark, entry.max_event_time) != (of.mark, of.newest):
+            raise Finding("ledger watermark", f"{entry} should have {of.mark}, {of.newest}")
+        self._steady &= entry.clock is None
+        silent = entry.ingested_at - self._heard(of)
+        if self._steady and entry.idle and not of.is_idle and silent <= TIMEOUT:
+            raise Finding("falsely idle", f"{entry.source} fell idle at entry {entry.seq}, {silent} ms after its rows")
+        if entry.rows_read or entry.kind in ("watermark", "drain"):
+            of.heard = entry.ingested_at
+        of.is_idle = entry.idle
 
     def _heard(self, of: _Source) -> int:
         return self._entries[0][0].ingested_at if of.heard is None else of.heard
 
-    def _read(self, said: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
+    def _read(self, entry: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
         """The good events of an entry's files, and its counts; rows that are accepted are taken."""
         good, counts = list[Event](), Counter[str]()
-        ahead = self._ahead(said)
-        files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in said.offsets))
+        ahead = self._ahead(entry)
+        files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in entry.offsets))
         for rank, (_, path, rest) in enumerate(files):
             name = path.rsplit("/", 1)[-1]
             if rest[1:]:
                 if name not in of.read:
-                    raise Finding("file set aside", f"{said.source}/{name} was set aside at entry {said.seq}, and its rows were never read")
+                    raise Finding(
+                        "file set aside", f"{entry.source}/{name} was set aside at entry {entry.seq}, and its rows were never read"
+                    )
                 counts.update(read=1, quarantined=1)
-                of.rejects.append((said.seq, rank << POSITION_BITS))
+                of.rejects.append((entry.seq, rank << POSITION_BITS))
                 continue
             if name in of.read:
-                raise Finding("file read twice", f"{said.source}/{name} is read again at entry {said.seq}")
+                raise Finding("file read twice", f"{entry.source}/{name} is read again at entry {entry.seq}")
             of.read.add(name)
-            for n, event in enumerate(self.contents[said.source, name]):
+            for n, event in enumerate(self.contents[entry.source, name]):
                 counts["read"] += 1
                 if event.is_bad or id(event) in ahead:
                     counts["quarantined"] += 1
-                    of.rejects.append((said.seq, (rank << POSITION_BITS) + n))
+                    of.rejects.append((entry.seq, (rank << POSITION_BITS) + n))
                     continue
                 good.append(event)
-                if said.source == "a" and any(row[4] == event.uid and abs(row[2] - event.t) <= HORIZON for row in of.accepted):
+                if entry.source == "a" and any(row[4] == event.uid and abs(row[2] - event.t) <= HORIZON for row in of.accepted):
                     counts["duplicate"] += 1
                     continue
                 counts["accepted"] += 1
-                of.accepted.append((said.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
+                of.accepted.append((entry.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
         return good, counts
 
-    def _ahead(self, said: SourceEntry) -> set[int]:
+    def _ahead(self, entry: SourceEntry) -> set[int]:
         """The events that were too far ahead of the clock. The ledger tells how many; what it read on the clock is not always told."""
-        read = [offset.split("|") for offset in said.offsets]
-        events = [e for path, *rest in read if not rest[2:] for e in self.contents[said.source, path.rsplit("/", 1)[-1]]]
+        read = [offset.split("|") for offset in entry.offsets]
+        events = [e for path, *rest in read if not rest[2:] for e in self.contents[entry.source, path.rsplit("/", 1)[-1]]]
         bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
         good = sorted((e for e in events if not e.is_bad), key=lambda e: e.t, reverse=True)
-        newest = good[: max(0, said.quarantined - bad)]
-        clock = said.ingested_at if said.clock is None else said.clock
+        newest = good[: max(0, entry.quarantined - bad)]
+        clock = entry.ingested_at if entry.clock is None else entry.clock
         if newest and newest[-1].t <= clock + SKEW - SLACK:
-            raise Finding("quarantined without a reason", f"{newest[-1]} at entry {said.seq}, {clock} by the clock")
+            raise Finding("quarantined without a reason", f"{newest[-1]} at entry {entry.seq}, {clock} by the clock")
         return {id(e) for e in newest}
 
     def check_logs(self) -> None:
@@ -260,10 +262,10 @@ def _joined(operator: Any, left: list[Row], right: list[Row]) -> list[Row]:
     return found
 
 
-def _compare(what: str, held: Iterable[Row], wanted: Iterable[Row]) -> None:
+def _compare(name: str, held: Iterable[Row], wanted: Iterable[Row]) -> None:
     has, needs = Counter(held), Counter(wanted)
     if has != needs:
         extra, missing = +(has - needs), +(needs - has)
         doubled = [row for row in extra if needs[row]]
         kind = "rows doubled" if doubled else "rows wrong" if extra and missing else "rows too many" if extra else "rows lost"
-        raise Finding(f"{kind} in {what}", f"extra {sorted(extra, key=repr)[:3]}, missing {sorted(missing, key=repr)[:3]}")
+        raise Finding(f"{kind} in {name}", f"extra {sorted(extra, key=repr)[:3]}, missing {sorted(missing, key=repr)[:3]}")

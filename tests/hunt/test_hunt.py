@@ -41,7 +41,7 @@ def test_a_finding_repeats_and_stays_when_it_is_cut_down(monkeypatch: pytest.Mon
     assert str(live(history)) == str(finding)
     fewer, cut = shrink(history, finding)
     assert cut.kind == finding.kind == "file read twice"
-    assert {action.what for action in fewer.actions} == {"land", "ingest", "move"}
+    assert {action.kind for action in fewer.actions} == {"land", "ingest", "move"}
 
 
 def test_a_seed_makes_one_history() -> None:

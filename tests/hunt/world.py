@@ -80,14 +80,14 @@ class Setup:
 class Action:
     """One thing that happens."""
 
-    what: str
+    kind: str
     who: int = 0
     args: tuple[Any, ...] = ()
     troubles: tuple[Trouble, ...] = ()
 
     def __str__(self) -> str:
         troubles = "".join(f" [{t.kind} at {t.on} {t.nth}]" for t in self.troubles)
-        return f"{self.what}({', '.join(map(str, self.args))}) by process {self.who}{troubles}"
+        return f"{self.kind}({', '.join(map(str, self.args))}) by process {self.who}{troubles}"
 
 
 class Finding(Exception):
@@ -234,7 +234,7 @@ class World:
 
     def act(self, action: Action) -> None:
         """Do an action."""
-        getattr(self, f"_{action.what}")(action)
+        getattr(self, f"_{action.kind}")(action)
 
     def _land(self, action: Action) -> None:
         source, name, events = action.args
@@ -290,7 +290,7 @@ class World:
     def _maintain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.maintain(), action.troubles)
 
-    def _due(self, action: Action) -> None:
+    def _examine(self, action: Action) -> None:
         def look(engine: SimEngine) -> object:
             return engine.pending.all_days(), [engine.described(name) for name in engine.assets]
 
@@ -357,7 +357,7 @@ def _crash(error: Exception) -> Finding:
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
-    place = next((f for f in reversed(frames) if "/hunt/" not in f.filename), frames[-1])
-    finding = Finding(f"crash {type(error).__name__} in {place.name}", f"{error} ({place.filename.rsplit('/', 1)[-1]}:{place.lineno})")
+    frame = next((f for f in reversed(frames) if "/hunt/" not in f.filename), frames[-1])
+    finding = Finding(f"crash {type(error).__name__} in {frame.name}", f"{error} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})")
     finding.__cause__ = error
     return finding

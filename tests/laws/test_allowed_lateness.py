@@ -66,13 +66,13 @@ def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
     by_version: dict[int, tuple[Counter[Any], Counter[Any]]] = {}
     for row in feed.select("_commit_version", "_change_type", *columns).collect():
         version, kind, *values = row
-        came, went = by_version.setdefault(version, (Counter(), Counter()))
-        (came if kind in ("insert", "update_postimage") else went)[repr(values)] += 1
+        added, removed = by_version.setdefault(version, (Counter(), Counter()))
+        (added if kind in ("insert", "update_postimage") else removed)[repr(values)] += 1
         kinds[kind] += 1
-    for _, (came, went) in sorted(by_version.items()):
-        assert not came & went
-        folded += came
-        folded -= went
+    for _, (added, removed) in sorted(by_version.items()):
+        assert not added & removed
+        folded += added
+        folded -= removed
     assert folded == Counter(repr(list(row)) for row in engine.table(table).select(*columns).collect())
     return kinds["update_preimage"], kinds["delete"]
 
@@ -95,23 +95,23 @@ def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: st
     engine, corrected = chain
     assert corrected > 5
     rows = _seen(engine, name)
-    assert _told(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
+    assert _results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
     missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
     assert engine.late(name, "l").count() == missed > 0
 
 
 def test_what_is_made_of_corrected_results_is_corrected_as_a_backfill_would_have_it(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    assert _told(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
+    assert _results(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
     for table in TABLES:
         assert rows_of(engine.table(table)) == rows_of(engine.table(f"{table}_again"))
 
 
 def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    told = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
-    assert min(updates for updates, _ in told.values()) > 0
-    assert {deletes for _, deletes in told.values()} == {0}
+    counts = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
+    assert min(updates for updates, _ in counts.values()) > 0
+    assert {deletes for _, deletes in counts.values()} == {0}
     assert _is_folded_from_its_changes(engine, "sliding_again") == (0, 0)
 
 
@@ -123,10 +123,10 @@ def _seen(engine: Engine, name: str) -> list[Seen]:
 
 
 def _sums(rows: list[Seen], window: Aligned, lateness: int) -> list[tuple[Any, ...]]:
-    return sorted([(k, *span, *told[:4]) for (k, span), told in aggregated(window, rows, lateness).items()], key=repr)
+    return sorted([(k, *span, *sums[:4]) for (k, span), sums in aggregated(window, rows, lateness).items()], key=repr)
 
 
-def _told(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
+def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
     return rows_of(engine.table(table).select("k", *times, *columns))
 

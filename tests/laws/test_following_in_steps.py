@@ -82,18 +82,18 @@ def _is_read_as_it_was(engine: Engine, seen: dict[int, list[tuple[object, ...]]]
     assert rows_of(engine.as_known_now("most", midway)) == rows_of(then) != rows_of(engine.table("most"))
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path("most"))
     kinds = {r._change_type: r["count"] for r in feed.groupBy("_change_type").count().collect()}
-    told = {r.change: r["count"] for r in engine.table("changelog/most").groupBy("change").count().collect()}
-    assert kinds == {"insert": told["+I"], "update_preimage": told["-U"], "update_postimage": told["+U"]}
-    assert set(told) == {"+I", "-U", "+U"}
+    changes = {r.change: r["count"] for r in engine.table("changelog/most").groupBy("change").count().collect()}
+    assert kinds == {"insert": changes["+I"], "update_preimage": changes["-U"], "update_postimage": changes["+U"]}
+    assert set(changes) == {"+I", "-U", "+U"}
 
 
-def _is_measured(engine: Engine, came: int) -> None:
+def _is_measured(engine: Engine, rows_in: int) -> None:
     changes = engine.table("changelog/counts").count()
     counted = engine.measured("counts")
     assert {n: counted[n] for n in ("rows_in", "changes_out", "changes_per_row")} == {
-        "rows_in": came,
+        "rows_in": rows_in,
         "changes_out": changes,
-        "changes_per_row": round(changes / came, 3),
+        "changes_per_row": round(changes / rows_in, 3),
     }
     most = engine.measured("most")
     held = rows_of(engine.table("most"), "k")
@@ -101,8 +101,8 @@ def _is_measured(engine: Engine, came: int) -> None:
     assert most["rows_in"] == engine.table("changelog/counts").where("change <> '-U'").count()
 
 
-def _is_accounted_for_and_put_right(engine: Engine, came: int) -> None:
-    assert {(a.matched, a.pending, a.holds) for a in engine.account("counts")} == {(came, 0, True)}
+def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
+    assert {(a.matched, a.pending, a.holds) for a in engine.account("counts")} == {(rows_in, 0, True)}
     assert engine.account("most") == []
     held = rows_of(engine.table("most"))
     DeltaTable.forPath(engine.spark, engine.lake.path("most")).delete("k = 'a' AND rank = 1")
@@ -127,6 +127,6 @@ def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:
         DerivedAsset(name="windows", inputs=("l",), operator=windowed),
     ]
     engine = make_engine([source("l")], [*assets, *(DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of, _) in wrong.items())])
-    for name, (_, _, said) in wrong.items():
-        with pytest.raises(OperatorError, match=re.escape(said)):
+    for name, (_, _, message) in wrong.items():
+        with pytest.raises(OperatorError, match=re.escape(message)):
             engine.advance(name)

@@ -95,10 +95,10 @@ def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, 
 
 def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
-    gone = land(engine, "l", "gone.jsonl", lines(1, 1))
+    removed_later = land(engine, "l", "gone.jsonl", lines(1, 1))
     run_and_die(engine.ingest, "ingest.before_ledger")
     assert not engine.table("events/l").isEmpty()
-    gone.unlink()
+    removed_later.unlink()
     anew = make_engine([source("l"), source("r")], [join()])
     anew.signals.watermark({"r": 5})
     assert anew.table("events/l").isEmpty()
@@ -136,6 +136,6 @@ def test_changes_are_the_exact_difference_of_two_steps(make_engine: MakeEngine) 
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(events)])
         engine.ingest()
         engine.advance("spread")
-    told = rows_of(engine.table("changelog/spread"), "step", "change", "k", "spread")
-    assert told == sorted([(1, "+I", "a", 0), (1, "+I", "b", 4), (2, "-U", "a", 0), (2, "+U", "a", 3), (3, "-D", "b", 4)], key=repr)
+    changes = rows_of(engine.table("changelog/spread"), "step", "change", "k", "spread")
+    assert changes == sorted([(1, "+I", "a", 0), (1, "+I", "b", 4), (2, "-U", "a", 0), (2, "+U", "a", 3), (3, "-D", "b", 4)], key=repr)
     assert rows_of(engine.table("spread")) == [("a", 3)]

@@ -222,11 +222,11 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
     entry = engine.ingester.files(every)
     assert entry is not None
     for case in cases:
-        [told] = [s for s in entry if s.source == case.contract.name]
-        assert told.rows_read == told.accepted + told.duplicate + told.quarantined + told.markers
-        assert len(told.offsets) == len(case.files)
+        [ingested] = [s for s in entry if s.source == case.contract.name]
+        assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
+        assert len(ingested.offsets) == len(case.files)
         found, files = _found(engine, case.contract), sorted(f for f in every if f.source == case.contract.name)
-        assert found.total() == told.rows_read
+        assert found.total() == ingested.rows_read
         for rank, file in enumerate(files):
             landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
             assert found[rank] in landed_as.rows, (landed_as, found[rank], case.contract.options)

@@ -77,9 +77,9 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(55, 4))
     keys = _model(engine, "live", lateness)
     wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, judged in keys.items() for span, part in judged.results()]
-    told = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
+    ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
     for table in ("live", "again"):
-        found = engine.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), told)
+        found = engine.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
         assert rows_of(found) == sorted(wanted, key=repr)
     assert rows_of(engine.table("live_top")) == rows_of(engine.table("again_top"))
     late = sorted(i for judged in keys.values() for _, i in judged.late)

@@ -37,14 +37,14 @@ class Row:
     k: str | None
     v: int
     at: int
-    came: int
-    place: tuple[int, int]
+    ingested_at: int
+    position: tuple[int, int]
 
 
 def _log(engine: Engine) -> list[Row]:
-    came = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
-    told = engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
-    return [Row(k, v, at, came[seq], (seq, arrival)) for k, v, at, seq, arrival in told]
+    ingested_at = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    rows = engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
+    return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in rows]
 
 
 def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
@@ -55,7 +55,7 @@ def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> 
         for row in sorted((r for r in rows if r.k == key), key=time):
             life = [*life, row] if life and time(row) - time(life[-1]) <= TTL else [row]
         if now is None or time(life[-1]) >= now - TTL:
-            best = sorted(life, key=lambda r: (-r.v, r.place))[:2]
+            best = sorted(life, key=lambda r: (-r.v, r.position))[:2]
             found += [(r.k, r.v, rank) for rank, r in enumerate(best, 1)]
     return sorted(found, key=repr)
 
@@ -71,7 +71,7 @@ def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock
         models = {
             "kept": _board(log, lambda r: r.at, None),
             "left": _board(log, lambda r: r.at, watermark),
-            "idle": _board(log, lambda r: r.came, engine.ledger.entries()[-1][0].ingested_at),
+            "idle": _board(log, lambda r: r.ingested_at, engine.ledger.entries()[-1][0].ingested_at),
         }
         for name in names:
             wanted = models[name]
@@ -85,7 +85,7 @@ def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock
         changelog = engine.table(f"changelog/{name}")
         assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.table(name))
         assert [account.holds for account in engine.account(name)] == [True]
-    assert len({repr(told) for told in boards.values()}) == len(names)
+    assert len({repr(contents) for contents in boards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
     engine.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
     assert engine.pending.boards() == [name for name in names if name != "kept"]

@@ -66,8 +66,8 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
         [source("l", schema=StructType([*ROW.fields, StructField("change", StringType())]))],
         [DerivedAsset(name="top", inputs=("l",), operator=top)],
     )
-    for part, told in enumerate(([("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")], [("b", 1, "+U"), (None, 2, "-D")])):
-        changes = [{"k": k, "v": v, "ts": iso(START + part), "change": change} for k, v, change in told]
+    for part, rows in enumerate(([("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")], [("b", 1, "+U"), (None, 2, "-D")])):
+        changes = [{"k": k, "v": v, "ts": iso(START + part), "change": change} for k, v, change in rows]
         land(engine, "l", f"{part}.jsonl", map(json.dumps, changes))
         engine.ingest()
         engine.advance("top")

@@ -54,7 +54,7 @@ def _seen(engine: Engine, asset: str) -> list[Seen]:
     return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
 
 
-def _told(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
+def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
     return sorted((tuple(r) for r in engine.table(table).select("k", *times, *columns).collect()), key=repr)
 
@@ -75,11 +75,11 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
         window = WINDOWS[name]
         rows = _seen(engine, name)
         columns = list(SUMS if name == "tumbling" else MERGED)
-        wanted = sorted([(k, *span, *told[: len(columns)]) for (k, span), told in aggregated(window, rows).items()], key=repr)
-        assert _told(engine, name, *columns) == wanted
-        assert _told(engine, f"{name}_again", *columns) == wanted
-        assert _told(engine, f"{name}_top", "rank", "total") == _told(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
-        assert _told(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
+        wanted = sorted([(k, *span, *aggregates[: len(columns)]) for (k, span), aggregates in aggregated(window, rows).items()], key=repr)
+        assert _results(engine, name, *columns) == wanted
+        assert _results(engine, f"{name}_again", *columns) == wanted
+        assert _results(engine, f"{name}_top", "rank", "total") == _results(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
+        assert _results(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
         late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, Seen(r.k, r.t, r.v)) for r in rows)
         assert engine.late(name, "l").count() == late
         some_late |= late > 0

@@ -219,10 +219,17 @@ def test_runs_share_one_jvm(repository):
 def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
     """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
     offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
-    told = {"watermark": mark, "max_event_time": mark, "first_event_time": START, "last_event_time": mark, "rows_read": 1, "accepted": 1}
+    recorded = {
+        "watermark": mark,
+        "max_event_time": mark,
+        "first_event_time": START,
+        "last_event_time": mark,
+        "rows_read": 1,
+        "accepted": 1,
+    }
     now = ledger.now()
     entry: Entry = tuple(
-        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=now, source=source, offsets=offsets, **told)
+        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=now, source=source, offsets=offsets, **recorded)
         for source in ("orders", "payments")
     )
     ledger.commit([entry])
@@ -388,7 +395,7 @@ def test_a_ledger_read_from_another_process_is_the_same(values, engine):
 
 
 def test_pipeline_takes_its_bounds_from_the_settings(values):
-    told = {
+    changes = {
         "payment_within": "3 hours",
         "join_how": "left",
         "out_of_orderness": "90 s",
@@ -397,7 +404,7 @@ def test_pipeline_takes_its_bounds_from_the_settings(values):
         "category_hot_items": 2,
         "leaderboard": 5,
     }
-    sources, derived = shop(values.model_copy(update=told))
+    sources, derived = shop(values.model_copy(update=changes))
     operators = {asset.name: asset.operator for asset in derived}
     assert {s.watermark.bound_ms for s in sources} == {90_000}
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")

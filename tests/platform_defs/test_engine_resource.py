@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
-from tests.engine.made import said
+from tests.engine.made import source_entry
 
 
 def _made(resource: dg.ResourceDefinition) -> Engine:
@@ -33,7 +33,7 @@ def test_a_lake_that_was_deleted_between_two_ticks_is_noticed(tmp_path: Path) ->
     file.write_text("{}")
     first = _made(resource)
     [found] = first.new_files("orders")
-    first.ledger.commit([(said("orders", 1, offsets=(found.offset,)),)])
+    first.ledger.commit([(source_entry("orders", 1, offsets=(found.offset,)),)])
     assert _made(resource).new_files("orders") == []
     shutil.rmtree(tmp_path / "lake/ledger")
     assert _made(resource).new_files("orders") == [found]

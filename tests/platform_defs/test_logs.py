@@ -65,6 +65,6 @@ def test_neither_content_nor_credentials_are_logged(tmp_path: Path) -> None:
     environment = os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": ACCESS, "PYTHONPATH": "."}
     command = [sys.executable, "-c", RUN, str(tmp_path), SECRET, ACCESS]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    told = ran.stdout + ran.stderr
-    assert (ran.returncode, ran.stdout) == (0, "done\n"), told
-    assert [line for line in told.splitlines() if any(word in line for word in (CONTENT, SECRET, ACCESS))] == []
+    output = ran.stdout + ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), output
+    assert [line for line in output.splitlines() if any(word in line for word in (CONTENT, SECRET, ACCESS))] == []

@@ -145,8 +145,8 @@ def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
 
 
 def test_options_that_a_jvm_prints_are_removed() -> None:
-    told = "a\nPicked up JAVA_TOOL_OPTIONS: -Dx=s3cret\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=s3cret\nb"
-    assert without_java_options(told) == "a\nb"
+    output = "a\nPicked up JAVA_TOOL_OPTIONS: -Dx=s3cret\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=s3cret\nb"
+    assert without_java_options(output) == "a\nb"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_landing_lies_in_the_lake_unless_it_is_set():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"lake": "/data/lake", "landing": "/data/lake"}, "TIDEMARK_LANDING is '/data/lake': legal: a folder outside the lake"),
         ({"lake": "/data/lake", "landing": "/data/lake/events/orders"}, "TIDEMARK_LANDING is '/data/lake/events/orders'"),
@@ -153,11 +153,11 @@ def test_landing_lies_in_the_lake_unless_it_is_set():
         ({"lake": "s3a://b/lake", "landing": "S3A://b//lake/"}, "TIDEMARK_LANDING is 's3a://b/lake'"),
     ],
 )
-def test_folders_that_would_mix_are_refused(monkeypatch, values, told):
+def test_folders_that_would_mix_are_refused(monkeypatch, values, message):
     for field, value in values.items():
         monkeypatch.setenv(f"TIDEMARK_{field.upper()}", value)
     settings.cache_clear()
-    with pytest.raises(ValueError, match=re.escape(told)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         settings()
 
 
@@ -192,8 +192,8 @@ def test_a_setting_is_printed_for_a_script(monkeypatch, capsys):
     monkeypatch.setenv("TIDEMARK_LAKE", "")
     settings.cache_clear()
     assert main("lake") == 1
-    said = capsys.readouterr()
-    assert (said.out, said.err[:20]) == (f"{HOME}/lake\n", "error: TIDEMARK_LAKE")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err[:20]) == (f"{HOME}/lake\n", "error: TIDEMARK_LAKE")
 
 
 def test_the_password_of_a_mirror_is_not_in_the_settings_text():

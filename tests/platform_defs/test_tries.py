@@ -43,16 +43,16 @@ class Daemon:
         with dg.build_sensor_context(
             instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
         ) as context:
-            told = sensor.evaluate_tick(context)
-        self.cursor = told.cursor or self.cursor
-        for request in told.run_requests or ():
+            result = sensor.evaluate_tick(context)
+        self.cursor = result.cursor or self.cursor
+        for request in result.run_requests or ():
             known = self.instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": request.run_key or ""}))
             if known:
                 return "skipped by the daemon"
             tags = {**request.tags, "dagster/run_key": request.run_key or ""}
             self.run = self.instance.create_run_for_job(self.repository.get_job(str(sensor.job_name)), tags=tags)
             return "asked"
-        return told.skip_message or ""
+        return result.skip_message or ""
 
     def ends(self, status: dg.DagsterRunStatus) -> None:
         """Let the newest run end, now."""
@@ -83,7 +83,7 @@ def _land(engine: Engine, file: str) -> None:
 
 def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("orders", "payments")) -> None:
     now = engine.ledger.now()
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "watermark": mark,
         "max_event_time": mark,
         "first_event_time": first,
@@ -91,7 +91,9 @@ def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("
         "rows_read": 1,
         "accepted": 1,
     }
-    engine.ledger.commit([tuple(SourceEntry(seq=engine.ledger.head + 1, kind="rows", ingested_at=now, source=s, **said) for s in sources)])
+    engine.ledger.commit(
+        [tuple(SourceEntry(seq=engine.ledger.head + 1, kind="rows", ingested_at=now, source=s, **fields) for s in sources)]
+    )
 
 
 def test_a_failed_ingest_is_asked_for_again_ever_later_and_never_given_up(daemon: Daemon) -> None:

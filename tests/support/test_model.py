@@ -14,10 +14,10 @@ ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 
-def stream(*told: str) -> list[Event | Mark]:
+def stream(*steps: str) -> list[Event | Mark]:
     """`L1@100` is the left row 1 at 100, of key `a`; `L1@100/-` one without a key; `w100` a watermark."""
     items = list[Event | Mark]()
-    for step, text in enumerate(told):
+    for step, text in enumerate(steps):
         if text.startswith("w"):
             items.append(Mark(int(text[1:])))
             continue
@@ -30,7 +30,7 @@ def stream(*told: str) -> list[Event | Mark]:
 @dataclass(frozen=True)
 class Example:
     id: str
-    told: tuple[str, ...]
+    steps: tuple[str, ...]
     rows: tuple[tuple[int | None, int | None, int], ...]
     late: tuple[int, ...] = ()
     params: dict[str, Any] | None = None
@@ -67,7 +67,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
 def test_the_model_by_hand(example: Example):
-    answer = IntervalJoinModel(**{"lower": -10, "upper": 20, **(example.params or {})})(stream(*example.told))
+    answer = IntervalJoinModel(**{"lower": -10, "upper": 20, **(example.params or {})})(stream(*example.steps))
     assert Counter((j.left and j.left.id, j.right and j.right.id, j.result_time) for j in answer.rows) == Counter(example.rows)
     assert [row.id for row in answer.late] == list(example.late)
     assert all(j.final_at == j.result_time + 1 for j in answer.rows)
@@ -94,8 +94,8 @@ def test_a_residual_that_cannot_be_read_is_an_error():
 
 
 def recorded(operator: str) -> list[Case]:
-    told = [(path, load(path)) for path in files(ORACLE)]
-    return [case for path, one in told if one["operator"] == operator if (case := parse(path, one)).error is None]
+    recorded = [(path, load(path)) for path in files(ORACLE)]
+    return [case for path, one in recorded if one["operator"] == operator if (case := parse(path, one)).error is None]
 
 
 @needs_oracle

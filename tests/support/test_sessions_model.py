@@ -33,10 +33,10 @@ class Table:
     def step(self, rows: list[Row]) -> None:
         """Correct what the rows within the allowed lateness may change."""
         self.log += rows
-        came = [t for t, _ in set(rows) - {*self.judged.late} if self.closed_to is not None and t <= self.closed_to]
-        if self.judged.lateness and came:
+        times = [t for t, _ in set(rows) - {*self.judged.late} if self.closed_to is not None and t <= self.closed_to]
+        if self.judged.lateness and times:
             reach = 2 * self.judged.longest + self.judged.gap
-            self._put(min(came) - 1, min(max(came) + reach + 1, self.closed_to or 0))
+            self._put(min(times) - 1, min(max(times) + reach + 1, self.closed_to or 0))
 
     def close(self, upto: int | None) -> None:
         """Add what has ended."""
@@ -99,15 +99,15 @@ def test_where_nothing_is_cut_rows_are_merged_and_judged_as_flink_does() -> None
         seeded = random.Random(seed)
         gap, lateness = seeded.choice([1, 5, 10]), seeded.choice([0, 3, 30])
         judged = Judged(gap, UNCUT, lateness)
-        living, gone, missed = list[Row](), list[list[Row]](), list[Row]()
+        living, ended, missed = list[Row](), list[list[Row]](), list[Row]()
         for rows, mark in _stream(seeded, 60):
             judged.entry(rows, mark)
             closed, living = _parted(living, gap, lateness, mark)
             too_late, living = _parted([*living, *rows], gap, lateness, mark)
-            gone += closed
+            ended += closed
             missed += [r for part in too_late for r in part]
         assert sorted(judged.late) == sorted(missed), f"seed {seed}"
-        assert sorted(part for _, part in judged.results()) == sorted([*gone, *sessions(living, gap, UNCUT).values()]), f"seed {seed}"
+        assert sorted(part for _, part in judged.results()) == sorted([*ended, *sessions(living, gap, UNCUT).values()]), f"seed {seed}"
         late += len(missed)
     assert late > 1_000
 

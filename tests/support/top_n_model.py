@@ -19,7 +19,7 @@ class Board:
         function: how ranks are counted.
         by: the columns of a partition.
         key: the columns by which a row replaces another.
-        told: whether rows say what they are.
+        has_changes: whether a row names its kind of change.
     """
 
     order: list[tuple[str, bool, bool]]
@@ -28,7 +28,7 @@ class Board:
     function: str
     by: tuple[str, ...]
     key: tuple[str, ...]
-    told: bool
+    has_changes: bool
     rows: list[Row] = field(default_factory=list)
     ends: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
@@ -38,16 +38,16 @@ class Board:
             self.ends.setdefault(self._partition(row), row[self.end])
         if self.key:
             self._replace(row)
-        elif not self.told or row["change"] in COMES:
+        elif not self.has_changes or row["change"] in COMES:
             self.rows.append(row)
         else:
             self._take_back(row)
 
     def _replace(self, row: Row) -> None:
-        if self.told and row["change"] == "-U":
+        if self.has_changes and row["change"] == "-U":
             return
         self.rows = [r for r in self.rows if [r[c] for c in self.key] != [row[c] for c in self.key]]
-        if not self.told or row["change"] != "-D":
+        if not self.has_changes or row["change"] != "-D":
             self.rows.append(row)
 
     def _take_back(self, row: Row) -> None:
@@ -74,13 +74,13 @@ class Board:
 
     def _ranked(self, rows: list[Row]) -> list[tuple[Row, int]]:
         """Each row's rank. (A sort keeps the order of what is equal: a stable one is the order of coming, also downwards.)"""
-        told, place, dense, before = [], 0, 0, None
+        ranked, rank, dense, before = [], 0, 0, None
         for n, row in enumerate(rows, 1):
             values = [row[column] for column, _, _ in self.order]
             if n == 1 or values != before:
-                place, dense, before = n, dense + 1, values
-            told.append((row, {"row_number": n, "rank": place, "dense_rank": dense}[self.function]))
-        return told
+                rank, dense, before = n, dense + 1, values
+            ranked.append((row, {"row_number": n, "rank": rank, "dense_rank": dense}[self.function]))
+        return ranked
 
 
 def size_of_difference(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[str]:

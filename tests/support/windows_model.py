@@ -55,8 +55,8 @@ def contents(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> Mappin
 
 def aggregated(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
     """Count, sum, min and max of the values, and how many differ, of each key and window; nulls are passed over, as in SQL."""
-    told: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
+    results: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
     for where, values in contents(window, rows, lateness).items():
-        there = [v for v in values if v is not None]
-        told[where] = (len(values), sum(there) if there else None, min(there, default=None), max(there, default=None), len({*there}))
-    return told
+        known = [v for v in values if v is not None]
+        results[where] = (len(values), sum(known) if known else None, min(known, default=None), max(known, default=None), len({*known}))
+    return results

@@ -110,19 +110,19 @@ def test_a_rebuild_of_a_corrected_table_is_a_correction_that_readers_follow(corr
     assert rows_of(corrected.table("top"), "n") == [(1,)]
 
 
-@pytest.mark.parametrize("what", ["deleted", "doubled", "altered"])
-def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: MakeEngine, what: str) -> None:
+@pytest.mark.parametrize("damage", ["deleted", "doubled", "altered"])
+def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: MakeEngine, damage: str) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=COUNT)])
     replay(engine, [{"l": [Event("a", 1, at) for at in (0, 5, DAY, 2 * DAY)]}])
     engine.drain()
     engine.advance("counts")
     assert broken(engine, "counts") == set()
     wrong = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
-    if what == "doubled":
+    if damage == "doubled":
         engine.table("counts").where(wrong).write.format("delta").mode("append").save(engine.lake.path("counts"))
     else:
         table, where = f"delta.`{engine.lake.path('counts')}`", f"WHERE window_start = timestamp_millis({START + DAY})"
-        engine.spark.sql(f"DELETE FROM {table} {where}" if what == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")
+        engine.spark.sql(f"DELETE FROM {table} {where}" if damage == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")
     assert broken(engine, "counts") == {("l", str(day_of(START + DAY)))}
     done = engine.rebuild("counts", day_of(START), day_of(START + 2 * DAY))
     assert done.days == (day_of(START + DAY),)

@@ -32,9 +32,9 @@ def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
     for asset in assets:
         engine.advance(asset.name)
     for name in made:
-        told = engine.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
-        assert {r[1] % (3 * MINUTE) for r in told} == {0}
-        counted[name] = sorted((r[0], r[2]) for r in told)
+        windows = engine.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
+        assert {r[1] % (3 * MINUTE) for r in windows} == {0}
+        counted[name] = sorted((r[0], r[2]) for r in windows)
     assert counted == {
         "firsts": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
         "best": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],

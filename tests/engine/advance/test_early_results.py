@@ -23,8 +23,8 @@ def _asset(name: str, **spec: Any) -> DerivedAsset:
 
 def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
     """Key, the window's start in minutes, count, and whether it is final."""
-    told = engine.so_far(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
-    return rows_of(told, "k", "at", "n", "is_final")
+    results = engine.so_far(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
+    return rows_of(results, "k", "at", "n", "is_final")
 
 
 def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine: MakeEngine) -> None:

@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from operators.contract import ByKey, ByTimeRange, TimeKind
 from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
 from platform_defs.engine.ledger.ledger import Entry
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
 from tests.support.toys import Spread
@@ -27,7 +27,7 @@ def _reading(entries: list[Entry]) -> Any:
 
 def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
     times = {"first_event_time": first, "last_event_time": first + length} if rows else {}
-    return (said(source, seq, accepted=rows, **times),)
+    return (source_entry(source, seq, accepted=rows, **times),)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def test_one_old_row_in_each_batch_does_not_make_one_step_of_a_backlog() -> None
     for seq in range(1, 21):
         first = start + seq * minute
         spread = (0, *[first + int(share * (minute - 1)) for share in QUARTERS[1:]])
-        entries.append((said("l", seq, accepted=1_000, first_event_time=0, last_event_time=first + minute - 1, spread=spread),))
+        entries.append((source_entry("l", seq, accepted=1_000, first_event_time=0, last_event_time=first + minute - 1, spread=spread),))
     cuts = _steps(entries, start + 30 * minute, 2_000)
     in_bulk = [min(b, start + 21 * minute) - max(a, start + minute) for a, b in zip([start, *cuts], cuts, strict=False)]
     assert max(in_bulk) * 1_000 / minute <= 2_000 * 1.1
@@ -183,7 +183,7 @@ def test_rows_far_ahead_do_not_either() -> None:
     entries: list[Entry] = []
     for seq in range(1, 21):
         spread = (*[seq * 60_000 + int(share * 59_999) for share in QUARTERS[:-1]], 10 * YEAR)
-        entries.append((said("l", seq, accepted=1_000, first_event_time=seq * 60_000, last_event_time=10 * YEAR, spread=spread),))
+        entries.append((source_entry("l", seq, accepted=1_000, first_event_time=seq * 60_000, last_event_time=10 * YEAR, spread=spread),))
     cuts = _steps(entries, 11 * YEAR, 2_000)
     lengths = [b - a for a, b in zip([60_000, *cuts], cuts, strict=False) if a < 21 * 60_000]
     assert max(min(length, 20 * 60_000) for length in lengths[:-1]) <= 2.2 * 60_000

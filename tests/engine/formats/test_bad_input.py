@@ -45,7 +45,7 @@ class Bad:
     name: str
     content: bytes
     accepted: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -97,7 +97,7 @@ def _block(content: bytes, codec: str) -> bytes:
 
 
 JSON = [
-    Bad("no bytes at all", "json/empty.jsonl", b"", told=("malformed: the file is empty",)),
+    Bad("no bytes at all", "json/empty.jsonl", b"", reasons=("malformed: the file is empty",)),
     Bad("nothing but blank lines", "json/blank.jsonl", b"\n \n\t\n \t \r\n\x0c\n"),
     Bad("a packed file of no rows", "json/nothing.jsonl.gz", gzip.compress(b"")),
     Bad("a packed suffix in capitals", "json/upper.JSONL.GZ", gzip.compress(_lines(_line("packed"))), ("packed",)),
@@ -105,19 +105,19 @@ JSON = [
         "a torn packed file: none of its rows",
         "json/torn.jsonl.gz",
         _torn(PACKED),
-        told=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
+        reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     Bad(
         "bytes after a packed file's end: none of its rows",
         "json/trailing.jsonl.gz",
         PACKED + b"and more",
-        told=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
+        reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     Bad(
         "a plain file with a packed suffix",
         "json/plain.jsonl.gz",
         _lines(_line("x")),
-        told=("malformed: the file cannot be read: IOException: not a gzip file",),
+        reasons=("malformed: the file cannot be read: IOException: not a gzip file",),
     ),
     Bad("a torn plain file: its last row alone", "json/torn.jsonl", _lines(_line("first"), _line("second"))[:-9], ("first",), (NO_JSON,)),
     Bad(
@@ -135,7 +135,7 @@ JSON = [
         ("plain",),
         (NO_TEXT,),
     ),
-    Bad("UTF-16 with its mark", "json/wide.jsonl", f"{_line('a')}\n{_line('b')}\n".encode("utf-16"), told=(NO_TEXT, NO_JSON, NO_JSON)),
+    Bad("UTF-16 with its mark", "json/wide.jsonl", f"{_line('a')}\n{_line('b')}\n".encode("utf-16"), reasons=(NO_TEXT, NO_JSON, NO_JSON)),
     Bad("a UTF-8 mark", "json/mark.jsonl", b"\xef\xbb\xbf" + _lines(_line("marked")), ("marked",)),
     Bad("NUL bytes between rows", "json/nul.jsonl", b"\0\0\0\n" + _lines(_line("after nul")), ("after nul",), (NO_JSON,)),
     Bad(
@@ -160,14 +160,14 @@ JSON = [
         _lines(_line("deep", note={"a": {"b": [1]}}, other={"c": {"d": 1}})),
         ("deep",),
     ),
-    Bad("nested 1,200 deep", "json/abyss.jsonl", _lines('{"k":' * 1200 + "1" + "}" * 1200), told=(NO_JSON,)),
+    Bad("nested 1,200 deep", "json/abyss.jsonl", _lines('{"k":' * 1200 + "1" + "}" * 1200), reasons=(NO_JSON,)),
     Bad("a key twice: the last counts", "json/twice.jsonl", _lines('{"k":"one","k":"two","ts":"' + TIME + '"}'), ("two",)),
-    Bad("arrays and bare values", "json/array.jsonl", _lines(f"[{_line('x')}]", "[]", '"x"', "7", "null"), told=(NO_JSON,) * 5),
+    Bad("arrays and bare values", "json/array.jsonl", _lines(f"[{_line('x')}]", "[]", '"x"', "7", "null"), reasons=(NO_JSON,) * 5),
     Bad(
         "one array over many lines",
         "json/pretty.json",
         b'[\n{"k": "a"},\n{"k": "b"}\n]\n',
-        told=(NO_JSON, NO_JSON, "event time: missing", NO_JSON),
+        reasons=(NO_JSON, NO_JSON, "event time: missing", NO_JSON),
     ),
     Bad(
         "names of another case; harmless where the column has its value",
@@ -179,33 +179,36 @@ JSON = [
             "malformed: it holds names of another case than the contract's: V",
         ),
     ),
-    Bad("a bare NaN is no JSON", "json/nan.jsonl", _lines(f'{{"k":NaN,"ts":"{TIME}"}}'), told=(NO_JSON,)),
+    Bad("a bare NaN is no JSON", "json/nan.jsonl", _lines(f'{{"k":NaN,"ts":"{TIME}"}}'), reasons=(NO_JSON,)),
     Bad("carriage returns alone end lines", "json/mac.jsonl", f"{_line('m1')}\r{_line('m2')}\r".encode(), ("m1", "m2")),
     Bad(
-        "noise with a known suffix", "json/noise.jsonl", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe", told=(NO_TEXT, NO_JSON, NO_JSON, NO_TEXT)
+        "noise with a known suffix",
+        "json/noise.jsonl",
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe",
+        reasons=(NO_TEXT, NO_JSON, NO_JSON, NO_TEXT),
     ),
     Bad(
         "a stray picture",
         "json/logo.png",
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
-        told=(OTHER,),
+        reasons=(OTHER,),
     ),
     Bad(
         "a packing that hides damage",
         "json/a.jsonl.bz2",
         b"BZh9 noise",
-        told=(OTHER,),
+        reasons=(OTHER,),
     ),
-    Bad("snappy, cut after its first block", "json/cut.jsonl.snappy", _block(_lines(_line("first block")), "snappy"), told=(OTHER,)),
-    Bad("lz4, cut after its first block", "json/cut.jsonl.lz4", _block(_lines(_line("first block")), "lz4_raw"), told=(OTHER,)),
-    Bad("lz4 as its own tool writes it", "json/tool.jsonl.lz4", _packed(_lines(_line("framed")), "lz4"), told=(OTHER,)),
+    Bad("snappy, cut after its first block", "json/cut.jsonl.snappy", _block(_lines(_line("first block")), "snappy"), reasons=(OTHER,)),
+    Bad("lz4, cut after its first block", "json/cut.jsonl.lz4", _block(_lines(_line("first block")), "lz4_raw"), reasons=(OTHER,)),
+    Bad("lz4 as its own tool writes it", "json/tool.jsonl.lz4", _packed(_lines(_line("framed")), "lz4"), reasons=(OTHER,)),
     Bad(
         "zst, cut in its second frame",
         "json/cut.jsonl.zst",
         _packed(_lines(_line("zst")), "zstd") + _packed(_lines(_line("zst")), "zstd")[:-1],
-        told=(OTHER,),
+        reasons=(OTHER,),
     ),
-    Bad("gz of two parts, cut in the second", "json/parts.jsonl.gz", (gzip.compress(_lines(_line("part"))) * 2)[:-1], told=(CUT,)),
+    Bad("gz of two parts, cut in the second", "json/parts.jsonl.gz", (gzip.compress(_lines(_line("part"))) * 2)[:-1], reasons=(CUT,)),
     Bad("gz of two parts", "json/two.jsonl.gz", gzip.compress(_lines(_line("part"))) * 2, ("part", "part")),
 ]
 
@@ -215,23 +218,23 @@ OPEN = "malformed: a quoted field does not end on its line; a field may not hold
 CSV = [
     Bad("names of another case", "csv/case.csv", _lines("K,V,TS,Note", f"cased,1,{TIME},n"), ("cased",)),
     Bad("a mark, and a name in quotes", "csv/mark.csv", b'\xef\xbb\xbf"k",v,ts,note\n' + _lines(f"marked,1,{TIME},n"), ("marked",)),
-    Bad("a wrong header", "csv/wrong.csv", _lines("id,value", "1,2"), told=(f"{LACKS}k, v, ts, note",) * 2),
+    Bad("a wrong header", "csv/wrong.csv", _lines("id,value", "1,2"), reasons=(f"{LACKS}k, v, ts, note",) * 2),
     Bad(
         "no header: its first row is kept too",
         "csv/none.csv",
         _lines(f"a,1,{TIME},n", f"b,2,{TIME},n"),
-        told=(f"{LACKS}k, v, ts, note",) * 2,
+        reasons=(f"{LACKS}k, v, ts, note",) * 2,
     ),
-    Bad("a column missing", "csv/lacks.csv", _lines("k,ts,note", f"a,{TIME},n"), told=(f"{LACKS}v",) * 2),
+    Bad("a column missing", "csv/lacks.csv", _lines("k,ts,note", f"a,{TIME},n"), reasons=(f"{LACKS}v",) * 2),
     Bad("a header alone", "csv/head.csv", _lines(HEAD)),
     Bad("a column too many", "csv/more.csv", _lines(f"{HEAD},w", f"more,1,{TIME},n,9"), ("more",)),
     Bad("names that are no names", "csv/odd.csv", _lines(f"{HEAD},,a b`c", f"odd,1,{TIME},n,,"), ("odd",)),
-    Bad("fields too many and too few", "csv/count.csv", _lines(HEAD, f"a,1,{TIME},n,9", f"b,1,{TIME}", "c"), told=(COUNT,) * 3),
+    Bad("fields too many and too few", "csv/count.csv", _lines(HEAD, f"a,1,{TIME},n,9", f"b,1,{TIME}", "c"), reasons=(COUNT,) * 3),
     Bad(
         "a name twice, but for its case",
         "csv/twice.csv",
         _lines(f"{HEAD},K", f"a,1,{TIME},n,b"),
-        told=("malformed: the file's header holds a name twice",) * 2,
+        reasons=("malformed: the file's header holds a name twice",) * 2,
     ),
     Bad(
         "a field with a line break",
@@ -242,21 +245,21 @@ CSV = [
     ),
     Bad("a field of 10 MB", "csv/long.csv", _lines(HEAD, f"long,1,{TIME},{'x' * 10_000_000}", f"after,1,{TIME},n"), ("long", "after")),
     Bad("more fields than any file has", "csv/commas.csv", _lines(HEAD, "," * 30_000, f"kept,1,{TIME},n"), ("kept",), (COUNT,)),
-    Bad("a first line of 2 MB", "csv/head2mb.csv", _lines("k" * 2_000_000, "a"), told=(f"{LACKS}k, v, ts, note",) * 2),
-    Bad("UTF-16", "csv/wide.csv", f"{HEAD}\na,1,{TIME},n\n".encode("utf-16"), told=(f"{LACKS}k, v, ts, note",) * 3),
+    Bad("a first line of 2 MB", "csv/head2mb.csv", _lines("k" * 2_000_000, "a"), reasons=(f"{LACKS}k, v, ts, note",) * 2),
+    Bad("UTF-16", "csv/wide.csv", f"{HEAD}\na,1,{TIME},n\n".encode("utf-16"), reasons=(f"{LACKS}k, v, ts, note",) * 3),
     Bad("Latin-1 in one row", "csv/latin.csv", f"{HEAD}\ncafé,1,{TIME},n\nplain,1,{TIME},n\n".encode("latin-1"), ("plain",), (NO_TEXT,)),
     Bad("NUL and control characters are text", "csv/nul.csv", _lines(HEAD, f"a\0b,1,{TIME},\x07"), ("a\0b",)),
     Bad(
         "a torn packed file",
         "csv/torn.csv.gz",
         _torn(gzip.compress(_lines(HEAD, *[f"{n},1,{TIME},{n * 7919 % 9973}" for n in range(3000)]))),
-        told=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
+        reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     Bad(
         "a packed file torn in its first bytes",
         "csv/stub.csv.gz",
         gzip.compress(_lines(HEAD))[:5],
-        told=("malformed: the file cannot be read: EOFException: ",),
+        reasons=("malformed: the file cannot be read: EOFException: ",),
     ),
 ]
 
@@ -271,27 +274,27 @@ _LONG = {
 PARQUET = [
     Bad("good", "parquet/good.parquet", _bytes(_GOOD), ("typed",)),
     Bad("no rows", "parquet/none.parquet", _bytes({n: c.slice(0, 0) for n, c in _GOOD.items()})),
-    Bad("torn", "parquet/torn.parquet", _torn(_bytes(_LONG)), told=("malformed: the file cannot be read",)),
-    Bad("torn in its pages", "parquet/pages.parquet", _damaged(_bytes(_LONG)), told=("malformed: the file cannot be read",)),
-    Bad("no Parquet", "parquet/no.parquet", b"k,v\n1,2\n", told=("malformed: the file cannot be read",)),
+    Bad("torn", "parquet/torn.parquet", _torn(_bytes(_LONG)), reasons=("malformed: the file cannot be read",)),
+    Bad("torn in its pages", "parquet/pages.parquet", _damaged(_bytes(_LONG)), reasons=("malformed: the file cannot be read",)),
+    Bad("no Parquet", "parquet/no.parquet", b"k,v\n1,2\n", reasons=("malformed: the file cannot be read",)),
     Bad(
         "other types that can be read",
         "parquet/types.parquet",
         _bytes({"k": pa.array([7]), "v": pa.array(["8"]), "ts": pa.array([moment(START).replace(tzinfo=None)])}),
         ("7",),
     ),
-    Bad("other types that cannot", "parquet/wrong.parquet", _bytes(_GOOD | {"v": pa.array(["x"])}), told=("type: v is no int",)),
+    Bad("other types that cannot", "parquet/wrong.parquet", _bytes(_GOOD | {"v": pa.array(["x"])}), reasons=("type: v is no int",)),
     Bad(
         "a nested column for a plain one",
         "parquet/nested.parquet",
         _bytes(_GOOD | {"v": pa.array([{"a": 1}])}),
-        told=("type: v is no int",),
+        reasons=("type: v is no int",),
     ),
     Bad(
         "times in nanoseconds",
         "parquet/nanos.parquet",
         _bytes(_GOOD | {"ts": pa.array([START * 1_000_000], pa.timestamp("ns", tz="UTC"))}),
-        told=("malformed: the file cannot be read",),
+        reasons=("malformed: the file cannot be read",),
     ),
     Bad(
         "typed times of all ages; the one of 1970 is ingested",
@@ -310,7 +313,7 @@ PARQUET = [
         "doubles where whole numbers are wanted, NaN among them",
         "parquet/nan.parquet",
         _bytes({"k": pa.array(["nan", "one"]), "v": pa.array([float("nan"), 1.0]), "ts": pa.array([moment(START)] * 2, _UTC)}),
-        told=("type: v is no int",) * 2,
+        reasons=("type: v is no int",) * 2,
     ),
     Bad(
         "another case, a column too many, one missing",
@@ -327,7 +330,7 @@ class Value:
 
     id: str
     row: dict[str, object]
-    told: str | None = None
+    reason: str | None = None
     holds: tuple[str, str] | None = None
 
 
@@ -377,7 +380,7 @@ CASES = [*JSON, *CSV, *PARQUET]
 class Found:
     """What one entry made of all files."""
 
-    said: dict[str, SourceEntry]
+    ingested: dict[str, SourceEntry]
     log: dict[str, list[Row]]
     quarantine: dict[str, list[Row]]
 
@@ -394,11 +397,11 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     _write(root / "in/values/values.jsonl", _lines(*[json.dumps({"k": v.id, "ts": TIME, **v.row}) for v in VALUE]))
     [entry] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
-    place = "cast(shiftright(arrival, 42) as int) AS file"
-    log = {n: engine.reading.log(n, 1).selectExpr("k", place, "arrival").collect() for n in ("json", "csv", "parquet")}
+    file_rank = "cast(shiftright(arrival, 42) as int) AS file"
+    log = {n: engine.reading.log(n, 1).selectExpr("k", file_rank, "arrival").collect() for n in ("json", "csv", "parquet")}
     log["values"] = engine.reading.log("values", 1).selectExpr(*columns).collect()
-    told = {n: engine.table(f"quarantine/{n}").orderBy("arrival").collect() for n in sources}
-    return Found({s.source: s for s in entry}, log, told)
+    quarantine = {n: engine.table(f"quarantine/{n}").orderBy("arrival").collect() for n in sources}
+    return Found({s.source: s for s in entry}, log, quarantine)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -406,35 +409,35 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _names(said: SourceEntry) -> list[str]:
+def _names(entry: SourceEntry) -> list[str]:
     """The files of an entry in the order of their arrival."""
-    return [Path(unquote(o.split("|")[0])).name for o in said.offsets]
+    return [Path(unquote(o.split("|")[0])).name for o in entry.offsets]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, case: Bad) -> None:
-    place = _names(found.said[case.source]).index(Path(case.name).name)
-    accepted = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == place]
-    told = [r.reason for r in found.quarantine[case.source] if r.arrival >> 42 == place]
+    file_rank = _names(found.ingested[case.source]).index(Path(case.name).name)
+    accepted = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == file_rank]
+    reasons = [r.reason for r in found.quarantine[case.source] if r.arrival >> 42 == file_rank]
     assert accepted == list(case.accepted)
-    assert [t[: len(c)] for t, c in zip(told, case.told, strict=True)] == list(case.told)
+    assert [t[: len(c)] for t, c in zip(reasons, case.reasons, strict=True)] == list(case.reasons)
 
 
 @pytest.mark.parametrize("case", VALUE, ids=lambda c: c.id)
 def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> None:
-    told = [r.reason for r in found.quarantine["values"] if json.loads(r.raw)["k"] == case.id]
+    reasons = [r.reason for r in found.quarantine["values"] if json.loads(r.raw)["k"] == case.id]
     accepted = [r for r in found.log["values"] if r.k == case.id]
-    assert told == ([] if case.told is None else [case.told])
+    assert reasons == ([] if case.reason is None else [case.reason])
     assert [r[case.holds[0]] for r in accepted] == [case.holds[1]] if case.holds else not accepted
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "values"])
 def test_the_ledger_tells_of_every_file_and_every_row(found: Found, name: str) -> None:
-    said, cases = found.said[name], [c for c in CASES if c.source == name]
-    assert (said.accepted, said.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
-    assert said.rows_read == said.accepted + said.quarantined
-    assert sorted(_names(said)) == (sorted(Path(c.name).name for c in cases) or ["values.jsonl"])
-    assert said.last_event_time == START
+    ingested, cases = found.ingested[name], [c for c in CASES if c.source == name]
+    assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
+    assert ingested.rows_read == ingested.accepted + ingested.quarantined
+    assert sorted(_names(ingested)) == (sorted(Path(c.name).name for c in cases) or ["values.jsonl"])
+    assert ingested.last_event_time == START
 
 
 def test_a_row_that_is_no_text_is_kept_byte_for_byte(found: Found) -> None:

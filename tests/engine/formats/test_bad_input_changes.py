@@ -43,7 +43,7 @@ def _write(engine: Engine, name: str, file: str, content: bytes, modified: int) 
     return path
 
 
-def _told(engine: Engine, name: str, seq: int) -> list[tuple[str, str]]:
+def _quarantine_reasons(engine: Engine, name: str, seq: int) -> list[tuple[str, str]]:
     found = engine.table(f"quarantine/{name}").where(f"seq = {seq}").collect()
     return sorted((Path(r.path).name, r.reason) for r in found)
 
@@ -56,16 +56,16 @@ def test_files_whose_names_are_not_utf8_are_set_aside_once_and_come_in_when_they
     engine = make_engine([source("l")], [])
     latin = [_write(engine, "l", name, _bytes(k), NOON) for name, k in (("m\udcfcller.jsonl", "a"), ("m\udcf6ller.jsonl", "b"))]
     _write(engine, "l", "müller �.jsonl", _bytes("c"), NOON)
-    [[said]] = engine.ingest()
-    assert (said.accepted, said.quarantined) == (1, 2)
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.quarantined) == (1, 2)
     fault = "malformed: its name is not UTF-8, and Spark cannot open it; rename the file"
-    assert _told(engine, "l", 1) == [("m%F6ller.jsonl", fault), ("m%FCller.jsonl", fault)]
+    assert _quarantine_reasons(engine, "l", 1) == [("m%F6ller.jsonl", fault), ("m%FCller.jsonl", fault)]
     assert engine.ingest() == engine.ingest() == []
     assert [f.file.path.rpartition("/")[2] for f in engine.quarantine.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
     for path, name in zip(latin, ("ü.jsonl", "ö.jsonl"), strict=True):
         path.rename(path.with_name(name))
-    [[said]] = engine.ingest()
-    assert (said.accepted, said.quarantined) == (2, 0)
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.quarantined) == (2, 0)
     assert _keys(engine) == ["a", "b", "c"]
     assert engine.ingest() == []
 
@@ -84,13 +84,13 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
         "renamed.jsonl.gz": whole[:-8],
     }.items():
         _write(engine, "l", file, content, NOON)
-    gone = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
-    entry = engine.ingester.files([*_listed(engine), gone])
+    deleted = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
+    entry = engine.ingester.files([*_listed(engine), deleted])
     assert entry is not None
     torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
     accepted = ["a", "b", "c", "d"]
     assert _keys(engine) == accepted
-    assert _told(engine, "l", 1) == [
+    assert _quarantine_reasons(engine, "l", 1) == [
         ("filled.jsonl", EMPTY),
         ("gone.jsonl", GONE),
         ("healed.jsonl.gz", torn),
@@ -107,14 +107,14 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
     _write(engine, "l", "healed.jsonl.gz", whole, NOON + 1)
     _write(engine, "l", "written.parquet", _parquet("written"), NOON + 1)
     _write(engine, "l", "renamed again.jsonl.gz", gzip.compress(_bytes("renamed")), NOON + 1)
-    told = [said for entry in engine.ingest() for said in entry]
-    assert sorted(_told(engine, "l", 2) + (_told(engine, "l", 3) if len(told) > 1 else [])) == [
+    ingested = [source_entry for entry in engine.ingest() for source_entry in entry]
+    assert sorted(_quarantine_reasons(engine, "l", 2) + (_quarantine_reasons(engine, "l", 3) if len(ingested) > 1 else [])) == [
         ("grown.jsonl", CHANGED),
         ("replaced.jsonl", CHANGED),
         ("touched.jsonl", CHANGED),
     ]
     assert _keys(engine) == sorted([*accepted, "filled", "back", "healed", "renamed", "written"])
-    assert (sum(s.accepted for s in told), sum(s.quarantined for s in told)) == (5, 3)
+    assert (sum(s.accepted for s in ingested), sum(s.quarantined for s in ingested)) == (5, 3)
     assert engine.ingest() == []
 
 
@@ -150,11 +150,11 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     for name in ("l", "out"):
         pq.write_table(table, Path(engine.folders[name]) / "2.parquet")
     [entry] = engine.ingest()
-    said = {s.source: (s.accepted, s.quarantined) for s in entry}
-    assert said == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
+    counts = {s.source: (s.accepted, s.quarantined) for s in entry}
+    assert counts == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
     why = "malformed: it brings columns that the contract does not name: "
-    assert _told(engine, "out", 2) == [("2.csv", f"{why}w"), ("2.jsonl", f"{why}w"), ("2.parquet", f"{why}n")]
-    assert {reason for _, reason in _told(engine, "l", 2)} == {why + n for n in odd}
+    assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{why}w"), ("2.jsonl", f"{why}w"), ("2.parquet", f"{why}n")]
+    assert {reason for _, reason in _quarantine_reasons(engine, "l", 2)} == {why + n for n in odd}
     held = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
     assert rows_of(engine.table("events/l"), "k", "w", "n") == held
     assert engine.reading.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
@@ -162,7 +162,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
     land(engine, "r", "3.jsonl", [_line("e", ts=iso(START + 3 * HOUR))])
     engine.ingest()
-    assert _told(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
+    assert _quarantine_reasons(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
     engine.drain()
     engine.advance("pairs")
     assert all(account.holds for account in engine.account("pairs"))
@@ -179,8 +179,8 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
 def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", new_columns="add")], [])
     land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
-    [[said]] = engine.ingest()
-    assert (said.accepted, said.quarantined) == (1, 1)
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.quarantined) == (1, 1)
     assert len(engine.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
 
 
@@ -190,8 +190,10 @@ def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(mak
     engine = make_engine([source("l", new_columns="refuse")], [])
     land(engine, "l", "1.jsonl", [_line("a")])
     path = land(engine, "l", "2.jsonl", [_line("b", w=1)])
-    told = r"source 'l' refuses new columns and file:.*/2\.jsonl brings 'w'; nothing .* committed\. Add the column .* or take the file away"
-    with pytest.raises(IngestError, match=told):
+    message = (
+        r"source 'l' refuses new columns and file:.*/2\.jsonl brings 'w'; nothing .* committed\. Add the column .* or take the file away"
+    )
+    with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0
     path.unlink()
@@ -228,8 +230,8 @@ def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> Source
     folder.mkdir(parents=True, exist_ok=True)
     times = pa.array(range(START, START + rows * step, step) if step else [START] * rows, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
     pq.write_table(pa.table({"k": pa.array([key] * rows), "v": pa.array(range(rows), pa.int32()), "ts": times}), folder / file)
-    [[said]] = engine.ingest()
-    return said
+    [[ingested]] = engine.ingest()
+    return ingested
 
 
 def test_a_million_rows_of_one_key(make_engine: MakeEngine) -> None:

@@ -51,9 +51,9 @@ def test_each_version_lands_once_and_what_went_comes_first(stock: DeltaTable, tm
     stock.delete("item = 'b'")
     assert land_changes(stock.table_uri, folder) == [Landed(1, 2), Landed(2, 1)]
     assert land_changes(stock.table_uri, folder) == []
-    told = _landed(folder)
-    assert (told[0][0], sorted(told[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
-    assert told[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
+    landed = _landed(folder)
+    assert (landed[0][0], sorted(landed[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
+    assert landed[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
 
 
 def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_the_times_of_landed_files_rise_though_the_clock_steps_back(stock: Delta
 
 
 def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
-    told, keyed = {"k": "item string, change string"}, {"unique_key": ("item",)}
+    schemas, keyed = {"k": "item string, change string"}, {"unique_key": ("item",)}
     sources = [
         SourceContract(name=name, schema=schema, event_time="current_timestamp()", **more)
-        for name, schema, more in (("mute", "item string", {}), ("keyed", told["k"], keyed))
+        for name, schema, more in (("mute", "item string", {}), ("keyed", schemas["k"], keyed))
     ]
     engine = make_engine(sources, [])
     for name in ("mute", "keyed"):
@@ -158,5 +158,5 @@ def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine
     assert engine.publish("best", published) == 3
     lines = engine.spark.read.schema("key string, value string, step int").json(published)
     rank, item = (F.get_json_object(*path).alias(path[1][2:]) for path in (("key", "$.rank"), ("value", "$.item")))
-    told = rows_of(lines.select("step", rank.cast("int").alias("rank"), item))
-    assert told == sorted([(1, 1, "b"), (1, 2, "c"), (2, 1, "a"), (2, 2, "b"), (3, 2, "c")], key=repr)
+    published_rows = rows_of(lines.select("step", rank.cast("int").alias("rank"), item))
+    assert published_rows == sorted([(1, 1, "b"), (1, 2, "c"), (2, 1, "a"), (2, 2, "b"), (3, 2, "c")], key=repr)

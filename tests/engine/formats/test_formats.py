@@ -172,7 +172,7 @@ class Found:
     """What one entry made of all files."""
 
     engine: Engine
-    said: dict[str, SourceEntry]
+    ingested: dict[str, SourceEntry]
     log: dict[str, list[Row]]
     quarantine: dict[str, list[Row]]
 
@@ -231,8 +231,8 @@ def test_a_json_line_is_ingested_or_kept_as_it_came(found: Found, case: Line) ->
 def test_json_lines_keep_their_order_and_blank_ones_are_no_rows(found: Found) -> None:
     assert found.in_order("json") == [case.id for case in LINES if case.reason is None]
     assert [r.raw for r in sorted(found.quarantine["json"], key=lambda r: r.arrival)] == [c.line for c in LINES if c.reason]
-    assert found.said["json"].rows_read == len(LINES)
-    assert found.said["json"].warned == 1
+    assert found.ingested["json"].rows_read == len(LINES)
+    assert found.ingested["json"].warned == 1
 
 
 @pytest.mark.parametrize(
@@ -245,10 +245,10 @@ def test_json_lines_keep_their_order_and_blank_ones_are_no_rows(found: Found) ->
 )
 def test_times_are_floored_to_a_millisecond_and_the_raw_one_is_kept(found: Found, k: str, time: str, raw: str) -> None:
     log = found.engine.reading.log("json", 1).where(f"k = '{k}'")
-    told = log.selectExpr(
+    times = log.selectExpr(
         "date_format(event_time, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(event_time_raw, 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
     )
-    assert [tuple(r) for r in told.collect()] == [(time, raw)]
+    assert [tuple(r) for r in times.collect()] == [(time, raw)]
 
 
 def test_csv_columns_go_by_each_files_header(found: Found) -> None:
@@ -281,7 +281,7 @@ def test_any_file_name_is_read_and_a_file_of_no_known_format_is_seen(found: Foun
 def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) -> None:
     from urllib.parse import unquote
 
-    offsets = [o.rsplit("|", 2) for o in found.said["names"].offsets]
+    offsets = [o.rsplit("|", 2) for o in found.ingested["names"].offsets]
     ordered = sorted(offsets, key=lambda o: (int(o[1]), o[0]))
     names = [unquote(Path(o[0]).name) for o in ordered]
     expected = [
@@ -294,12 +294,12 @@ def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "names"])
 def test_the_ledgers_counts_add_up(found: Found, name: str) -> None:
-    said = found.said[name]
-    assert said.rows_read == said.accepted + said.duplicate + said.quarantined + said.markers
-    assert (said.accepted, said.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
-    assert (said.duplicate, said.markers, said.seq) == (0, 0, 1)
+    ingested = found.ingested[name]
+    assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
+    assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
+    assert (ingested.duplicate, ingested.markers, ingested.seq) == (0, 0, 1)
     _unique([r.arrival for r in found.log[name] + found.quarantine[name]])
-    assert len(said.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
+    assert len(ingested.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
 
 
 def _unique(values: Sequence[int]) -> None:

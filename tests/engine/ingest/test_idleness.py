@@ -35,7 +35,7 @@ def _signals(engine: Engine) -> Signals:
 def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "silent") -> Entry:
     """Commit an entry with one row of each source at a time after START, and other sources recorded as idle."""
     seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
-    came = [
+    heard = [
         SourceEntry(
             seq=seq,
             kind="rows",
@@ -51,7 +51,7 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
         for name, at in times.items()
     ]
     silent = [moved(last[name], seq=seq, kind=kind, ingested_at=now, idle=True) for name in idle]
-    entry = (*came, *silent)
+    entry = (*heard, *silent)
     engine.ledger.commit([entry])
     return entry
 

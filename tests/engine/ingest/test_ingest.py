@@ -26,8 +26,8 @@ def _land(engine: Engine, name: str, file: str, events: Sequence[Event], modifie
     os.utime(path, ns=(0, modified * 1_000_000))
 
 
-def _adds_up(said: SourceEntry) -> bool:
-    return said.rows_read == said.accepted + said.duplicate + said.quarantined + said.markers
+def _adds_up(entry: SourceEntry) -> bool:
+    return entry.rows_read == entry.accepted + entry.duplicate + entry.quarantined + entry.markers
 
 
 def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engine: MakeEngine) -> None:
@@ -38,10 +38,10 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
     engine = make_engine([source("a"), strict], [])
     _land(engine, "a", "good.jsonl", [Event("x", 1, 0)])
     _land(engine, "b", "bad.jsonl", [Event("x", 0, 0), Event("y", -1, 0), Event("z", 1, 0), Event("z", 99, 0), Event(None, -5, 0)])
-    told = (
+    message = (
         r"'b' broke rules whose action is 'fail': v is positive \(2 rows\), v is small \(1 rows\); nothing of the micro-batch was committed"
     )
-    with pytest.raises(IngestError, match=told):
+    with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0
     assert engine.reading.log("a", engine.ledger.head).isEmpty()
@@ -111,10 +111,10 @@ def test_duplicates(make_engine: MakeEngine) -> None:
     assert accepted.pop(None) == [0] * 4 + [1] * 4
     assert accepted.pop("refused first") == [1]
     assert accepted == {case.id: list(case.accepted) for case in REPEATS}
-    told = [s for e in entries for s in e]
-    assert all(_adds_up(s) for s in told)
-    assert sum(s.duplicate for s in told) == sum(n - len(c.accepted) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
-    assert [s.quarantined for s in told] == [1, 0]
+    sources = [s for e in entries for s in e]
+    assert all(_adds_up(s) for s in sources)
+    assert sum(s.duplicate for s in sources) == sum(n - len(c.accepted) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
+    assert [s.quarantined for s in sources] == [1, 0]
 
 
 def test_a_key_of_two_columns_with_a_null_is_no_key_and_another_value_is_another_key(make_engine: MakeEngine) -> None:
@@ -124,8 +124,8 @@ def test_a_key_of_two_columns_with_a_null_is_no_key_and_another_value_is_another
         for k, v in [("a", 1), ("a", 2), ("a", 1), ("a", None), ("a", None), (None, 1), (None, 1)]
     ]
     land(engine, "l", "a.jsonl", lines)
-    [[said]] = engine.ingest()
-    assert (said.accepted, said.duplicate) == (6, 1)
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.duplicate) == (6, 1)
 
 
 def _marked(k: str, at: int | None, mark: int | None, **changes: Any) -> str:
@@ -141,20 +141,20 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     land(engine, "column", "1.jsonl", [_marked("a", 0, 7), _marked("b", 5, None), _marked("c", 6, 3), _marked("late", None, 99)])
     bad = [_marked("mark", None, None), _marked("mark", None, 0, wm="2099-01-01T00:00:00Z"), _marked("mark", None, 0, wm="soon")]
     land(engine, "rows", "1.jsonl", [_marked("a", 9, None), _marked("mark", None, 8), _marked("mark", 2 * HOUR, -4), *bad])
-    said = {s.source: s for s in engine.ingest()[0]}
-    assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 8}
-    assert [(s.accepted, s.quarantined, s.markers) for s in (said["bound"], said["column"], said["rows"])] == [
+    ingested = {s.source: s for s in engine.ingest()[0]}
+    assert {n: s.watermark for n, s in ingested.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 8}
+    assert [(s.accepted, s.quarantined, s.markers) for s in (ingested["bound"], ingested["column"], ingested["rows"])] == [
         (2, 1, 0),
         (3, 1, 0),
         (1, 3, 2),
     ]
-    assert (said["bound"].max_event_time, said["bound"].first_event_time, said["bound"].last_event_time) == (
+    assert (ingested["bound"].max_event_time, ingested["bound"].first_event_time, ingested["bound"].last_event_time) == (
         START + HOUR,
         START,
         START + HOUR,
     )
-    assert said["rows"].max_event_time == START + 9
-    assert all(map(_adds_up, said.values()))
+    assert ingested["rows"].max_event_time == START + 9
+    assert all(map(_adds_up, ingested.values()))
     assert rows_of(engine.reading.log("rows", 1), "k") == [("a",)]
     of_marker = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
     assert rows_of(engine.table("quarantine/rows"), "reason") == [(r,) for r in of_marker]
@@ -162,10 +162,10 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     _land(engine, "bound", "2.jsonl", [Event("d", 1, 0)])
     land(engine, "column", "2.jsonl", [_marked("d", 50, 6)])
     land(engine, "rows", "2.jsonl", [_marked("mark", None, 100)])
-    said = {s.source: s for s in engine.ingest()[0]}
-    assert {n: s.watermark for n, s in said.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 100}
-    assert (said["bound"].max_event_time, said["bound"].last_event_time) == (START + HOUR, START)
-    assert (said["rows"].rows_read, said["rows"].markers, said["rows"].last_event_time, said["rows"].max_event_time) == (
+    ingested = {s.source: s for s in engine.ingest()[0]}
+    assert {n: s.watermark for n, s in ingested.items()} == {"bound": START + HOUR - 5_001, "column": START + 7, "rows": START + 100}
+    assert (ingested["bound"].max_event_time, ingested["bound"].last_event_time) == (START + HOUR, START)
+    assert (ingested["rows"].rows_read, ingested["rows"].markers, ingested["rows"].last_event_time, ingested["rows"].max_event_time) == (
         1,
         1,
         None,
@@ -207,8 +207,8 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     clock.pass_ms(10 * MINUTE)
     assert engine.ingest() == []
     clock.pass_ms(1)
-    [[said]] = engine.ingest()
-    assert (said.source, said.kind, said.idle, said.watermark, said.rows_read, said.offsets) == (
+    [[ingested]] = engine.ingest()
+    assert (ingested.source, ingested.kind, ingested.idle, ingested.watermark, ingested.rows_read, ingested.offsets) == (
         "r",
         "silent",
         True,
@@ -220,8 +220,8 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     assert engine.ingest() == []
 
     _land(engine, "r", "2.jsonl", [Event("b", 1, 0)])
-    [[said]] = engine.ingest()
-    assert (said.source, said.kind, said.idle) == ("r", "rows", False)
+    [[ingested]] = engine.ingest()
+    assert (ingested.source, ingested.kind, ingested.idle) == ("r", "rows", False)
 
     clock.pass_ms(HOUR)
     _land(engine, "l", "2.jsonl", [Event("b", 1, HOUR)])
@@ -270,8 +270,8 @@ def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngin
     engine = make_engine([source("a")], [])
     paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
     engine.ingester.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
-    places = [place for (place,) in rows_of(engine.reading.log("a", 1), "arrival")]
-    assert len(set(places)) == len(places) == 15
+    arrivals = [arrival for (arrival,) in rows_of(engine.reading.log("a", 1), "arrival")]
+    assert len(set(arrivals)) == len(arrivals) == 15
     [spelled] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
     assert spelled == "file:/" + str(paths[0])[1]
 

@@ -40,8 +40,8 @@ def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twic
         head = moved.ledger.head
         assert moved.ingest() == []
         land(moved, "l", f"new {n}.jsonl", [Event(f"new {n}", 1, 0).line])
-        [[said]] = moved.ingest()
-        assert (said.seq, said.rows_read, len(said.offsets)) == (head + 1, 1, 1)
+        [[ingested]] = moved.ingest()
+        assert (ingested.seq, ingested.rows_read, len(ingested.offsets)) == (head + 1, 1, 1)
     assert rows_of(moved.reading.log("l", 9), "k") == [("a",), ("new 0",), ("new 2",)]
 
 
@@ -58,12 +58,12 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     moved = _at(engine, tmp_path / "lake", tmp_path / "moved")
     assert moved.ingest() == []
     land(moved, "l", "2.jsonl", [Event("b", 1, 0).line])
-    [[said]] = moved.ingest()
-    assert (said.seq, [o.split("|")[0] for o in said.offsets]) == (2, ["./2.jsonl"])
+    [[ingested]] = moved.ingest()
+    assert (ingested.seq, [o.split("|")[0] for o in ingested.offsets]) == (2, ["./2.jsonl"])
     made = moved.lake.delta("ledger")
     assert made is not None
     assert made.metadata().description == "Tidemark lake, format 2"
-    assert moved.ledger.offsets("l") == {offset, *said.offsets}
+    assert moved.ledger.offsets("l") == {offset, *ingested.offsets}
     assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
 
 
@@ -79,8 +79,8 @@ def test_a_landing_folder_that_is_moved_below_a_percent_sign_and_behind_a_uri_br
         moved = Engine(engine.lake, engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": named})
         assert moved.ingest() == []
         (folder / f"new %41 {n}.jsonl").write_text(Event(f"new {n}", 1, 0).line + "\n")
-        [[said]] = moved.ingest()
-        assert ([o.split("|")[0] for o in said.offsets], said.rows_read) == ([f"./new%20%2541%20{n}.jsonl"], 1)
+        [[ingested]] = moved.ingest()
+        assert ([o.split("|")[0] for o in ingested.offsets], ingested.rows_read) == ([f"./new%20%2541%20{n}.jsonl"], 1)
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("new 0",), ("new 1",)]
 
 
@@ -113,10 +113,10 @@ def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engi
     engine.ingest()
     clock.now = NOON + HOUR // 2
     land(engine, "l", "3.jsonl", [Event("c", 1, HOUR).line, Event("far", 1, 30 * DAY).line])
-    [said] = [s for s in engine.ingest()[0] if s.source == "l"]
-    assert (said.accepted, said.quarantined, said.clock) == (1, 1, None)
+    [ingested] = [s for s in engine.ingest()[0] if s.source == "l"]
+    assert (ingested.accepted, ingested.quarantined, ingested.clock) == (1, 1, None)
     assert engine.ledger.entries()[-1][0].clock == clock.now
-    assert said.ingested_at > NOON + YEAR
+    assert ingested.ingested_at > NOON + YEAR
     assert not any(s.idle for s in engine.ledger.last().values())
     clock.now += 2 * HOUR
     land(engine, "l", "4.jsonl", [Event("d", 1, HOUR).line])
@@ -130,8 +130,8 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     for name in "lr":
         land(engine, name, "1.jsonl", [json.dumps({"k": "a", "v": 1, "ts": times["l"]})])
     assert sum(s.accepted for s in engine.ingest()[0]) == 2
-    told = render.status(engine, ["pairs"])
-    assert told["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
+    status = render.status(engine, ["pairs"])
+    assert status["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
     assert engine.described("pairs")["watermark"] is not None
     engine.advance("pairs")
     land(engine, "r", "2.jsonl", [json.dumps({"k": "b", "v": 1, "ts": times["r"]})])
@@ -141,8 +141,8 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     assert render.status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
     assert engine.pending.all_days() is not None
     engine.advance("pairs")
-    told = render.status(engine, ["pairs"])
-    assert told["assets"]["pairs"]["law"]["holds"], told
+    status = render.status(engine, ["pairs"])
+    assert status["assets"]["pairs"]["law"]["holds"], status
 
 
 def test_a_batch_with_an_old_row_has_quantiles(make_engine: MakeEngine) -> None:

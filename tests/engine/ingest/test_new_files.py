@@ -15,7 +15,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import new_files as landing
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.clock import Clock
 from tests.support.landed import landed
 from tests.support.memory_ledger import memory_ledger
@@ -53,7 +53,7 @@ class Looks:
 
     def commit(self, offsets: tuple[str, ...], kind: str = "rows") -> None:
         seq = self.ledger.head + 1
-        self.ledger.commit([(said("l", seq, kind=kind, ingested_at=self.ledger.now(), offsets=offsets),)])
+        self.ledger.commit([(source_entry("l", seq, kind=kind, ingested_at=self.ledger.now(), offsets=offsets),)])
 
     def name(self, file: File) -> str:
         return file.keys[0].removeprefix("./")

@@ -9,7 +9,7 @@ from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ledger.ledger import Entry
-from tests.engine.made import said
+from tests.engine.made import source_entry
 
 GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))
 
@@ -22,7 +22,7 @@ class _Ingest:
 
     def __call__(self, files: Sequence[File]) -> Entry | None:
         self.tried.append(list(files))
-        entry = (said("l", len(self.tried)),) if any(f not in self.out_of_reach for f in files) else None
+        entry = (source_entry("l", len(self.tried)),) if any(f not in self.out_of_reach for f in files) else None
         unread = [Unread(f, "timeout") for f in files if f in self.out_of_reach]
         if unread:
             raise UnreadError(unread, [entry] if entry else [])

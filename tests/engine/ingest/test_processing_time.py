@@ -35,9 +35,9 @@ def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock
         engine.ingest()
         assert [s.rows for s in engine.advance("counts")] == [[0], [1], [2]][part]
         clock.pass_ms(MINUTE)
-    came = [entry[0].ingested_at for entry in engine.ledger.entries()]
-    assert came == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
-    assert _times(engine) == [(1, came[0]), (1, came[0]), (2, came[1]), (2, came[1])], "the last row is a duplicate"
+    times = [entry[0].ingested_at for entry in engine.ledger.entries()]
+    assert times == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
+    assert _times(engine) == [(1, times[0]), (1, times[0]), (2, times[1]), (2, times[1])], "the last row is a duplicate"
     assert rows_of(engine.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
     assert engine.late("counts", "l").isEmpty()
     assert broken(engine, "counts") == set()
@@ -55,5 +55,5 @@ def test_what_a_killed_attempt_left_is_not_taken_over_with_its_time(engine: Engi
 
 def test_entries_that_are_replayed_come_one_after_the_other(engine: Engine) -> None:
     replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("a", 2, 0)]}])
-    came = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
-    assert _times(engine) == [(seq, came[seq]) for seq in (1, 3)]
+    times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    assert _times(engine) == [(seq, times[seq]) for seq in (1, 3)]

@@ -44,12 +44,12 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 def _adds_up(engine: Engine) -> bool:
     """Whether the ledger's totals are what the logs and the quarantines hold, entry by entry."""
     for name, contract in engine.sources.items():
-        told = [s for e in engine.ledger.entries() for s in e if s.source == name]
-        if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in told):
+        entries = [s for e in engine.ledger.entries() for s in e if s.source == name]
+        if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
             return False
         for table, counted in ((contract.log, "accepted"), (contract.quarantine, "quarantined")):
             rows = Counter(r.seq for r in engine.table(table).select("seq").collect()) if engine.lake.delta(table) else Counter()
-            if rows != Counter({s.seq: getattr(s, counted) for s in told if getattr(s, counted)}):
+            if rows != Counter({s.seq: getattr(s, counted) for s in entries if getattr(s, counted)}):
                 return False
     return True
 
@@ -179,8 +179,8 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     land(mended, "c", "3.csv", ["k||v||ts", "few", "fewer"])
     mended.ingest()
     (Path(mended.folders["c"]) / "3.csv").unlink()
-    told = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
-    with pytest.raises(QuarantineError, match=told):
+    message = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
+    with pytest.raises(QuarantineError, match=message):
         mended.quarantine.release("c", named=["3.csv"])
     again = [path.name for path in Path(mended.folders["c"]).glob("released-*.csv")]
     assert [r.rows for r in mended.quarantine.release("c", named=again)] == [1]

@@ -33,8 +33,8 @@ def test_what_one_process_has_ingested_no_other_lets_in_again(make_engine: MakeE
     assert other.ingest() == []
     assert engine.lake.version("ledger") == version
     land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
-    [[said]] = other.ingest()
-    assert (said.source, said.seq, said.rows_read, len(said.offsets)) == ("l", 2, 1, 1)
+    [[ingested]] = other.ingest()
+    assert (ingested.source, ingested.seq, ingested.rows_read, len(ingested.offsets)) == ("l", 2, 1, 1)
     assert engine.ingest() == []
     assert rows_of(engine.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
     assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
@@ -75,8 +75,8 @@ def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(ma
     land(engine, "l", "1.jsonl", [Event("x", 1, 0).line])
     (tmp_path / "link").symlink_to(tmp_path / "landing")
     linked = replace(engine, folders={"l": str(tmp_path / "link/l")})
-    [[said]] = linked.ingest()
-    assert (said.rows_read, said.accepted, len(said.offsets)) == (1, 1, 1)
+    [[ingested]] = linked.ingest()
+    assert (ingested.rows_read, ingested.accepted, len(ingested.offsets)) == (1, 1, 1)
     assert linked.ingest() == engine.ingest() == []
     assert stream.writer_name(linked.folders) == stream.writer_name(engine.folders)
 

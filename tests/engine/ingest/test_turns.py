@@ -19,13 +19,13 @@ from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_i
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, START, source
 
 NO_SESSION: Any = None
 BUSY = LakeBusy.held("ledger", "process 7 (tidemark drain)")
-ENTRY: Entry = (said("l", 1),)
+ENTRY: Entry = (source_entry("l", 1),)
 FILE = File(1, "file:/in/1", 3, "l")
 
 
@@ -115,7 +115,7 @@ def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
 
 
 def test_a_stream_remembers_its_newest_entries_alone() -> None:
-    seen, entries = Seen(), iter([(said("l", n),) for n in range(1, MOST_KEPT + 6)])
+    seen, entries = Seen(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
     turns = _turns(seen, lambda _: next(entries))
     for _ in range(MOST_KEPT + 5):
         turns.files([FILE])

@@ -52,8 +52,8 @@ def test_what_passes_while_it_is_waited_for_is_no_error(make_engine: MakeEngine)
         checksum.unlink()
 
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
-    [[said]] = _patient(engine, sleep).ingest()
-    assert (said.accepted, said.quarantined, slept) == (2, 0, [1.0])
+    [[ingested]] = _patient(engine, sleep).ingest()
+    assert (ingested.accepted, ingested.quarantined, slept) == (2, 0, [1.0])
 
 
 def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(make_engine: MakeEngine) -> None:
@@ -63,11 +63,11 @@ def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(ma
     _out_of_reach(engine, "r", "only.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
     (Path(engine.folders["l"]) / "torn.jsonl.gz").write_bytes(TORN)
-    told = (
+    message = (
         r"^source 'l': 1 file could not be read: file:.*/l/b\.jsonl \(ChecksumException: .*\); source 'r': 1 file could not be read: "
         r"file:.*/r/only\.jsonl .*so nothing is recorded of them: the next ingest tries again, .* or take the file out of the folder$"
     )
-    with pytest.raises(UnreadError, match=told) as raised:
+    with pytest.raises(UnreadError, match=message) as raised:
         engine.ingest()
     [entry] = raised.value.entries
     assert [(s.source, s.accepted, s.quarantined, len(s.offsets)) for s in entry] == [("l", 1, 1, 2)]

@@ -66,14 +66,14 @@ def test_a_column_of_the_changelog_is_refused_before_any_row(tmp_path: Path, col
             engine(tmp_path, [contract], [asset("kept", operator)])
     legal = [asset("total", TOTAL), join()]
     assert engine(tmp_path, [contract, R], legal).assets.keys() == {"total", "pairs"}
-    told = TopN(by="k", order_by="v", rank_end=1, change=column)
-    assert "kept" in engine(tmp_path, [contract], [asset("kept", told)]).assets
+    top = TopN(by="k", order_by="v", rank_end=1, change=column)
+    assert "kept" in engine(tmp_path, [contract], [asset("kept", top)]).assets
 
 
 def test_what_reads_a_changelog_names_the_change_by_no_column_of_it(tmp_path: Path) -> None:
-    told = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="N")
+    top = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="N")
     with pytest.raises(ContractError, match="`change` is 'N'; legal: a name that is no column of 'total'"):
-        engine(tmp_path, [L], [asset("total", TOTAL), asset("best", told, "total")])
+        engine(tmp_path, [L], [asset("total", TOTAL), asset("best", top, "total")])
 
 
 def test_folders_do_not_overlap(tmp_path: Path) -> None:

@@ -90,12 +90,12 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     lake = Lake(str(tmp_path / "lake"))
     newer = f"Tidemark lake, format {FORMAT + 1}"
     write_deltalake(lake.path("ledger"), pa.table({"seq": pa.array([1], pa.int64())}), description=newer)
-    told = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that made it"
-    with pytest.raises(LakeError, match=told):
+    message = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that made it"
+    with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
     engine = _newer(lake)
     for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.repair("total")):
-        with pytest.raises(LakeError, match=told):
+        with pytest.raises(LakeError, match=message):
             act()
     assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]
 
@@ -110,11 +110,11 @@ def _newer(lake: Lake) -> Engine:
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
 def test_a_lake_of_this_version_tells_its_format_and_one_without_is_taken(tmp_path: Path, description: str | None) -> None:
-    from tests.engine.made import said
+    from tests.engine.made import source_entry
 
     lake = Lake(str(tmp_path / "lake"))
     ledger = Ledger(lake, Clock())
-    ledger.commit([(said("l", 1),)])
+    ledger.commit([(source_entry("l", 1),)])
     made = lake.delta("ledger")
     assert made is not None
     assert made.metadata().description == f"Tidemark lake, format {FORMAT}"

@@ -261,9 +261,9 @@ def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
     ):
         patiently("ledger", taken, "write")
-    told = [r.getMessage() for r in caplog.records]
-    assert told[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
-    assert 235 <= len(told) <= 241, "once a minute"
+    messages = [r.getMessage() for r in caplog.records]
+    assert messages[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
+    assert 235 <= len(messages) <= 241, "once a minute"
     caplog.clear()
     left = [Busy("process 7 on host", "maintenance")]
 

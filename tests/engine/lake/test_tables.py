@@ -26,8 +26,8 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"))
 
 
-def _foreign(lake: Lake, table: str, told: str | None) -> None:
-    properties = None if told is None else CommitProperties(custom_metadata={"userMetadata": told})
+def _foreign(lake: Lake, table: str, metadata: str | None) -> None:
+    properties = None if metadata is None else CommitProperties(custom_metadata={"userMetadata": metadata})
     write_deltalake(lake.path(table), ROWS, mode="append", commit_properties=properties)
 
 
@@ -64,10 +64,10 @@ def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) ->
     lake.append_small(ROWS, "t", {"other": 2})
     known = {key: lake.newest("t", key) for key in ("one", "other")}
     assert [c and c.version for c in known.values()] == [0, 1]
-    told = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
-    lake.carry(told, DeltaTable(lake.path("t")))
+    carried = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
+    lake.carry(carried, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
-    lake.carry({key: commit for key in told if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
+    lake.carry({key: commit for key in carried if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
     assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
     lake.append_small(ROWS, "t", {"one": {"seq": 2}})
@@ -102,8 +102,8 @@ def test_a_compaction_remembers_nothing_even_where_it_says_so(lake: Lake) -> Non
     """A table that compacts itself takes its metadata from the session, where another table's may stand."""
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": {"seq": 2}})
-    told = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
-    DeltaTable(lake.path("t")).optimize.compact(commit_properties=told)
+    metadata = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
+    DeltaTable(lake.path("t")).optimize.compact(commit_properties=metadata)
     found = lake.newest("t", "key")
     assert found is not None
     assert (found.version, found.value) == (1, {"seq": 2})

@@ -18,7 +18,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError, PinnedLake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore
@@ -54,24 +54,24 @@ def two(request: pytest.FixtureRequest, tmp_path: Path) -> Two:
 def begun(request: pytest.FixtureRequest, two: Two) -> Two:
     """Two processes on one ledger, which may hold a batch."""
     if request.param:
-        two[0].commit([(said("l", 1),)])
+        two[0].commit([(source_entry("l", 1),)])
     return two
 
 
 def test_of_two_batches_that_began_together_one_lands(begun: Two) -> None:
     one, other = (Batch.begin(ledger) for ledger in begun)
-    one.commit([(said("l", one.seq),)])
+    one.commit([(source_entry("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
-        other.commit([(said("l", other.seq),)])
+        other.commit([(source_entry("l", other.seq),)])
     assert [ledger.head for ledger in begun] == [one.seq, one.seq]
 
 
 def test_two_first_batches_committed_at_once_leave_one(two: Two) -> None:
     """Each has looked, and seen no ledger, when it commits."""
     assert [ledger.head for ledger in two] == [0, 0]
-    two[0]._store.append(table_of([(said("l", 1),)]))
+    two[0]._store.append(table_of([(source_entry("l", 1),)]))
     with pytest.raises(LakeError, match=REFUSED):
-        two[1]._store.append(table_of([(said("l", 1),)]))
+        two[1]._store.append(table_of([(source_entry("l", 1),)]))
     assert [len(ledger.entries()) for ledger in two] == [1, 1]
 
 
@@ -79,11 +79,11 @@ def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_l
     one, other = (Batch.begin(ledger) for ledger in begun)
     other.fence()
     with pytest.raises(LakeError, match=REFUSED):
-        one.commit([(said("l", one.seq),)])
+        one.commit([(source_entry("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
         one.fence()
     other.fence()
-    other.commit([(said("r", other.seq),)])
+    other.commit([(source_entry("r", other.seq),)])
     assert begun[0].head == other.seq
     assert [of.source for of in begun[0].entries()[-1]] == ["r"]
 
@@ -115,7 +115,7 @@ def test_whose_rows_were_deleted_cannot_commit_their_batch(tmp_path: Path) -> No
     clear_orphans(NO_SESSION, lake, other, contracts)
     assert _held(lake, "events/l") == []
     with pytest.raises(LakeError, match=REFUSED):
-        held_up.commit([(said("l", 1, accepted=2),)])
+        held_up.commit([(source_entry("l", 1, accepted=2),)])
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
     contracts = {name: source(name, idle_timeout="1 hour") for name in "lr"}
     ledger = Ledger(lake, clock)
     offset = f"file:{tmp_path}/in/l/1.csv|1|2|unread"
-    ledger.commit([tuple(said(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
+    ledger.commit([tuple(source_entry(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
     step = Progress(step=1, seq=2, closed_to=0, inputs={})
     properties = CommitProperties({"userMetadata": json.dumps(step.metadata(Progress()))}, app_transactions=[Transaction(APPLICATION, 1)])
     write_deltalake(lake.path("pairs"), _rows(1), commit_properties=properties)
@@ -183,7 +183,7 @@ def test_the_format_of_a_ledger_is_raised_on_the_version_that_was_seen_alone(tmp
     store: Any = one._store
     append, at = lake.append_small, before + 1
     assert other.head == before
-    append(table_of([(said("r", at, ingested_at=2),)]), "ledger")
+    append(table_of([(source_entry("r", at, ingested_at=2),)]), "ledger")
     with pytest.raises(LakeError, match=REFUSED):
-        store.append(table_of([(said("l", at, ingested_at=2),)]))
+        store.append(table_of([(source_entry("l", at, ingested_at=2),)]))
     assert Ledger(lake, Clock(5)).head == at

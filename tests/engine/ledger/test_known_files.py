@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ledger.known_files import KnownFiles
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.landed import landed
 from tests.support.memory_ledger import memory_ledger
 
@@ -98,7 +98,7 @@ def test_a_remote_file_is_known_in_another_bucket() -> None:
 def test_known_is_what_was_added_in_whatever_parts(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
     offsets = [f.offset if n % 2 else _old(f) for n, f in enumerate(files)]
-    ledger = memory_ledger([(said("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
+    ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
     every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
     known = ledger.known("l", every)
     assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}

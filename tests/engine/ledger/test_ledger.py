@@ -13,10 +13,10 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, moved
 from platform_defs.engine.ledger.store import DeltaLedgerStore
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.clock import Clock
 
-FULL = said(
+FULL = source_entry(
     "l",
     1,
     ingested_at=1_000,
@@ -40,7 +40,7 @@ def _ledger(tmp_path: Path, clock: Clock | None = None) -> Ledger:
 
 
 def test_an_entry_comes_back_as_it_was_said(tmp_path: Path) -> None:
-    entries = [(FULL, said("r", 1, ingested_at=1_000)), (said("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
+    entries = [(FULL, source_entry("r", 1, ingested_at=1_000)), (source_entry("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
     _ledger(tmp_path).commit(entries)
     assert _ledger(tmp_path).entries() == entries
 
@@ -53,7 +53,7 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
 def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     first = replace(FULL, ingested_at=1)
-    ledger.commit([(first, said("r", 1)), (said("l", 2, watermark=-1, offsets=("c",)),)])
+    ledger.commit([(first, source_entry("r", 1)), (source_entry("l", 2, watermark=-1, offsets=("c",)),)])
     assert {name: s.seq for name, s in ledger.last().items()} == {"l": 2, "r": 1}
     assert ledger.offsets("l") == {*FULL.offsets, "c"}
     assert ledger.offsets("r") == set()
@@ -64,30 +64,30 @@ def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
 )
 def test_entries_must_follow_the_head(tmp_path: Path, seqs: list[int]) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(said("l", 1),)])
+    ledger.commit([(source_entry("l", 1),)])
     with pytest.raises((LedgerError, LakeError), match=r"do not follow the ledger's newest, 1|ledger has a newer batch"):
-        ledger.commit([(said("l", n),) for n in seqs])
+        ledger.commit([(source_entry("l", n),) for n in seqs])
     assert _ledger(tmp_path).head == 1
 
 
 def test_a_second_reader_sees_what_the_first_commits(tmp_path: Path) -> None:
     one, other = _ledger(tmp_path), _ledger(tmp_path)
     assert other.head == 0
-    one.commit([(said("l", 1),)])
+    one.commit([(source_entry("l", 1),)])
     assert other.head == 1
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
-        other.commit([(said("l", 1),)])
+        other.commit([(source_entry("l", 1),)])
 
 
 def test_the_clock_rises_from_entry_to_entry_even_when_it_steps_back(tmp_path: Path) -> None:
     clock = Clock(100)
     ledger = _ledger(tmp_path, clock)
-    told = []
+    times = []
     for seq, time in enumerate([100, 100, 40, 500], 1):
         clock.now = time
-        ledger.commit([(said("l", seq, ingested_at=ledger.now()),)])
-        told.append(ledger.last()["l"].ingested_at)
-    assert told == [100, 101, 102, 500]
+        ledger.commit([(source_entry("l", seq, ingested_at=ledger.now()),)])
+        times.append(ledger.last()["l"].ingested_at)
+    assert times == [100, 101, 102, 500]
     assert ledger.now(after=900) == 901
 
 
@@ -104,15 +104,15 @@ def test_a_long_ledger_stays_in_few_files_and_is_read_on_not_anew(tmp_path: Path
 
     monkeypatch.setattr(DeltaLedgerStore, "rows", counted)
     for seq in range(1, 141):
-        ledger.commit([(said("l", seq, offsets=(f"l{seq}",)), said("r", seq))])
+        ledger.commit([(source_entry("l", seq, offsets=(f"l{seq}",)), source_entry("r", seq))])
         assert ledger.head == seq
         if seq % 50 == 0:
             assert other.entries() == ledger.entries()
     assert max(read) == 100, "another reader reads what was committed since it last looked"
     assert sum(read) == 2 * 140 + 2 * 100 + 3 * 2, "every row is read once by each, and the newest again where they are of several files"
-    told = _ledger(tmp_path).entries()
-    assert [(s.source, s.seq) for e in told for s in e] == [(n, seq) for seq in range(1, 141) for n in ("l", "r")]
-    assert told == ledger.entries()
+    entries = _ledger(tmp_path).entries()
+    assert [(s.source, s.seq) for e in entries for s in e] == [(n, seq) for seq in range(1, 141) for n in ("l", "r")]
+    assert entries == ledger.entries()
     assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 141)}
     assert len(lake.delta(TABLE).file_uris()) < 64  # pyright: ignore[reportOptionalMemberAccess]
 
@@ -120,11 +120,11 @@ def test_a_long_ledger_stays_in_few_files_and_is_read_on_not_anew(tmp_path: Path
 def test_a_ledger_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
-        ledger.commit([(said("l", seq),)])
+        ledger.commit([(source_entry("l", seq),)])
     assert ledger.head == 3
     shutil.rmtree(tmp_path / "lake" / TABLE)
     assert (ledger.head, ledger.last()) == (0, {})
-    _ledger(tmp_path).commit([(said("r", 1),)])
+    _ledger(tmp_path).commit([(source_entry("r", 1),)])
     assert list(ledger.last()) == ["r"]
 
 
@@ -135,7 +135,7 @@ WAY_OUT = r"Nothing was written. Restore the lake's folder from a backup, .* int
 class Broken:
     id: str
     rows: tuple[dict[str, Any], ...]
-    told: str
+    message: str
 
 
 BROKEN = [
@@ -156,28 +156,28 @@ BROKEN = [
 @pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.id)
 def test_a_ledger_that_does_not_add_up_is_named(tmp_path: Path, case: Broken, known: bool) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(said("l", 1, watermark=10),), (said("l", 2, watermark=20),)])
+    ledger.commit([(source_entry("l", 1, watermark=10),), (source_entry("l", 2, watermark=20),)])
     reader = ledger if known else _ledger(tmp_path)
     assert reader.head == 2 or not known
-    rows = [asdict(said(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
+    rows = [asdict(source_entry(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
     Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
     for _ in range(2):
-        with pytest.raises(LedgerError, match=rf"the ledger is broken {case.told}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
+        with pytest.raises(LedgerError, match=rf"the ledger is broken {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
             reader.entries()
 
 
 def test_a_ledger_file_that_is_missing_is_named(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2):
-        ledger.commit([(said("l", seq),)])
-    gone = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
-    gone.unlink()
-    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {gone.name} of table .*/ledger is missing or .*{WAY_OUT}"):
+        ledger.commit([(source_entry("l", seq),)])
+    file = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
+    file.unlink()
+    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {file.name} of table .*/ledger is missing or .*{WAY_OUT}"):
         _ledger(tmp_path).entries()
 
 
 def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
-    _ledger(tmp_path).commit([(said("l", 1),)])
+    _ledger(tmp_path).commit([(source_entry("l", 1),)])
     [file] = (tmp_path / "lake" / TABLE).glob("*.parquet")
     file.write_bytes(b"PAR1 and no more")
     with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {file.name} of table"):
@@ -187,7 +187,7 @@ def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 def test_a_ledger_whose_log_is_damaged_is_named(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
-        ledger.commit([(said("l", seq),)])
+        ledger.commit([(source_entry("l", seq),)])
     log = tmp_path / "lake" / TABLE / "_delta_log"
     (log / f"{2:020}.json").write_text('{"add": {"pa')
     with pytest.raises(LedgerError, match=rf"file .*/ledger/_delta_log of table .*/ledger is missing or unreadable .*{WAY_OUT}"):
@@ -199,7 +199,7 @@ def test_a_ledger_whose_log_is_damaged_is_named(tmp_path: Path) -> None:
 
 def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(said("l", 1),)])
+    ledger.commit([(source_entry("l", 1),)])
     ledger.require(1, "table pairs")
     with pytest.raises(LedgerError, match=rf"ledger ends at entry 1, and table pairs names entry 3, .*/ledger/_delta_log .*{WAY_OUT}"):
         ledger.require(3, "table pairs")
@@ -207,5 +207,5 @@ def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> Non
 
 def test_what_moves_on_carries_marks_and_idleness_and_no_counts() -> None:
     after = moved(FULL, seq=2, kind="watermark", ingested_at=2_000)
-    assert after == said("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
+    assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
     assert moved(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)

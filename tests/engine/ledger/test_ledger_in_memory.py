@@ -10,7 +10,7 @@ from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry, Ledger
-from tests.engine.made import said
+from tests.engine.made import source_entry
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
 
@@ -23,29 +23,38 @@ def _two() -> tuple[Ledger, Ledger]:
 
 def test_two_processes_see_one_order_and_one_of_them_commits_a_number() -> None:
     one, other = _two()
-    one.commit([(said("l", 1, watermark=3, offsets=("a|1|2",)), said("r", 1))])
+    one.commit([(source_entry("l", 1, watermark=3, offsets=("a|1|2",)), source_entry("r", 1))])
     assert (other.head, other.last()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
     assert other.entries() == one.entries()
     both = [one, other]
     for ledger in both:
         assert ledger.head == 1
-    one.commit([(said("l", 2, watermark=3),)])
+    one.commit([(source_entry("l", 2, watermark=3),)])
     assert other._history.head == 1
     with pytest.raises(LakeError, match="ledger has another writer by now"):
         other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
-        other.commit([(said("l", 2),)])
+        other.commit([(source_entry("l", 2),)])
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([(said("l", 1),), (said("l", 3),)], "at entry 3: it follows entry 1, so entries between them are missing"),
-        ([(said("l", 1), said("l", 1))], "at entry 1: it names a source twice"),
-        ([(said("l", 1),), (said("l", 2, ingested_at=1),)], "at entry 2: its ingested_at 1 does not rise from the entry before, 1"),
-        ([(said("l", 1, ingested_at=1), said("r", 1, ingested_at=2))], "at entry 1: its ingested_at 1 does not rise"),
-        ([(said("l", 1, watermark=5),), (said("l", 2, watermark=4),)], "at entry 2: the watermark of 'l' falls from 5 to 4"),
-        ([(said("l", 1, watermark=5),), (said("r", 2),), (said("l", 3),)], "at entry 3: the watermark of 'l' falls from 5 to None"),
+        ([(source_entry("l", 1),), (source_entry("l", 3),)], "at entry 3: it follows entry 1, so entries between them are missing"),
+        ([(source_entry("l", 1), source_entry("l", 1))], "at entry 1: it names a source twice"),
+        (
+            [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=1),)],
+            "at entry 2: its ingested_at 1 does not rise from the entry before, 1",
+        ),
+        ([(source_entry("l", 1, ingested_at=1), source_entry("r", 1, ingested_at=2))], "at entry 1: its ingested_at 1 does not rise"),
+        (
+            [(source_entry("l", 1, watermark=5),), (source_entry("l", 2, watermark=4),)],
+            "at entry 2: the watermark of 'l' falls from 5 to 4",
+        ),
+        (
+            [(source_entry("l", 1, watermark=5),), (source_entry("r", 2),), (source_entry("l", 3),)],
+            "at entry 3: the watermark of 'l' falls from 5 to None",
+        ),
     ],
 )
 def test_what_does_not_follow_is_found_by_its_columns_and_named_by_its_rows(entries: list[Entry], message: str) -> None:
@@ -67,7 +76,7 @@ def test_a_history_read_on_is_the_one_read_at_once(batches: list[dict[str, tuple
         newest |= {name: max(newest.get(name, 0), mark) for name, (mark, _, _) in batch.items()}
         entries.append(
             tuple(
-                said(name, seq, watermark=newest[name], idle=idle, accepted=n, rows_read=n, first_event_time=n - 3 if n else None)
+                source_entry(name, seq, watermark=newest[name], idle=idle, accepted=n, rows_read=n, first_event_time=n - 3 if n else None)
                 for name, (_, idle, n) in sorted(batch.items())
             )
         )
@@ -107,10 +116,10 @@ def test_a_ledger_is_opened_without_an_object_for_each_batch(monkeypatch: pytest
     made: list[int] = []
     entries_of = ledger_module.entries_of
     monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))
-    ledger = memory_ledger((said("l", n, watermark=n, accepted=1, rows_read=1), said("r", n)) for n in range(1, 2_001))
+    ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
     assert (ledger.head, ledger.now(), ledger.source("l").read_in, ledger.heard("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
     assert ledger.last()["l"].watermark == 2_000
     for seq in range(2_001, 2_006):
-        ledger.commit([(said("l", seq, ingested_at=ledger.now(), watermark=seq),)])
+        ledger.commit([(source_entry("l", seq, ingested_at=ledger.now(), watermark=seq),)])
         assert ledger.head == seq
     assert sum(made) <= 2 + 5

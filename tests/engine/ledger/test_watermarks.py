@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.ledger.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
-from tests.engine.made import marks, said
+from tests.engine.made import marks, source_entry
 
 
 def _source(entries: Sequence[Entry], name: str) -> Timeline:
@@ -108,7 +108,7 @@ class Late:
     ids=lambda c: c.id,
 )
 def test_an_entry_may_hold_late_rows_when_its_oldest_row_is_not_above_the_mark_before_it(case: Late) -> None:
-    entries = [(said("r", 1),), (said("l", 2, accepted=case.accepted, first_event_time=case.first),)]
+    entries = [(source_entry("r", 1),), (source_entry("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
     history = History.of(entries)
     assert possibly_late(history.source("l"), operator, 0, 2) == ({2: case.before} if case.found else {})

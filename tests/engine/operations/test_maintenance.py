@@ -162,8 +162,8 @@ def test_a_table_that_is_being_written_is_left_for_the_next_time(engine: Engine)
 
 def test_a_commit_that_comes_before_maintenance_leaves_the_table_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, rows, no_session = Lake(str(tmp_path / "lake")), pa.table({"n": [1]}), cast(Any, None)
-    told = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
-    for properties in (told, None):
+    progress = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
+    for properties in (progress, None):
         write_deltalake(lake.path("pairs"), rows, mode="append", commit_properties=properties)
     maintenance = Maintenance(no_session, lake, Ledger(lake, Clock()), {}, {"pairs": join()})
     with monkeypatch.context() as patch:
@@ -210,9 +210,9 @@ def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path
     found = {table: lake.unneeded(spark, table, 0) for table in ("events", "events/orders", "total", "marked")}
     for table in found:
         lake.vacuum(spark, table, 0)
-    gone = {path for path in before if not path.exists() and not path.name.endswith(".crc")}
+    deleted = {path for path in before if not path.exists() and not path.name.endswith(".crc")}
     assert found == {"events": 1, "events/orders": 1, "total": 1, "marked": 0}
-    assert sorted(str(path.parent.relative_to(tmp_path)) for path in gone) == ["events", "events/orders", "total"]
+    assert sorted(str(path.parent.relative_to(tmp_path)) for path in deleted) == ["events", "events/orders", "total"]
     assert DeltaTable(lake.path("events/orders")).to_pyarrow_table().to_pylist() == [{"k": 1}]
     assert lake.read(spark, "marked/below").count() == 1
 

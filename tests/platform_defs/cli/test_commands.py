@@ -37,7 +37,7 @@ ALL = [*ASSETS, *BOARDS]
 
 
 @dataclass(frozen=True)
-class Said:
+class Result:
     """What a command printed, and how it ended."""
 
     code: int
@@ -50,7 +50,7 @@ class Said:
         return json.loads(self.out)
 
 
-def tidemark(*args: str) -> Said:
+def tidemark(*args: str) -> Result:
     """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     settings.cache_clear()
@@ -62,20 +62,20 @@ def tidemark(*args: str) -> Said:
         except SystemExit as end:
             code = int(end.code or 0)
     settings.cache_clear()
-    return Said(code, out.getvalue(), err.getvalue())
+    return Result(code, out.getvalue(), err.getvalue())
 
 
-def _place(patch: pytest.MonkeyPatch, root: Path) -> Path:
+def _use_lake(patch: pytest.MonkeyPatch, root: Path) -> Path:
     """Point the settings at a lake of the test's own."""
-    places = {"LAKE": root / "lake", "DAGSTER_HOME": root / "lake/_dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
-    for name, value in places.items():
+    values = {"LAKE": root / "lake", "DAGSTER_HOME": root / "lake/_dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
+    for name, value in values.items():
         patch.setenv(f"TIDEMARK_{name}", str(value))
     return root / "lake"
 
 
 @pytest.fixture
 def lake(monkeypatch, tmp_path):
-    return _place(monkeypatch, tmp_path)
+    return _use_lake(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +83,15 @@ def demo(spark, tmp_path_factory):
     """A small demo beside a lake of the user's, which the settings name; then the settings name the demo's."""
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("demo")
-        users = _place(patch, root / "users")
+        users = _use_lake(patch, root / "users")
         (users / "landing/orders").mkdir(parents=True)
         (users / "landing/orders/mine.csv").write_text("precious")
         (users / "_made_by_the_demo").write_text("The demo empties this folder each time it starts.\n")
-        told = tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--lake", str(root / "lake"), "--json").json
+        report = tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--lake", str(root / "lake"), "--json").json
         assert sorted(p.name for p in users.rglob("*")) == ["_made_by_the_demo", "landing", "mine.csv", "orders"]
         assert not (root / "users/dagster").exists()
-        _place(patch, root)
-        yield told
+        _use_lake(patch, root)
+        yield report
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +109,11 @@ def test_demo_tells_what_the_simulator_put_in(demo):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_demo_lets_in_what_was_planned(demo, source):
-    planned, told = _planned(source), demo["status"]["sources"][source]
-    assert told["rows_read"] == planned.total()
-    assert told["duplicate"] == planned["duplicate"]
-    assert told["quarantined"] == sum(planned[kind] for kind in QUARANTINED)
-    assert told["accepted"] == planned["clean"] + planned["late"]
+    planned, counts = _planned(source), demo["status"]["sources"][source]
+    assert counts["rows_read"] == planned.total()
+    assert counts["duplicate"] == planned["duplicate"]
+    assert counts["quarantined"] == sum(planned[kind] for kind in QUARANTINED)
+    assert counts["accepted"] == planned["clean"] + planned["late"]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -127,10 +127,10 @@ def test_demo_accounts_for_every_row(demo, source):
 
 @pytest.mark.parametrize("asset", ALL)
 def test_demo_holds_every_asset_to_the_law(demo, asset):
-    told = demo["status"]["assets"][asset]
-    assert told["law"] == {"holds": True, "broken": [], "ledger_differs_from_log": []}
-    assert sum(told["matched"].values()) > 0 or asset == "category_leaderboard"
-    assert told.get("results", 1) > 0
+    account = demo["status"]["assets"][asset]
+    assert account["law"] == {"holds": True, "broken": [], "ledger_differs_from_log": []}
+    assert sum(account["matched"].values()) > 0 or asset == "category_leaderboard"
+    assert account.get("results", 1) > 0
 
 
 def test_demo_names_its_tables_and_the_ui(demo):
@@ -160,40 +160,40 @@ def test_status_is_what_the_demo_told(demo):
 
 
 def test_status_as_tables_fits_a_narrow_terminal(demo):
-    said = tidemark("status", WIDE)
-    assert "The conservation law holds" in said.out
-    assert "…" not in said.out
+    result = tidemark("status", WIDE)
+    assert "The conservation law holds" in result.out
+    assert "…" not in result.out
 
 
 def _stands_as_it_did(demo: dict[str, Any]) -> None:
     """A join over sources and a Top-K over a derived table are what they were, and so are the sources."""
-    told, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
-    assert tidemark("status", *names, "--json").json == told | {"assets": {name: told["assets"][name] for name in names}}
+    status, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
+    assert tidemark("status", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
 
 
 def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
     from platform_defs.definitions import build
 
-    told = {t["table"]: t for t in tidemark("maintain", "--json").json["tables"]}
-    others = [f"{place}/{source}" for place in ("events", "quarantine") for source in SOURCES]
-    assert set(told) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in BOARDS]}
-    assert {(t["left"], t["after"] == t["before"] > 0) for t in told.values()} == {(None, True)}
+    tables = {t["table"]: t for t in tidemark("maintain", "--json").json["tables"]}
+    others = [f"{folder}/{source}" for folder in ("events", "quarantine") for source in SOURCES]
+    assert set(tables) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in BOARDS]}
+    assert {(t["left"], t["after"] == t["before"] > 0) for t in tables.values()} == {(None, True)}
     run = build(settings()).resolve_job_def("maintenance").execute_in_process()
     [output] = [e for e in run.all_events if e.is_successful_output]
-    assert set(output.step_output_data.metadata) == set(told)
+    assert set(output.step_output_data.metadata) == set(tables)
     _stands_as_it_did(demo)
 
 
 def test_late_shows_the_late_rows(demo):
-    said, late = tidemark("late", "payments"), _planned("payments")["late"]
-    assert said.code == 0
-    assert said.out.count("2026-03-0") >= late
-    assert "payment_id" in said.out
-    assert f"Rows of payments too late for payment_order_wide: {late}" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
-    told = tidemark("late", "payments", "--limit", "1", "--json").json
-    assert (told["source"], told["asset"], told["total"], len(told["rows"])) == ("payments", WIDE, late, 1)
-    assert {"payment_id", "event_time", "seq", "arrival"} <= set(told["rows"][0])
+    result, late = tidemark("late", "payments"), _planned("payments")["late"]
+    assert result.code == 0
+    assert result.out.count("2026-03-0") >= late
+    assert "payment_id" in result.out
+    assert f"Rows of payments too late for payment_order_wide: {late}" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+    report = tidemark("late", "payments", "--limit", "1", "--json").json
+    assert (report["source"], report["asset"], report["total"], len(report["rows"])) == ("payments", WIDE, late, 1)
+    assert {"payment_id", "event_time", "seq", "arrival"} <= set(report["rows"][0])
     assert tidemark("late", "payments", "--limit", "1").out.startswith(
         f"Rows of payments too late for payment_order_wide: {late}, of which 1"
     )
@@ -207,14 +207,14 @@ def test_a_row_that_would_steer_the_terminal_is_printed_as_text(demo, monkeypatc
     monkeypatch.setattr(render, "late", lambda *_: shown)
     for width in ("80", "400"):
         monkeypatch.setattr(render.out, "_width", int(width))
-        said = tidemark("late", "payments")
-        assert r"\x1b[31m\x9b2J[bold]:warning:\u202e\x07" in said.out
-        assert said.out.replace("\n", "").isprintable()
+        result = tidemark("late", "payments")
+        assert r"\x1b[31m\x9b2J[bold]:warning:\u202e\x07" in result.out
+        assert result.out.replace("\n", "").isprintable()
 
 
 def test_rebuild_of_a_closed_day_finds_nothing_to_put_right(demo):
-    told = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
-    assert told == {
+    report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
+    assert report == {
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
         "steps": [],
     }
@@ -292,8 +292,8 @@ def test_an_empty_lake_is_told_of_in_words(spark, lake):
     assert "nothing is closed yet" in tidemark("status").out
     assert "Nothing has landed yet." in tidemark("late", "payments").out
     assert "Nothing new has landed." in tidemark("ingest").out
-    told = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
-    assert told == {
+    report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
+    assert report == {
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
         "steps": [],
     }
@@ -302,14 +302,14 @@ def test_an_empty_lake_is_told_of_in_words(spark, lake):
 def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
     lake.mkdir()
     (lake / "precious").touch()
-    said = tidemark("demo", "--lake", str(lake))
-    assert said.code == 1
-    assert "which no demo made; nothing was deleted. Legal: a folder that is absent, empty or a demo's own" in said.err
+    result = tidemark("demo", "--lake", str(lake))
+    assert result.code == 1
+    assert "which no demo made; nothing was deleted. Legal: a folder that is absent, empty or a demo's own" in result.err
     assert [path.name for path in lake.iterdir()] == ["precious"]
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         pytest.param(
             ["backfill", "--from", "2026-03-02", "--to", "2026-03-01"], "`--from` is 2026-03-02 and `--to` is 2026-03-01", id="range"
@@ -334,20 +334,20 @@ def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
         pytest.param(["late", "\x1b[31m"], r"`source` is '\x1b[31m'; legal", id="escapes"),
     ],
 )
-def test_a_wrong_argument_ends_in_words(lake, args, told):
-    said = tidemark(*args)
-    assert said.code in (1, 2)
-    assert told in said.err
-    assert len(said.err.splitlines()) == 1
-    assert said.err.startswith("error: ")
+def test_a_wrong_argument_ends_in_words(lake, args, message):
+    result = tidemark(*args)
+    assert result.code in (1, 2)
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
+    assert result.err.startswith("error: ")
     assert not lake.exists()
 
 
 def test_a_wrong_setting_ends_in_words(lake, monkeypatch):
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "[a while]")
-    said = tidemark("status")
-    assert said.code == 1
-    assert said.err.startswith("error: TIDEMARK_PAYMENT_WITHIN is '[a while]': legal: ")
+    result = tidemark("status")
+    assert result.code == 1
+    assert result.err.startswith("error: TIDEMARK_PAYMENT_WITHIN is '[a while]': legal: ")
 
 
 def _of_java(kind: str) -> Py4JJavaError:
@@ -368,9 +368,9 @@ def test_an_error_of_spark_is_named_without_its_text(lake, monkeypatch, error, n
         raise error
 
     monkeypatch.setattr(cli, "_engine", fail)
-    said = tidemark("status")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == (
+    result = tidemark("status")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
         f"error: Spark failed with {named}; its text may quote rows, so it is not shown. "
         "TIDEMARK_TRACEBACK=1 shows it, with the traceback\n"
     )

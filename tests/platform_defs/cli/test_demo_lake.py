@@ -15,7 +15,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings
-from tests.engine.made import said
+from tests.engine.made import source_entry
 
 OWN = "orders/part-00000.jsonl"
 _UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"
@@ -107,7 +107,7 @@ def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "named"),
     [
         ("landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
         ("landing/orders/.mine.tmp", "rows or a file of 'orders/.mine.tmp'"),
@@ -137,12 +137,12 @@ def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made)
         ("ledger/readme.txt", "'ledger/readme.txt'"),
     ],
 )
-def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, told: str) -> None:
+def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, named: str) -> None:
     path = made.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
     before = _contents(made.root)
-    with pytest.raises(NotTheDemos, match=f"which holds {told}, which no demo made; nothing was deleted"):
+    with pytest.raises(NotTheDemos, match=f"which holds {named}, which no demo made; nothing was deleted"):
         made.folder.begin(_engine(made.root))
     assert _contents(made.root) == before
 
@@ -198,9 +198,9 @@ def test_rows_that_came_from_another_folder_keep_everything(made: Made) -> None:
     shutil.rmtree(made.root / "ledger")
     own = made.folder.landing / OWN
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
-    made.engine.ledger.commit([(said("orders", 1, offsets=(f"file:{own}|{state}",)),)])
+    made.engine.ledger.commit([(source_entry("orders", 1, offsets=(f"file:{own}|{state}",)),)])
     made.folder.require_own(_engine(made.root))
-    made.engine.ledger.commit([(said("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
+    made.engine.ledger.commit([(source_entry("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
     with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/mine\.csv'"):
         made.folder.begin(_engine(made.root))
     assert made.folder.landing.exists()
@@ -288,8 +288,8 @@ def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch:
         return (tmp_path / "demo/landing").rglob("*.jsonl")
 
     for _ in range(2):
-        told = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
-        assert told["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
+        report = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
+        assert report["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
     assert [run for run in ran if run[0] == "ingest"] == [("ingest", 5), ("ingest", 10)] * 2
     assert _contents(users) == before
     assert not (users / "dagster").exists()

@@ -58,12 +58,12 @@ def quarantine(monkeypatch: pytest.MonkeyPatch) -> _Quarantine:
 
 @pytest.mark.parametrize("command", [["list"], ["list", "orders"], ["retry", "orders"], ["release", "orders"]])
 def test_tables_fit_80_columns_and_no_control_character_reaches_the_terminal(quarantine: _Quarantine, command: list[str]) -> None:
-    said = tidemark("quarantine", *command)
-    assert (said.code, said.err) == (0, "")
-    assert all(len(line) <= 80 for line in said.out.splitlines())
-    assert said.out.replace("\n", "").isprintable()
+    result = tidemark("quarantine", *command)
+    assert (result.code, result.err) == (0, "")
+    assert all(len(line) <= 80 for line in result.out.splitlines())
+    assert result.out.replace("\n", "").isprintable()
     if command[0] == "list":
-        assert all(text in said.out for text in ("1,234,567", r"\x1b", r"\u202e", "[red]", "again)", "rejected rows"))
+        assert all(text in result.out for text in ("1,234,567", r"\x1b", r"\u202e", "[red]", "again)", "rejected rows"))
 
 
 def test_json_holds_it_all(quarantine: _Quarantine) -> None:
@@ -80,14 +80,14 @@ def test_json_holds_it_all(quarantine: _Quarantine) -> None:
         },
         "payments": {"files": [], "rows": []},
     }
-    told = tidemark("quarantine", "release", "orders", "--reason", "type", "--reason", "rule", "--file", "a.csv", "--json").json
-    assert told == {"source": "orders", "folder": "/in", "files": [{"file": "released-20260301T120000000000Z-1.jsonl", "rows": 12}]}
+    report = tidemark("quarantine", "release", "orders", "--reason", "type", "--reason", "rule", "--file", "a.csv", "--json").json
+    assert report == {"source": "orders", "folder": "/in", "files": [{"file": "released-20260301T120000000000Z-1.jsonl", "rows": 12}]}
     assert len(tidemark("quarantine", "retry", "orders", "a.gz", "b.gz", "--json").json["files"]) == 1
     assert quarantine.asked == [("orders", ["type", "rule"], ["a.csv"]), ("orders", ["a.gz", "b.gz"])]
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "told"),
+    ("args", "code", "message"),
     [
         (["list", "payments"], 0, "Nothing is in quarantine."),
         (["retry", "payments"], 0, "There is no file to read again."),
@@ -97,11 +97,11 @@ def test_json_holds_it_all(quarantine: _Quarantine) -> None:
         (["destroy"], 2, "destroy"),
     ],
 )
-def test_nothing_to_do_and_wrong_arguments_end_in_words(quarantine: _Quarantine, args: list[str], code: int, told: str) -> None:
-    said = tidemark("quarantine", *args)
-    assert said.code == code
-    assert told in said.out + said.err
-    assert "Traceback" not in said.err
+def test_nothing_to_do_and_wrong_arguments_end_in_words(quarantine: _Quarantine, args: list[str], code: int, message: str) -> None:
+    result = tidemark("quarantine", *args)
+    assert result.code == code
+    assert message in result.out + result.err
+    assert "Traceback" not in result.err
 
 
 def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +111,8 @@ def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(m
         raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
     monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, lawful_steps=None, assets={}))
-    said = tidemark("ingest")
-    assert said.code == 1
-    assert "Ledger batches" in said.out
-    assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in said.err
-    assert "and 2 more. The machine, the store or the network is at fault, not the content" in said.err
+    result = tidemark("ingest")
+    assert result.code == 1
+    assert "Ledger batches" in result.out
+    assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in result.err
+    assert "and 2 more. The machine, the store or the network is at fault, not the content" in result.err

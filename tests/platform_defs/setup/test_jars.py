@@ -169,7 +169,7 @@ def test_the_ivy_inside_pyspark_is_found():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         pytest.param(JarError("no such JAR"), "no such JAR\n", id="a JAR fails"),
         pytest.param(JavaNotFound("no Java"), "no Java\n", id="no Java to fetch with"),
@@ -178,14 +178,14 @@ def test_the_ivy_inside_pyspark_is_found():
     ],
 )
 def test_the_command_fails_with_the_message_alone(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def fails() -> list[Jar]:
         raise error
 
     monkeypatch.setattr(jars, "fetch", fails)
     assert jars.main() == 1
-    assert capsys.readouterr() == ("", said)
+    assert capsys.readouterr() == ("", message)
 
 
 def _resolver(cache: Path, mirror: str | None) -> ElementTree.Element:
