@@ -75,11 +75,11 @@ def event_time_asset(
         first, last = days_of(context)
         settled = _settled_from(engine, derived, first), last
         done = _advance(engine, derived.name, first, last, config)
-        accounts = engine.account(derived.name, settled)
+        accounts = engine.accounts.days(derived.name, settled)
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
-        checks = [law_check(accounts, engine.uncounted(derived.name, settled))]
-        checks.append(_in_days(engine.event_times(derived.name), days))
+        checks = [law_check(accounts, engine.accounts.uncounted(derived.name, settled))]
+        checks.append(_in_days(engine.pending.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_metadata(engine, derived) | done, check_results=checks)
 
@@ -97,7 +97,7 @@ def _advance(engine: EnginePort, name: str, first: date, last: date, config: Adv
 
 def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
     """The first day of rows whose fate a run decides: it closes all that is open, also before its own first day."""
-    closed_to, times = engine.described(derived.name)["closed_to"], engine.event_times(derived.name)
+    closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     oldest = closed_to if closed_to is not None else times[0] if times else None
     start = first if oldest is None else min(first, day_at(oldest + 1))
     return max(start, date.min + _reach(derived)) - _reach(derived)
@@ -110,13 +110,13 @@ def _reach(derived: DerivedAsset) -> timedelta:
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
-    state = engine.described(derived.name)
+    state = engine.pending.described(derived.name)
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("waits_for"):
         metadata["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
     if not state["steps"]:
         return metadata
-    frame = engine.table(derived.name)
+    frame = engine.views.table(derived.name)
     schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
     return metadata | {"dagster/column_schema": schema, "dagster/column_lineage": lineage}
 

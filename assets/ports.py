@@ -62,6 +62,46 @@ class AccountPort(Protocol):
         ...
 
 
+class AccountsPort(Protocol):
+    """The accounts of assets; see `platform_defs.engine.accounting.accounts.Accounts`."""
+
+    def days(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[AccountPort]:
+        """Account for every row of the asset's sources, by side and day."""
+        ...
+
+    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
+        ...
+
+
+class ViewsPort(Protocol):
+    """What is read of a lake; see `platform_defs.engine.operations.views.Views`."""
+
+    def table(self, name: str) -> DataFrame:
+        """A table of the lake."""
+        ...
+
+    def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
+        """An upserted table and its changelog, both up to its newest step; None where there is none yet."""
+        ...
+
+    def metrics(self, asset: str) -> Mapping[str, int | float]:
+        """The metrics of an upserted table."""
+        ...
+
+
+class PendingPort(Protocol):
+    """How far assets are; see `platform_defs.engine.advance.pending_work.PendingWork`."""
+
+    def event_times(self, asset: str) -> tuple[int, int] | None:
+        """The oldest and the newest event time of an asset's sources, in epoch ms; None where no row arrived."""
+        ...
+
+    def described(self, asset: str) -> dict[str, Any]:
+        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
+        ...
+
+
 class EnginePort(Protocol):
     """The engine, as far as assets and checks use it; see `platform_defs.engine.Engine`."""
 
@@ -75,46 +115,29 @@ class EnginePort(Protocol):
         """The derived assets, by name."""
         ...
 
-    def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
-        """Ingest what has landed, and record sources fallen idle; returns the ledger batches made."""
+    @property
+    def accounts(self) -> AccountsPort:
+        """Accounts for every row."""
         ...
 
-    def event_times(self, asset: str) -> tuple[int, int] | None:
-        """The oldest and the newest event time of an asset's sources, in epoch ms; None where nothing came."""
+    @property
+    def views(self) -> ViewsPort:
+        """What users read of the lake."""
+        ...
+
+    @property
+    def pending(self) -> PendingPort:
+        """How far assets are."""
+        ...
+
+    def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
+        """Ingest what has landed, and record the sources that have become idle; returns the ledger batches made."""
         ...
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:
         """Advance an asset, one committed step after the other."""
         ...
 
-    def rebuild(self, asset: str, first: date, last: date) -> RebuiltPort:
-        """Recompute closed days, and put right what differs."""
-        ...
-
-    def account(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[AccountPort]:
-        """Account for every row of the asset's sources, by side and day."""
-        ...
-
-    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
-        ...
-
-    def repair(self, asset: str) -> int:
-        """Recompute an upserted table, and put right what differs; returns how many changes that took."""
-        ...
-
-    def pinned(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
-        """An upserted table and its changelog, both as far as its newest step; None where there is none yet."""
-        ...
-
-    def measured(self, asset: str) -> Mapping[str, int | float]:
-        """The metrics of an upserted table."""
-        ...
-
-    def table(self, name: str) -> DataFrame:
-        """A table of the lake."""
-        ...
-
-    def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
+    def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
+        """Recompute what is finalized on days, all by default, and correct what differs. An upserted table is recomputed whole."""
         ...

@@ -36,14 +36,16 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.Asset
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        right = engine.repair(derived.name) if config.rebuild else None
+        rebuilt = engine.rebuild(derived.name) if config.rebuild else None
         steps = list(engine.steps(derived.name))
-        metadata = {"steps": len(steps), "changes": sum(s.rows for s in steps)} | ({} if right is None else {"changes_put_right": right})
-        if engine.described(derived.name)["steps"]:
-            frame = engine.table(derived.name)
+        metadata = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
+        if rebuilt is not None:
+            metadata["changes_repaired"] = rebuilt.missing + rebuilt.extra
+        if engine.pending.described(derived.name)["steps"]:
+            frame = engine.views.table(derived.name)
             schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
-            metadata |= {**engine.measured(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
-        checks = [law_check(engine.account(derived.name), engine.uncounted(derived.name))]
+            metadata |= {**engine.views.metrics(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
+        checks = [law_check(engine.accounts.days(derived.name), engine.accounts.uncounted(derived.name))]
         yield dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return table

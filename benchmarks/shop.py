@@ -46,7 +46,7 @@ def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
 def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
     """Ingest files as one micro-batch; returns the rows that the log took."""
     found = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
-    entry = engine.ingester.files(found)
+    entry = engine.ingestion.batches.files(found)
     return sum(source.accepted for source in entry or ())
 
 
@@ -61,7 +61,7 @@ def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
     Raises:
         WrongAnswer: it does not hold.
     """
-    accounts = [account for step in steps for account in engine.account_step(only(engine), step)]
+    accounts = [account for step in steps for account in engine.accounts.step(only(engine), step)]
     broken = [account for account in accounts if not account.holds]
     if broken:
         raise WrongAnswer(f"the conservation law does not hold: {broken}")
@@ -91,7 +91,7 @@ def check_batch(engine: Engine, job: Job) -> None:
         WrongAnswer: an expectation is not met.
     """
     for table, suite in workload.of(job).suites.items():
-        frame = engine.table(engine.sources[table].log).where(F.col(SEQ) == engine.ledger.head)
+        frame = engine.views.table(engine.sources[table].log).where(F.col(SEQ) == engine.ledger.head)
         fitting = [e for e in suite().expectations if _columns(e.configuration.kwargs) <= set(frame.columns)]
         failed = [name for name, found in validate(frame, fitting).items() if not found.passed]
         if failed:
@@ -105,14 +105,14 @@ def _columns(kwargs: Mapping[str, Any]) -> set[str]:
 def pass_time(engine: Engine, ms: int = 1) -> None:
     """Lift the sources' watermarks, without a row."""
     last = engine.ledger.last()
-    engine.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
+    engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
     """What the derived table holds, in short."""
-    answer = workload.of(job).outcome(engine.table(only(engine)))
+    answer = workload.of(job).outcome(engine.views.table(only(engine)))
     upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
-    return answer | ({"changes": engine.measured(only(engine))["changes_out"]} if upserts else {})
+    return answer | ({"changes": engine.views.metrics(only(engine))["changes_out"]} if upserts else {})
 
 
 def tables(engine: Engine) -> dict[str, str]:

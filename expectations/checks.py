@@ -88,7 +88,7 @@ def _severity(expectation: Expectation) -> dg.AssetCheckSeverity:
 def _table(engine: EnginePort, table: str) -> DataFrame | None:
     """The table, or None where there is none yet."""
     try:
-        frame = engine.table(table)
+        frame = engine.views.table(table)
         _ = frame.schema  # a Spark Connect session finds out here
     except AnalysisException as error:
         if error.getCondition() in NO_TABLE:

@@ -44,7 +44,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         compute_kind="spark",
     )
     def checks(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        pinned = engine.pinned(derived.name)
+        pinned = engine.views.newest(derived.name)
         for name in names:
             if pinned is None:
                 yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=True, description="no rows yet")

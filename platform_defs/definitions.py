@@ -9,7 +9,7 @@ from assets.upserted import upserted_asset
 from expectations import all_checks, leaderboard_checks
 from operators.contract import ByTimeRange
 from operators.timing import length_ms
-from platform_defs.jobs import advance_job, ingest_job, maintenance_job
+from platform_defs.jobs import advance_job, export_job, ingest_job, land_changes_job, maintenance_job
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
@@ -31,7 +31,7 @@ def build(values: Settings) -> dg.Definitions:
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
         asset_checks=[*checks, *map(leaderboard_checks, boards)],
-        jobs=[ingest_job, advance_job, maintenance_job],
+        jobs=[ingest_job, advance_job, maintenance_job, export_job, land_changes_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly, nightly_maintenance],
         resources={"spark": SparkResource(), "engine": engine_resource(values)},

@@ -1,13 +1,16 @@
-"""The jobs: ingest what has landed; advance the derived tables; maintain the lake."""
+"""The jobs: ingest what has landed; advance the derived tables; maintain the lake; export a table; land another table's changes."""
 
 from collections.abc import Mapping
 
 import dagster as dg
+from pydantic import Field
 
 from assets.contracts import LEADERBOARDS, WIDE, WINDOWS
 from assets.events import EVENTS
 from assets.partitions import range_of, start_of, within
+from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
+from platform_defs.engine.operations.export import ViewError, view_of
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -46,6 +49,65 @@ def maintain(context: dg.OpExecutionContext) -> None:
 def maintenance_job() -> None:
     """One op: table by table, in one JVM."""
     maintain()
+
+
+class ExportConfig(dg.Config):
+    """Which table to write, and where."""
+
+    table: str = Field(description="a derived table, such as category_leaderboard")
+    folder: str = Field(description="where to write, a path or a URI outside the lake; what it holds is replaced")
+    early: bool = Field(default=False, description="add the early results of open windows, and a column is_final")
+    as_of: str | None = Field(default=None, description="an upserted table as it was at this time, such as 2026-11-22T08:30:00Z")
+    event_times_to: str | None = Field(default=None, description="an upserted table of the rows with event times up to this one")
+
+
+@dg.op(required_resource_keys={"engine"})
+def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
+    """Write a table as a Delta table of its own: as it is, as it was, or with early results."""
+    try:
+        view = view_of(config.table, config.early, config.as_of, config.event_times_to)
+        done = context.resources.engine.views.export(view, config.folder)
+    except (ViewError, OperatorError) as error:  # a wrong value stays wrong, however often it is tried
+        raise dg.Failure(str(error), allow_retries=False) from error
+    context.add_output_metadata(done)
+
+
+@dg.job(
+    name="export",
+    op_retry_policy=AGAIN,
+    description="Writes a table as a Delta table of its own: as it is, as it was, or with early results.",
+)
+def export_job() -> None:
+    """One op."""
+    export_table()
+
+
+class LandChangesConfig(dg.Config):
+    """Which table's changes to land, and as whose input."""
+
+    table: str = Field(description="a Delta table with a change data feed, a path or a URI")
+    source: str = Field(description="the source that takes the changes; its schema has a column `change`")
+    from_version: int = Field(default=0, ge=0, description="the version of the table to begin with")
+
+
+@dg.op(required_resource_keys={"engine"})
+def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> None:
+    """Land what changed in a Delta table since the last time, as input files of a source."""
+    engine = context.resources.engine
+    if config.source not in engine.sources:
+        raise dg.Failure(f"`source` is {config.source!r}; legal: {', '.join(engine.sources)}", allow_retries=False)
+    landed = engine.views.land_changes(config.table, config.source, engine.folders[config.source], first=config.from_version)
+    context.add_output_metadata({"versions": len(landed), "rows": sum(one.rows for one in landed)})
+
+
+@dg.job(
+    name="land_changes",
+    op_retry_policy=AGAIN,
+    description="Lands what changed in a Delta table as input of a source, which the next ingest reads.",
+)
+def land_changes_job() -> None:
+    """One op."""
+    land_versions()
 
 
 def over(first: object, last: object) -> dict[str, str]:

@@ -22,11 +22,11 @@ from platform_defs.tries import Tries, tries
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """One run for each set of new files and idle sources; the ledger decides what is new."""
-    fresh = [file for source in sorted(engine.folders) for file in engine.new_files(source)]
+    fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
     idle = engine.pending.idle()
     if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
-    if busy := engine.ingesting():
+    if busy := engine.ingestion.busy():
         return dg.SkipReason(busy)
     newest = max((file.offset for file in fresh), default="")
     before = _tries(context, engine, "ingest", f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}")
@@ -40,7 +40,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger still stands at entry {head}")
-    if busy := engine.advancing():
+    if busy := engine.pending.busy():
         return dg.SkipReason(busy)
     before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     if before.succeeded:

@@ -58,7 +58,7 @@ class Live:
             self.watch.lap()
             self.entered()
 
-        made = self.engine.stream.run(on_entry=entered)
+        made = self.engine.ingestion.stream.run(on_entry=entered)
         if len(made) != self.job.batches:
             raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger batches")
 

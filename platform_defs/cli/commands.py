@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, cast
 
@@ -17,6 +18,7 @@ from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
+from platform_defs.cli import tables as tables_cli
 from platform_defs.cli.arguments import ArgumentError, interval, one_folder
 from platform_defs.cli.failures import Failures
 from platform_defs.engine import Engine, MaintenanceError
@@ -34,6 +36,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
 )
 app.add_typer(quarantine_cli.app, name="quarantine")
+app.add_typer(tables_cli.app)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
@@ -102,7 +105,7 @@ def ingest(
     """Ingest what has landed."""
     looks = interval("--every", every)
     engine = _engine()
-    advancing = AdvanceAll(engine.lawful_steps, [*engine.assets], _report_failed)
+    advancing = AdvanceAll(partial(engine.steps, checked=True), [*engine.assets], _report_failed)
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
@@ -151,11 +154,11 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
             if failures.is_blocked(name):
                 continue
             with failures.kept(name):
-                state = engine.described(name)
+                state = engine.pending.described(name)
                 task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
                 for step in engine.steps(name, until):
                     steps_made.append(render.step(name, step))
-                    bar.update(task, completed=(state["lag_ms"] - engine.described(name)["lag_ms"]) // 3_600_000)
+                    bar.update(task, completed=(state["lag_ms"] - engine.pending.described(name)["lag_ms"]) // 3_600_000)
     return steps_made
 
 
@@ -232,7 +235,7 @@ def publish(
     target = one_folder("folder", folder, canonical)
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
-    published = {"asset": asset, "folder": target, "step": engine.publish(asset, target)}
+    published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
     _show(
         as_json,
         published,

@@ -33,7 +33,7 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; all if no
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
     """Read files again as they are, after the machine or the file was repaired: `tidemark ingest` finds them as if they were new."""
-    asked = _engine().quarantine.retry(source, files or [])
+    asked = _engine().ingestion.quarantine.retry(source, files or [])
     _show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
 
 
@@ -46,7 +46,7 @@ def release(
 ) -> None:
     """Put rejected rows in again as new files, each once, after the contract was mended; `tidemark ingest` reads them."""
     engine = _engine()
-    written = engine.quarantine.release(source, reason or [], file or [])
+    written = engine.ingestion.quarantine.release(source, reason or [], file or [])
     released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
     _show(as_json, released, _print_release)
 
@@ -60,9 +60,9 @@ def _show(as_json: bool, value: dict[str, Any], table: Callable[[dict[str, Any]]
 
 
 def _of_source(engine: Engine, name: str) -> dict[str, Any]:
-    rows = engine.quarantine.rows(name)
+    rows = engine.ingestion.quarantine.rows(name)
     return {
-        "files": [_file(f) for f in engine.quarantine.files(name)],
+        "files": [_file(f) for f in engine.ingestion.quarantine.files(name)],
         "rows": [{"reason": r.reason, "rows": r.rows, "released": r.released} for r in rows],
     }
 

@@ -86,7 +86,7 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
         return summary
-    rows = engine.late(asset, source)
+    rows = engine.views.late(asset, source)
     shown = rows.orderBy("seq", "arrival").limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
     return summary | {"total": rows.count(), "rows": [json.loads(row[0]) for row in shown.collect()]}
 
@@ -98,7 +98,7 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _asset(engine: Engine, name: str) -> dict[str, Any]:
-    state, reached = engine.described(name), engine.progress(name)
+    state, reached = engine.pending.described(name), engine.pending.progress(name)
     summary: dict[str, Any] = {
         "operator": reached.operator,
         "steps": reached.step,
@@ -112,11 +112,13 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     if reached.step == 0 and engine.ledger.head == 0:
         return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
     try:
-        accounts, pairs = engine.account(name), engine.pairs(name)
+        accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
     except ProgressError as error:
         return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
-    counted = {"results": engine.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
-    return summary | counted | {**_by_side(accounts), "law": _law(accounts, engine.uncounted(name))}
+    counted = (
+        {"results": engine.views.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
+    )
+    return summary | counted | {**_by_side(accounts), "law": _law(accounts, engine.accounts.uncounted(name))}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
@@ -176,15 +178,26 @@ def print_drain(report: dict[str, Any]) -> None:
 
 
 def print_late(report: dict[str, Any]) -> None:
-    """Late rows: as a table where the terminal is wide enough, else one column a line."""
-    rows, total = report["rows"], report["total"]
-    if not rows:
+    """Late rows, and how many there are."""
+    if not report["rows"]:
         out.print(f"No row of {plain(report['source'])} came too late for {plain(report['asset'])}.", highlight=False)
         return
+    _print_rows(f"Rows of {report['source']} too late for {report['asset']}", report)
+
+
+def print_rows(report: dict[str, Any]) -> None:
+    """Rows of a table, and how many there are."""
+    if not report["rows"]:
+        out.print(f"{plain(report['table'])} has no such rows.", highlight=False)
+        return
+    _print_rows(f"Rows of {report['table']}", report)
+
+
+def _print_rows(title: str, report: dict[str, Any]) -> None:
+    """Some of the rows there are: as a table where the terminal is wide enough, else one column a line."""
+    rows, total = report["rows"], report["total"]
     columns, cells = list(rows[0]), [[_cell(row[column]) for column in row] for row in rows]
-    title = f"Rows of {report['source']} too late for {report['asset']}: {total:,}" + (
-        f", of which {len(rows):,}" if total > len(rows) else ""
-    )
+    title += f": {total:,}" + (f", of which {len(rows):,}" if total > len(rows) else "")
     table = _as_table(title, columns, cells)
     if Measurement.get(out, out.options.update(max_width=100_000), table).maximum <= out.width:
         out.print(table)

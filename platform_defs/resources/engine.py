@@ -1,5 +1,7 @@
 """The engine as a Dagster resource: made of the settings, on the platform's Spark."""
 
+from dataclasses import replace
+
 import dagster as dg
 
 from operators.timing import length_ms
@@ -39,6 +41,7 @@ def engine_resource(values: Settings) -> dg.ResourceDefinition:
             return made
         if not first:
             first.append(made)
-        return made.remembering(first[0])
+            return made
+        return replace(made, earlier=first[0])
 
     return engine

@@ -148,12 +148,12 @@ class Child:
 
     def _ingest(self, engine: Engine, action: Action) -> None:
         put(self.day, Path(self.order.home, "landing"), action.part)
-        engine.stream.run()
+        engine.ingestion.stream.run()
 
     def _ghost(self, engine: Engine, action: Action) -> None:
         if str(self.current) in self.order.kills:
             put_ghost(self.day, Path(self.order.home, "landing"), action.part)
-            engine.stream.run()
+            engine.ingestion.stream.run()
             raise RuntimeError("the ghost was ingested: its kill was not passed")
 
     def _advance(self, engine: Engine, action: Action) -> None:
@@ -162,10 +162,10 @@ class Child:
 
     def _watermark(self, engine: Engine, action: Action) -> None:
         seen = engine.ledger.last()["orders"].max_event_time
-        engine.signals.watermark({"orders": seen or 0})
+        engine.ingestion.signals.watermark({"orders": seen or 0})
 
     def _idle(self, engine: Engine, action: Action) -> None:
-        engine.signals.idle()
+        engine.ingestion.signals.idle()
 
     def _drain(self, engine: Engine, action: Action) -> None:
         engine.drain()
@@ -176,7 +176,7 @@ class Child:
             raise RuntimeError(f"maintenance left {left}")
 
     def _publish(self, engine: Engine, action: Action) -> None:
-        engine.publish("takings", f"{self.order.home}/{PUBLISHED}")
+        engine.views.publish("takings", f"{self.order.home}/{PUBLISHED}")
 
     def _rebuild(self, engine: Engine, action: Action) -> None:
         for asset, lost in LOST.items():
@@ -188,12 +188,12 @@ class Child:
             pass
 
     def _verify(self, engine: Engine, action: Action) -> None:
-        broken = [f"{asset}: {a}" for asset in ASSETS for a in engine.account(asset) if not a.holds]
-        changelog = engine.table(ASSETS["takings"].changelog)
+        broken = [f"{asset}: {a}" for asset in ASSETS for a in engine.accounts.days(asset) if not a.holds]
+        changelog = engine.views.table(ASSETS["takings"].changelog)
         folded = fold(changelog.drop("changed_at"), key=("method",), order="step")
-        table = engine.table("takings").select(*folded.columns)
+        table = engine.views.table("takings").select(*folded.columns)
         same = folded.exceptAll(table).isEmpty() and table.exceptAll(folded).isEmpty()
-        uncounted = {key: held for asset in ASSETS for key, held in engine.uncounted(asset).items()}
+        uncounted = {key: held for asset in ASSETS for key, held in engine.accounts.uncounted(asset).items()}
         self.tell({"law": broken, "uncounted": repr(uncounted), "folds": same})
 
 

@@ -66,14 +66,14 @@ def test_the_best_of_each_window_are_those_that_duckdb_finds(make_engine: MakeEn
         "best_sellers": ("week", "seller_id", "revenue DESC, seller_id", 3),
     }
     for table, (window, by, order, k) in wanted.items():
-        found = engine.table(table).selectExpr("unix_millis(window_start)", "rank", by, "sold", "revenue").collect()
+        found = engine.views.table(table).selectExpr("unix_millis(window_start)", "rank", by, "sold", "revenue").collect()
         wanted = duckdb.sql(BEST.format(sold=sold, window=window, by=by, order=order, k=k)).fetchall()
         assert sorted(map(tuple, found)) == wanted
         assert len(wanted) > 100
-    assert engine.late("categories", "order_items").isEmpty()
+    assert engine.views.late("categories", "order_items").isEmpty()
     for table, sql in {"category_leaderboard": LEADERS, "seller_leaderboard": DEAREST}.items():
         wanted = duckdb.sql(sql.format(sold=sold))
-        found = rows_of(engine.table(table), *wanted.columns)
+        found = rows_of(engine.views.table(table), *wanted.columns)
         assert found == sorted(wanted.fetchall(), key=repr)
         assert len(found) > 300
-    assert all(account.holds for name in ("seller_revenue", "category_leaderboard") for account in engine.account(name))
+    assert all(account.holds for name in ("seller_revenue", "category_leaderboard") for account in engine.accounts.days(name))

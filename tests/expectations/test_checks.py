@@ -37,6 +37,10 @@ class FakeEngine:
     tables: dict[str, DataFrame] = field(default_factory=dict)
     nowhere: str = "/nonexistent/lake"
 
+    @property
+    def views(self):
+        return self
+
     def table(self, name):
         return self.tables[name] if name in self.tables else self.spark.read.format("delta").load(f"{self.nowhere}/{name}")
 

@@ -15,6 +15,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import ByTimeRange
 from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.account import names_rows
+from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.advance.corrections import with_correction
@@ -24,6 +25,7 @@ from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ingest.event_time_spread import is_uneven
 from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Counts, _Done
+from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import EVER, Reading, Span
@@ -343,6 +345,36 @@ class SimMaintenance(Maintenance):
 
 
 @dataclass(frozen=True)
+class SimIngestion(Ingestion):
+    """Ingests in memory."""
+
+    lake: SimLake
+
+    @cached_property
+    def batches(self) -> Ingest:
+        return SimIngest(self.connect(), self.lake, self.ledger, self.sources, require=self.require)
+
+    @property
+    def stream(self) -> Stream:
+        return SimStream(self.connect(), self.lake, self.batches, self.folders, self.max_files, {}, self.signals.idle)
+
+    def new_files(self, source: str) -> list[File]:
+        return self.ledger.unrecorded(source, listed(self.lake, self.folders[source], source))
+
+
+@dataclass(frozen=True)
+class SimAccounts(Accounts):
+    """Accounts in memory."""
+
+    def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        advance = self.snapshot(asset)
+        reading = advance.reading
+        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
+            return []
+        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
+
+
+@dataclass(frozen=True)
 class SimEngine(Engine):
     """The engine, made of the classes above."""
 
@@ -357,28 +389,19 @@ class SimEngine(Engine):
         return SimReading(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
-    def ingester(self) -> Ingest:
-        return SimIngest(self.spark, self.lake, self.ledger, self.sources, require=self._require_what_was_handled)
+    def ingestion(self) -> SimIngestion:
+        within = self.sources, self.folders, self.max_files
+        return SimIngestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches)
 
     @property
-    def stream(self) -> Stream:
-        return SimStream(self.spark, self.lake, self.ingester, self.folders, self.max_files, {}, self.signals.idle)
-
-    def new_files(self, source: str) -> list[File]:
-        return self.ledger.unrecorded(source, listed(self.lake, self.folders[source], source))
+    def accounts(self) -> SimAccounts:
+        return SimAccounts(self._snapshot, self._naming_lost_files)
 
     def _maintenance(self, **limits: Any) -> Maintenance:
         return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
 
     def _advance(self, asset: str) -> SimAdvance:
         return SimAdvance(self.reading, self.assets[asset], self.max_step)
-
-    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
-        advance = self._pinned(asset)
-        reading = advance.reading
-        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
-            return []
-        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -130,7 +130,9 @@ class Life:
             if launched == len(world.daemon.records) and world.daemon.is_quiet():
                 break
         self.truth.check_all_read()
-        behind = [name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.described(name)["lag_ms"])]
+        behind = [
+            name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.pending.described(name)["lag_ms"])
+        ]
         if behind and not self.meddled:
             raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
 

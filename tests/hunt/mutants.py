@@ -66,7 +66,7 @@ def commits_that_ask_for_no_progress(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_account_that_asks_for_the_head_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine.Engine, "_pinned", lambda self, asset: self._advance(asset))
+    patch.setattr(engine.Engine, "_snapshot", lambda self, asset: self._advance(asset))
 
 
 def sensors_that_give_up(patch: pytest.MonkeyPatch) -> None:

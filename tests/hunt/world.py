@@ -258,10 +258,10 @@ class World:
         source, mark = action.args
         self.finish(action.who)
         if source in self.engine(action.who).sources:
-            self.run(action.who, lambda engine: engine.signals.watermark({source: mark}), action.troubles)
+            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: mark}), action.troubles)
 
     def _idle(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.signals.idle(), action.troubles)
+        self.run(action.who, lambda engine: engine.ingestion.signals.idle(), action.troubles)
 
     def _drain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.drain(), action.troubles)
@@ -283,7 +283,7 @@ class World:
         self.run(action.who, lambda engine: asset in engine.assets and self.held_to_the_law(engine, asset), action.troubles)
 
     def held_to_the_law(self, engine: SimEngine, asset: str) -> None:
-        broken = [account for account in engine.account(asset) if not account.holds]
+        broken = [account for account in engine.accounts.days(asset) if not account.holds]
         if broken and not self.store.lost:
             raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
 
@@ -292,7 +292,7 @@ class World:
 
     def _examine(self, action: Action) -> None:
         def look(engine: SimEngine) -> object:
-            return engine.pending.all_days(), [engine.described(name) for name in engine.assets]
+            return engine.pending.all_days(), [engine.pending.described(name) for name in engine.assets]
 
         self.run(action.who, look, action.troubles)
 

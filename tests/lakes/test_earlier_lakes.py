@@ -23,12 +23,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) 
 
 
 def _tables(engine: Engine) -> dict[str, object]:
-    return {name: rows_of(engine.table(name).drop("updated_at")) for name in engine.assets}
+    return {name: rows_of(engine.views.table(name).drop("updated_at")) for name in engine.assets}
 
 
 def test_an_earlier_lake_goes_on_as_if_this_version_had_written_it(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
-    assert [name for name in engine.assets if broken(engine, name) or engine.uncounted(name)] == []
-    assert {name: engine.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
+    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.uncounted(name)] == []
+    assert {name: engine.pending.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
     before = _tables(engine)
     assert not [name for name in engine.assets for step in engine.advance(name) if step.rows]
     fresh = replace(make.engine(tmp_path / "fresh"), connect=lambda: spark)
@@ -42,11 +42,11 @@ def test_an_earlier_lake_goes_on_as_if_this_version_had_written_it(engine: Engin
         if part == len(make.BATCHES) - 1:
             assert _tables(fresh) == before
     assert _tables(engine) == _tables(fresh)
-    assert [name for name in engine.assets if broken(engine, name) or engine.uncounted(name)] == []
+    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.uncounted(name)] == []
     for name in engine.assets:
         done = engine.rebuild(name, day_of(START), day_of(START + 2 * DAY))
         assert (done.missing, done.extra) == (0, 0)
     list(engine.remake(["counts", "sums", "visits"], downstream=True))
     assert _tables(engine) == _tables(fresh)
     engine.maintain(small_files=2)
-    assert [name for name in engine.assets if broken(engine, name) or engine.uncounted(name)] == []
+    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.uncounted(name)] == []

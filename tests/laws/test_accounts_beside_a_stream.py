@@ -68,4 +68,4 @@ def test_accounts_beside_a_stream_that_ingests_advances_corrects_and_is_maintain
 
 
 def _alarms(engine: Engine, name: str) -> list[object]:
-    return [*[account for account in engine.account(name) if not account.holds], *engine.uncounted(name).items()]
+    return [*[account for account in engine.accounts.days(name) if not account.holds], *engine.accounts.uncounted(name).items()]

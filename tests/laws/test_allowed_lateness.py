@@ -60,7 +60,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
     """Hold a table's change feed to its content, and to no superfluous change; returns how many updates and deletes it names."""
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
-    columns = engine.table(table).columns
+    columns = engine.views.table(table).columns
     folded: Counter[tuple[Any, ...]] = Counter()
     kinds: Counter[str] = Counter()
     by_version: dict[int, tuple[Counter[Any], Counter[Any]]] = {}
@@ -73,7 +73,7 @@ def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
         assert not added & removed
         folded += added
         folded -= removed
-    assert folded == Counter(repr(list(row)) for row in engine.table(table).select(*columns).collect())
+    assert folded == Counter(repr(list(row)) for row in engine.views.table(table).select(*columns).collect())
     return kinds["update_preimage"], kinds["delete"]
 
 
@@ -97,14 +97,14 @@ def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: st
     rows = _seen(engine, name)
     assert _results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
     missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
-    assert engine.late(name, "l").count() == missed > 0
+    assert engine.views.late(name, "l").count() == missed > 0
 
 
 def test_what_is_made_of_corrected_results_is_corrected_as_a_backfill_would_have_it(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
     assert _results(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
     for table in TABLES:
-        assert rows_of(engine.table(table)) == rows_of(engine.table(f"{table}_again"))
+        assert rows_of(engine.views.table(table)) == rows_of(engine.views.table(f"{table}_again"))
 
 
 def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[Engine, int]) -> None:
@@ -128,7 +128,7 @@ def _sums(rows: list[Seen], window: Aligned, lateness: int) -> list[tuple[Any, .
 
 def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return rows_of(engine.table(table).select("k", *times, *columns))
+    return rows_of(engine.views.table(table).select("k", *times, *columns))
 
 
 def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -161,6 +161,6 @@ def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: M
     logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     for name, operator in operators.items():
         wanted = operator(*logs[: len(operator.inputs)])
-        assert rows_of(engine.table(name), *wanted.columns) == rows_of(wanted)
-        assert engine.late(name, "l").count() == 0
+        assert rows_of(engine.views.table(name), *wanted.columns) == rows_of(wanted)
+        assert engine.views.late(name, "l").count() == 0
         _is_folded_from_its_changes(engine, name)

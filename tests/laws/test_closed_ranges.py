@@ -42,10 +42,10 @@ def test_a_run_is_a_backfill_over_the_log_it_left(make_engine: MakeEngine, seed:
     engine.advance("at_once")
     small = make_engine([source("l"), source("r")], [join(n, how=how) for n in names], max_step=450)
     steps = small.advance("in_small_steps")
-    stepwise = rows_of(engine.table("stepwise"))
+    stepwise = rows_of(engine.views.table("stepwise"))
     assert len(steps) > 1
     assert len(stepwise) > 100
-    assert stepwise == rows_of(engine.table("at_once")) == rows_of(engine.table("in_small_steps"))
+    assert stepwise == rows_of(engine.views.table("at_once")) == rows_of(engine.views.table("in_small_steps"))
     counted = totals(engine, "stepwise")
     assert counted["l", "late"] > 0
     assert counted["r", "late"] > 0
@@ -71,8 +71,8 @@ def test_a_run_is_a_backfill_whatever_arrives_when(
     engine.drain()
     engine.advance("stepwise")
     replace(engine, max_step=max_step).advance("in_small_steps")
-    if engine.progress("stepwise").step:
-        assert rows_of(engine.table("stepwise")) == rows_of(engine.table("in_small_steps"))
+    if engine.pending.progress("stepwise").step:
+        assert rows_of(engine.views.table("stepwise")) == rows_of(engine.views.table("in_small_steps"))
         assert broken(engine, "stepwise") == set()
     else:
         assert not any(events for batch in batches for events in batch.values())
@@ -89,9 +89,9 @@ def test_two_batchings_agree_when_arrival_is_within_the_bound(make_engine: MakeE
     replay(engine, [{f"{name}3": events for name, events in batch.items()} for batch in merged])
     engine.advance("coarse")
     content = ["k", "left_v", "right_v", "left_ts", "right_ts", "result_time", "final_at"]
-    fine = rows_of(engine.table("fine"), *content)
+    fine = rows_of(engine.views.table("fine"), *content)
     assert len(fine) > 100
-    assert fine == rows_of(engine.table("coarse"), *content)
+    assert fine == rows_of(engine.views.table("coarse"), *content)
 
 
 def test_advancing_twice_is_advancing_once(make_engine: MakeEngine) -> None:
@@ -111,10 +111,10 @@ def test_an_advance_stops_where_it_is_told_and_goes_on_from_there(make_engine: M
 
     midnight = START + DAY - 1
     assert engine.advance("cut", midnight)[-1].after.closed_to == midnight
-    assert engine.table("cut").where(f"unix_millis(final_at) > {midnight}").isEmpty()
+    assert engine.views.table("cut").where(f"unix_millis(final_at) > {midnight}").isEmpty()
     engine.advance("cut")
     engine.advance("whole")
-    assert rows_of(engine.table("cut")) == rows_of(engine.table("whole"))
+    assert rows_of(engine.views.table("cut")) == rows_of(engine.views.table("whole"))
 
 
 def test_a_drained_stream_leaves_nothing_pending(make_engine: MakeEngine) -> None:
@@ -139,11 +139,11 @@ def test_a_table_made_of_a_derived_table_is_exact_too(make_engine: MakeEngine) -
         replay(engine, [batch])
         engine.advance("first")
         engine.advance("second")
-    stepwise = rows_of(engine.table("second"))
+    stepwise = rows_of(engine.views.table("second"))
     whole = second.operator(
-        engine.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
+        engine.views.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
         engine.reading.input(second, 1, engine.ledger.head),
     )
-    closed_to = engine.progress("second").closed_to
+    closed_to = engine.pending.progress("second").closed_to
     assert len(stepwise) > 50
     assert stepwise == rows_of(whole.where(f"unix_millis(final_at) <= {closed_to}"))

@@ -53,7 +53,7 @@ def table(engine: Engine, name: str = "pairs") -> DeltaTable:
 
 
 def double(engine: Engine, name: str, condition: str) -> None:
-    rows = engine.table(name).where(condition)
+    rows = engine.views.table(name).where(condition)
     engine.spark.createDataFrame(rows.toArrow()).write.format("delta").mode("append").save(engine.lake.path(name))
 
 
@@ -85,14 +85,14 @@ PUT_RIGHT = ("the only pair of its rows is deleted", "a pair is doubled", "a res
 @pytest.mark.parametrize("case", SPOILED)
 def test_one_spoiled_result_names_its_side_and_day_and_a_rebuild_puts_it_right(engine: Engine, case: str) -> None:
     spoil, named = SPOILED[case]
-    whole = rows_of(engine.table("pairs"))
+    whole = rows_of(engine.views.table("pairs"))
     spoil(engine)
     assert broken(engine) == named
     if case not in PUT_RIGHT:
         return
     rebuilt = engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 3))
     assert {str(d) for d in rebuilt.days} == {day for _, day in named}
-    assert rows_of(engine.table("pairs")) == whole
+    assert rows_of(engine.views.table("pairs")) == whole
     assert broken(engine) == set()
 
 
@@ -115,13 +115,13 @@ def test_every_row_is_counted_once(engine: Engine) -> None:
     }
     assert counted["r", "matched"] == 3
     assert broken(engine) == set()
-    assert rows_of(engine.late("pairs", "l"), "v") == [(50,)]
+    assert rows_of(engine.views.late("pairs", "l"), "v") == [(50,)]
 
 
 def test_the_ledger_is_held_to_the_log(engine: Engine) -> None:
-    assert engine.uncounted("pairs") == {}
+    assert engine.accounts.uncounted("pairs") == {}
     DeltaTable.forPath(engine.spark, engine.lake.path("events/l")).delete("v = 3")
-    assert engine.uncounted("pairs") == {("l", 1): (5, 4)}
+    assert engine.accounts.uncounted("pairs") == {("l", 1): (5, 4)}
     assert ("l", FIRST) in broken(engine)
 
 
@@ -156,13 +156,13 @@ def test_a_rebuild_beside_a_live_stream_loses_nothing(engine: Engine, make_engin
     assert broken(engine) == set()
     assert live.advance("pairs")[0].rows > 0
     assert broken(engine) == set()
-    keys = {r.k for r in engine.table("pairs").where("right_v is not null and left_v is not null").collect()}
+    keys = {r.k for r in engine.views.table("pairs").where("right_v is not null and left_v is not null").collect()}
     assert {"a", "c", "m", "n"} <= keys
     assert engine.advance("pairs") == []
 
 
 def test_progress_survives_compaction(engine: Engine) -> None:
-    before = engine.progress("pairs")
+    before = engine.pending.progress("pairs")
     engine.lake.optimize(engine.spark, "pairs")
-    assert engine.progress("pairs") == before
+    assert engine.pending.progress("pairs") == before
     assert iso(START)[:10] == FIRST

@@ -54,17 +54,17 @@ def test_each_step_of_a_leaderboard_leads_to_that_of_the_table_it_follows(make_e
             if point and name == "most":
                 run_and_die(lambda name=name: engine.advance(name), point)
             engine.advance(name)
-        seen[engine.ledger.now()] = rows_of(engine.table("most"))
+        seen[engine.ledger.now()] = rows_of(engine.views.table("most"))
     log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
     tables = {"counts": COUNTS(log)}
-    assert rows_of(engine.table("counts")) == rows_of(tables["counts"])
+    assert rows_of(engine.views.table("counts")) == rows_of(tables["counts"])
     for name, (top, of) in tops.items():
         tables[name] = top(tables[of].selectExpr("*", f"'+I' AS {top.change}"))
-        assert rows_of(engine.table(name)) == rows_of(tables[name])
-        changelog = engine.table(f"changelog/{name}")
-        assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.table(name))
+        assert rows_of(engine.views.table(name)) == rows_of(tables[name])
+        changelog = engine.views.table(f"changelog/{name}")
+        assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.views.table(name))
         assert engine.advance(name) == []
-    assert [engine.progress(n).step for n in tops] == [len(points), *[len(points) - 1] * (len(names) - 1)]
+    assert [engine.pending.progress(n).step for n in tops] == [len(points), *[len(points) - 1] * (len(names) - 1)]
     _is_read_as_it_was(engine, seen)
     _is_measured(engine, 7 * len(points))
     _is_accounted_for_and_put_right(engine, 7 * len(points))
@@ -72,47 +72,48 @@ def test_each_step_of_a_leaderboard_leads_to_that_of_the_table_it_follows(make_e
 
 def _is_read_as_it_was(engine: Engine, seen: dict[int, list[tuple[object, ...]]]) -> None:
     """At each entry's time; and as it would have been, were every row there by its own time. The table's change feed agrees with it."""
-    columns = engine.table("most").columns
+    columns = engine.views.table("most").columns
     for time, held in seen.items():
-        assert rows_of(engine.as_of("most", time), *columns) == held
-    assert engine.as_of("most", min(seen) - 1).isEmpty()
+        assert rows_of(engine.views.as_of("most", time), *columns) == held
+    assert engine.views.as_of("most", min(seen) - 1).isEmpty()
     midway = START + 14 * MINUTE
     log = engine.reading.log("l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
     then = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
-    assert rows_of(engine.as_known_now("most", midway)) == rows_of(then) != rows_of(engine.table("most"))
+    assert rows_of(engine.views.of_event_times_to("most", midway)) == rows_of(then) != rows_of(engine.views.table("most"))
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path("most"))
     kinds = {r._change_type: r["count"] for r in feed.groupBy("_change_type").count().collect()}
-    changes = {r.change: r["count"] for r in engine.table("changelog/most").groupBy("change").count().collect()}
+    changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}
     assert kinds == {"insert": changes["+I"], "update_preimage": changes["-U"], "update_postimage": changes["+U"]}
     assert set(changes) == {"+I", "-U", "+U"}
 
 
 def _is_measured(engine: Engine, rows_in: int) -> None:
-    changes = engine.table("changelog/counts").count()
-    counted = engine.measured("counts")
+    changes = engine.views.table("changelog/counts").count()
+    counted = engine.views.metrics("counts")
     assert {n: counted[n] for n in ("rows_in", "changes_out", "changes_per_row")} == {
         "rows_in": rows_in,
         "changes_out": changes,
         "changes_per_row": round(changes / rows_in, 3),
     }
-    most = engine.measured("most")
-    held = rows_of(engine.table("most"), "k")
+    most = engine.views.metrics("most")
+    held = rows_of(engine.views.table("most"), "k")
     assert (most["partitions"], most["rows"], most["invalid_rank_ends"]) == (len({*held}), len(held), 0)
-    assert most["rows_in"] == engine.table("changelog/counts").where("change <> '-U'").count()
+    assert most["rows_in"] == engine.views.table("changelog/counts").where("change <> '-U'").count()
 
 
 def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
-    assert {(a.matched, a.pending, a.holds) for a in engine.account("counts")} == {(rows_in, 0, True)}
-    assert engine.account("most") == []
-    held = rows_of(engine.table("most"))
+    assert {(a.matched, a.pending, a.holds) for a in engine.accounts.days("counts")} == {(rows_in, 0, True)}
+    assert engine.accounts.days("most") == []
+    held = rows_of(engine.views.table("most"))
     DeltaTable.forPath(engine.spark, engine.lake.path("most")).delete("k = 'a' AND rank = 1")
-    [broken] = engine.account("most")
+    [broken] = engine.accounts.days("most")
     assert (broken.side, broken.missing, broken.extra, broken.holds) == ("counts", 1, 0, False)
     rebuilt = engine.rebuild("most", date(2026, 3, 1), date(2026, 3, 1))
     assert (rebuilt.missing, rebuilt.extra) == (1, 0)
-    assert rows_of(engine.table("most")) == held
-    assert engine.account("most") == []
-    assert engine.repair("most") == 0
+    assert rows_of(engine.views.table("most")) == held
+    assert engine.accounts.days("most") == []
+    again = engine.rebuild("most")
+    assert (again.missing, again.extra) == (0, 0)
 
 
 def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:

@@ -42,7 +42,8 @@ def feed(engine: Engine, part: int) -> None:
 def content(engine: Engine) -> list[object]:
     """All that the lake holds, as a user reads it."""
     tables = [
-        rows_of(engine.table(t).drop("ingested_at", "path")) for t in ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
+        rows_of(engine.views.table(t).drop("ingested_at", "path"))
+        for t in ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
     ]
     counts = [
         (s.seq, s.source, s.rows_read, s.accepted, s.duplicate, s.quarantined, s.watermark) for e in engine.ledger.entries() for s in e
@@ -97,13 +98,13 @@ def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: 
     engine = make_engine([source("l"), source("r")], [join()])
     removed_later = land(engine, "l", "gone.jsonl", lines(1, 1))
     run_and_die(engine.ingest, "ingest.before_ledger")
-    assert not engine.table("events/l").isEmpty()
+    assert not engine.views.table("events/l").isEmpty()
     removed_later.unlink()
     anew = make_engine([source("l"), source("r")], [join()])
-    anew.signals.watermark({"r": 5})
-    assert anew.table("events/l").isEmpty()
-    assert anew.table("quarantine/l").isEmpty()
-    assert anew.uncounted("pairs") == {}
+    anew.ingestion.signals.watermark({"r": 5})
+    assert anew.views.table("events/l").isEmpty()
+    assert anew.views.table("quarantine/l").isEmpty()
+    assert anew.accounts.uncounted("pairs") == {}
 
 
 def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engine: MakeEngine) -> None:
@@ -122,9 +123,9 @@ def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engin
                 run_and_die(lambda working=working, name=name: working.advance(name), point)
             engine().advance(name)
     for asset in (TOTAL, SPREAD):
-        held = rows_of(working.table(asset.name))
+        held = rows_of(working.views.table(asset.name))
         assert held == rows_of(asset.operator(working.reading.input(asset, 0, working.ledger.head)))
-        changelog = working.table(asset.changelog)
+        changelog = working.views.table(asset.changelog)
         assert held == rows_of(fold(changelog.drop("changed_at"), key=("k",), order="step"))
         assert {r.change for r in changelog.select("change").distinct().collect()} >= {"+I", "-U", "+U"}
         assert engine().advance(asset.name) == []
@@ -136,6 +137,6 @@ def test_changes_are_the_exact_difference_of_two_steps(make_engine: MakeEngine) 
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(events)])
         engine.ingest()
         engine.advance("spread")
-    changes = rows_of(engine.table("changelog/spread"), "step", "change", "k", "spread")
+    changes = rows_of(engine.views.table("changelog/spread"), "step", "change", "k", "spread")
     assert changes == sorted([(1, "+I", "a", 0), (1, "+I", "b", 4), (2, "-U", "a", 0), (2, "+U", "a", 3), (3, "-D", "b", 4)], key=repr)
-    assert rows_of(engine.table("spread")) == [("a", 3)]
+    assert rows_of(engine.views.table("spread")) == [("a", 3)]

@@ -201,7 +201,7 @@ def _found(engine: Engine, contract: SourceContract) -> Counter[int]:
     for table in (contract.log, contract.quarantine):
         if engine.lake.delta(table) is not None:
             rank = F.shiftright(F.col(ARRIVAL), RANK_BITS).alias("rank")
-            found.update({r["rank"]: r["count"] for r in engine.table(table).groupBy(rank).count().collect()})
+            found.update({r["rank"]: r["count"] for r in engine.views.table(table).groupBy(rank).count().collect()})
     return found
 
 
@@ -210,7 +210,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
     shutil.rmtree(root / "landing", ignore_errors=True)
     engine = make_engine([case.contract for case in cases], [])
     slept = list[float]()
-    engine.__dict__["ingester"] = engine.ingester.__class__(
+    engine.__dict__["ingester"] = engine.ingestion.batches.__class__(
         engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
     )
     for case in cases:
@@ -219,7 +219,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         for file in case.files:
             (folder / file.name).write_bytes(file.content)
     every = [f for case in cases for f in landed(engine.folders[case.contract.name], case.contract.name)]
-    entry = engine.ingester.files(every)
+    entry = engine.ingestion.batches.files(every)
     assert entry is not None
     for case in cases:
         [ingested] = [s for s in entry if s.source == case.contract.name]
@@ -230,7 +230,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         for rank, file in enumerate(files):
             landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
             assert found[rank] in landed_as.rows, (landed_as, found[rank], case.contract.options)
-    assert engine.ingester.files(every) is None
+    assert engine.ingestion.batches.files(every) is None
 
 
 _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}

@@ -79,11 +79,11 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
     wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, judged in keys.items() for span, part in judged.results()]
     ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
     for table in ("live", "again"):
-        found = engine.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
+        found = engine.views.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
         assert rows_of(found) == sorted(wanted, key=repr)
-    assert rows_of(engine.table("live_top")) == rows_of(engine.table("again_top"))
+    assert rows_of(engine.views.table("live_top")) == rows_of(engine.views.table("again_top"))
     late = sorted(i for judged in keys.values() for _, i in judged.late)
-    seen = engine.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
+    seen = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
     assert sorted(r.id for r in seen) == late
     assert late
     assert any(judged.apart for judged in keys.values())
@@ -97,9 +97,9 @@ def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make
     engine = make_engine([source("l")], assets)
     entries = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
     _run(engine, ["live"], ["again"], [{"l": [Event("a", 1, int(minute * MINUTE)) for minute in minutes]} for minutes in entries])
-    assert rows_of(engine.table("live")) == rows_of(engine.table("again"))
-    assert [sum(row["n"] for row in engine.table(name).collect()) for name in ("live", "again")] == [8, 8]
-    assert rows_of(engine.late("live", "l").select(F.unix_millis("event_time"))) == [(START + int(6.9 * MINUTE),)]
+    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("again"))
+    assert [sum(row["n"] for row in engine.views.table(name).collect()) for name in ("live", "again")] == [8, 8]
+    assert rows_of(engine.views.late("live", "l").select(F.unix_millis("event_time"))) == [(START + int(6.9 * MINUTE),)]
     assert broken(engine, "live") == set()
 
 
@@ -111,11 +111,11 @@ def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngin
     engine = make_engine([source("l"), source("r")], assets)
     _run(engine, names, [f"{n}_again" for n in names], _batches(5, 3))
     for name in names:
-        assert rows_of(engine.table(name)) == rows_of(engine.table(f"{name}_again"))
-        assert not engine.table(name).isEmpty()
+        assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_again"))
+        assert not engine.views.table(name).isEmpty()
     ids = "sum(size(left)) + sum(size(right))"
-    accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.late("groups", side).count() for side in "lr")
-    assert engine.table("groups").selectExpr(ids).collect()[0][0] == accepted
+    accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.views.late("groups", side).count() for side in "lr")
+    assert engine.views.table("groups").selectExpr(ids).collect()[0][0] == accepted
 
 
 def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: MakeEngine) -> None:
@@ -127,5 +127,5 @@ def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: M
         run_and_die(lambda: engine.advance("live"), at)
         engine.advance("live")
         engine.advance("calm")
-    assert rows_of(engine.table("live")) == rows_of(engine.table("calm"))
-    assert rows_of(engine.table("verdicts/live")) == rows_of(engine.table("verdicts/calm"))
+    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("calm"))
+    assert rows_of(engine.views.table("verdicts/live")) == rows_of(engine.views.table("verdicts/calm"))

@@ -38,7 +38,7 @@ def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
 @pytest.mark.parametrize("how", HOWS)
 def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(ran: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
     engine, steps = ran
-    accounts = [a for step in steps[how] for a in engine.account_step(how, step)]
+    accounts = [a for step in steps[how] for a in engine.accounts.step(how, step)]
     assert all(a.holds for a in accounts)
     found = {
         (side, term): sum(getattr(a, term) for a in accounts if a.side == side)
@@ -64,9 +64,9 @@ def test_a_result_that_is_not_as_it_should_be_breaks_its_step(
     ran: tuple[Engine, dict[str, list[Step]]], condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> None:
     engine, steps = ran
-    kept = engine.table("full").localCheckpoint()
+    kept = engine.views.table("full").localCheckpoint()
     _overwrite(engine, spoiled(kept, kept.where(condition).limit(1)))
-    broken = {a.side for step in steps["full"] for a in engine.account_step("full", step) if not a.holds}
+    broken = {a.side for step in steps["full"] for a in engine.accounts.step("full", step) if not a.holds}
     _overwrite(engine, kept)
     assert "l" in broken
 
@@ -81,4 +81,4 @@ def test_a_stream_stops_at_the_step_that_breaks_the_law(make_engine: MakeEngine,
     closed = Advance.closed
     monkeypatch.setattr(Advance, "closed", lambda self, closing, head: closed(self, closing, head).where("left_v IS NULL OR left_v <> 3"))
     with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 3 accepted"):
-        list(engine.lawful_steps("pairs"))
+        list(engine.steps("pairs", checked=True))

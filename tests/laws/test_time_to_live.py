@@ -76,20 +76,20 @@ def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock
         for name in names:
             wanted = models[name]
             engine.advance(name)
-            assert rows_of(engine.table(name), "k", "v", "rank") == wanted, (name, batch)
+            assert rows_of(engine.views.table(name), "k", "v", "rank") == wanted, (name, batch)
             boards[name].append(wanted)
     then = START + 14 * MINUTE
     known = [r for r in _log(engine) if r.at <= then]
-    assert rows_of(engine.as_known_now("left", then), "k", "v", "rank") == _board(known, lambda r: r.at, then)
+    assert rows_of(engine.views.of_event_times_to("left", then), "k", "v", "rank") == _board(known, lambda r: r.at, then)
     for name in names:
-        changelog = engine.table(f"changelog/{name}")
-        assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.table(name))
-        assert [account.holds for account in engine.account(name)] == [True]
+        changelog = engine.views.table(f"changelog/{name}")
+        assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.views.table(name))
+        assert [account.holds for account in engine.accounts.days(name)] == [True]
     assert len({repr(contents) for contents in boards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
-    engine.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
+    engine.ingestion.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
     assert engine.pending.boards() == [name for name in names if name != "kept"]
     for name in engine.pending.boards():
         engine.advance(name)
-        assert engine.table(name).isEmpty()
-        assert all(account.holds for account in engine.account(name))
+        assert engine.views.table(name).isEmpty()
+        assert all(account.holds for account in engine.accounts.days(name))

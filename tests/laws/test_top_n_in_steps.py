@@ -50,13 +50,13 @@ def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeE
         log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
         for name, top in tops.items():
             engine.advance(name)
-            assert rows_of(engine.table(name)) == rows_of(top(log))
+            assert rows_of(engine.views.table(name)) == rows_of(top(log))
     for name, top in tops.items():
-        assert engine.progress(name).step == 2
-        changelog = engine.table(f"changelog/{name}")
-        assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.table(name))
+        assert engine.pending.progress(name).step == 2
+        changelog = engine.views.table(f"changelog/{name}")
+        assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.views.table(name))
         assert engine.advance(name) == []
-    assert {r.change for r in engine.table("changelog/moving").select("change").collect()} >= {"+I", "-U", "+U"}
+    assert {r.change for r in engine.views.table("changelog/moving").select("change").collect()} >= {"+I", "-U", "+U"}
 
 
 @pytest.mark.usefixtures("large")
@@ -71,8 +71,8 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
         land(engine, "l", f"{part}.jsonl", map(json.dumps, changes))
         engine.ingest()
         engine.advance("top")
-    assert rows_of(engine.table("top"), "k", "v") == [("a", 3), ("b", 1)]
-    changelog = rows_of(engine.table("changelog/top"), "step", "change", "k", "v")
+    assert rows_of(engine.views.table("top"), "k", "v") == [("a", 3), ("b", 1)]
+    changelog = rows_of(engine.views.table("changelog/top"), "step", "change", "k", "v")
     assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
 
 
@@ -84,5 +84,5 @@ def test_a_killed_step_is_repeated_and_doubles_no_change(make_engine: MakeEngine
         run_and_die(lambda: engine.advance("live"), point)
         engine.advance("live")
         engine.advance("calm")
-    assert rows_of(engine.table("live")) == rows_of(engine.table("calm"))
-    assert rows_of(engine.table("changelog/live")) == rows_of(engine.table("changelog/calm"))
+    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("calm"))
+    assert rows_of(engine.views.table("changelog/live")) == rows_of(engine.views.table("changelog/calm"))

@@ -44,7 +44,7 @@ def _answers(engine: Engine) -> dict[str, list[object]]:
     """Every table without what tells how its rows came."""
     found: dict[str, list[object]] = {}
     for name in engine.assets:
-        table = engine.table(name)
+        table = engine.views.table(name)
         if "left" in table.columns:
             sides = [f"sort_array(transform({side}, r -> struct(r.event_time, r.v))) AS {side}" for side in ("left", "right")]
             found[name] = [*rows_of(table.selectExpr("k", "window_start", "window_end", *sides))]
@@ -72,4 +72,4 @@ def test_batchings_orders_and_kills_lead_to_one_answer(make_module_engine: MakeE
     wanted, found = _answers(at_once), _answers(in_parts)
     assert found == wanted
     assert all(wanted.values())
-    assert all(in_parts.late(name, side).isEmpty() for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)])
+    assert all(in_parts.views.late(name, side).isEmpty() for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)])

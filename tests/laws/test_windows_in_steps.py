@@ -56,7 +56,7 @@ def _seen(engine: Engine, asset: str) -> list[Seen]:
 
 def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return sorted((tuple(r) for r in engine.table(table).select("k", *times, *columns).collect()), key=repr)
+    return sorted((tuple(r) for r in engine.views.table(table).select("k", *times, *columns).collect()), key=repr)
 
 
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
@@ -81,7 +81,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
         assert _results(engine, f"{name}_top", "rank", "total") == _results(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
         assert _results(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
         late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, Seen(r.k, r.t, r.v)) for r in rows)
-        assert engine.late(name, "l").count() == late
+        assert engine.views.late(name, "l").count() == late
         some_late |= late > 0
     assert some_late
 

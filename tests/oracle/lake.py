@@ -196,7 +196,7 @@ def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
     """The view of late rows, read once: the join's verdict asks for no parameter."""
     found: dict[str, list[tuple[str, int, int]]] = {}
     for side in SIDES if engine.assets else ():
-        for row in engine.late(next(iter(engine.assets)), side).select("case_id", "step", "id").collect():
+        for row in engine.views.late(next(iter(engine.assets)), side).select("case_id", "step", "id").collect():
             found.setdefault(row.case_id, []).append((side, row.step, row.id))
     return found
 
@@ -208,7 +208,7 @@ def _replay(engine: Engine, cases: Sequence[Case], moved: Mapping[int, int]) -> 
             for row in entry.rows:
                 rows[row.side].append((len(marks), _values(row, str(index), shift)))
             marks.append({} if entry.mark is None else dict.fromkeys(SIDES, entry.mark + shift))
-    engine.replay({side: _frame(engine.spark, values) for side, values in rows.items() if values}, marks)
+    engine.ingestion.replay({side: _frame(engine.spark, values) for side, values in rows.items() if values}, marks)
 
 
 def _values(row: Event, case_id: str, shift: int) -> list[Any]:
@@ -243,9 +243,9 @@ def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Steppe
     steps, before = list[Stepped](), Counter[tuple[Any, ...]]()
     for number, entry in enumerate(entries(case)):
         if entry.mark is None:
-            engine.ingester.files(list(_landed(folder, number, entry.rows, shift)))
+            engine.ingestion.batches.files(list(_landed(folder, number, entry.rows, shift)))
         else:
-            engine.signals.watermark(dict.fromkeys(SIDES, entry.mark + shift))
+            engine.ingestion.signals.watermark(dict.fromkeys(SIDES, entry.mark + shift))
         engine.advance("join")
         now = Counter(tuple(_back(row, shift)[c] for c in _READ) for row in table(engine, "join"))
         steps.append(Stepped(entry.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))

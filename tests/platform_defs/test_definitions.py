@@ -194,7 +194,7 @@ def test_jobs(repository):
         name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
     }
     assert found == {"ingest": EVENTS, "advance": DERIVED}
-    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {*found, "maintenance"}
+    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {*found, "maintenance", "export", "land_changes"}
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
 
 
@@ -365,7 +365,7 @@ def test_assets_without_rows_are_due_where_a_watermark_was_given(engine):
     days = {name: engine.pending.days(name) for name in engine.assets}
     assert {name for name in days if days[name]} == {"payment_order_wide", "order_wide", "item_sales", "item_clicks"}
     assert engine.pending.all_days() == engine.pending.days("payment_order_wide")
-    assert engine.described("item_clicks")["lag_ms"] == 0
+    assert engine.pending.described("item_clicks")["lag_ms"] == 0
 
 
 def _tonight(instance: dg.DagsterInstance, engine: Engine):

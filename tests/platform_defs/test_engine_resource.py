@@ -23,7 +23,7 @@ def test_what_one_tick_has_read_serves_the_next_on_a_disk(tmp_path: Path, is_loc
     resource = engine_resource(values)
     one, other = _made(resource), _made(resource)
     assert one is not other
-    assert (one.ledger is other.ledger, one.landings is other.landings) == (is_local, is_local)
+    assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_local, is_local)
 
 
 def test_a_lake_that_was_deleted_between_two_ticks_is_noticed(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_a_lake_that_was_deleted_between_two_ticks_is_noticed(tmp_path: Path) ->
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     first = _made(resource)
-    [found] = first.new_files("orders")
+    [found] = first.ingestion.new_files("orders")
     first.ledger.commit([(source_entry("orders", 1, offsets=(found.offset,)),)])
-    assert _made(resource).new_files("orders") == []
+    assert _made(resource).ingestion.new_files("orders") == []
     shutil.rmtree(tmp_path / "lake/ledger")
-    assert _made(resource).new_files("orders") == [found]
+    assert _made(resource).ingestion.new_files("orders") == [found]
     assert _made(resource).ledger.head == 0

@@ -41,11 +41,11 @@ working = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", 
 working.ingest()
 working.drain()
 working.advance("pairs")
-assert all(a.holds for a in working.account("pairs"))
-assert not working.table("quarantine/l").isEmpty()
+assert all(a.holds for a in working.accounts.days("pairs"))
+assert not working.views.table("quarantine/l").isEmpty()
 working.maintain(small_files=1)
 next(Path(working.lake.path("events/l")).rglob("part-*.parquet")).unlink()
-refused(lambda: working.account("pairs"), LakeError)
+refused(lambda: working.accounts.days("pairs"), LakeError)
 print("done")
 """
 

@@ -25,11 +25,19 @@ class Engine:
     times: tuple[int, int]
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
 
+    @property
+    def accounts(self) -> "Engine":
+        return self
+
+    @property
+    def pending(self) -> "Engine":
+        return self
+
     def steps(self, asset: str, until: int | None = None) -> list[Any]:
         self.advanced.append((asset, until))
         return []
 
-    def account(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+    def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         return [DayAccount("l", day, accepted=1, matched=1) for day in (date.min, date(1970, 1, 1), date(2026, 3, 1), date.max)]
 
     def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:

@@ -235,7 +235,7 @@ def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: 
     ) as context:
         [tonight] = [*(nightly.evaluate_tick(context).run_requests or ())]
     assert tonight.tags[FIRST] == case.asked[0]
-    assert daemon.engine.described("payment_order_wide")["watermark"] == case.mark
+    assert daemon.engine.pending.described("payment_order_wide")["watermark"] == case.mark
 
 
 def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> None:

@@ -76,7 +76,7 @@ def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> 
             rows[name] += [(e.k, str(e.v), iso(START + e.at), len(marks), n) for n, e in enumerate(events)]
         marks += [{}, {n: t - MINUTE - 1 for n, t in newest.items() if t is not None}]
     frames = {name: _raw(engine.spark, of_source) for name, of_source in rows.items() if of_source}
-    engine.replay(frames, marks)
+    engine.ingestion.replay(frames, marks)
 
 
 def _raw(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
@@ -93,13 +93,13 @@ def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 def broken(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]:
     """The sides and days on which the conservation law does not hold."""
-    return {(a.side, str(a.day)) for a in engine.account(asset) if not a.holds}
+    return {(a.side, str(a.day)) for a in engine.accounts.days(asset) if not a.holds}
 
 
 def totals(engine: Engine, asset: str = "pairs") -> dict[tuple[str, str], int]:
     """The account's terms by side."""
     found: dict[tuple[str, str], int] = {}
-    for a in engine.account(asset):
+    for a in engine.accounts.days(asset):
         for term in ("accepted", "matched", "unmatched", "pending", "late"):
             found[a.side, term] = found.get((a.side, term), 0) + getattr(a, term)
     return found

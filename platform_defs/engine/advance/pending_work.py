@@ -33,7 +33,7 @@ class PendingWork:
         The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
         waits for no watermark.
         """
-        reached = self._progress(asset)
+        reached = self.progress(asset)
         if not self._has_days(asset):
             return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
         mark, closed_to = self._watermark(asset), reached.closed_to
@@ -53,7 +53,7 @@ class PendingWork:
         """
         if not self._has_days(asset):
             return None
-        mark, now = self._watermark(asset), self._progress(asset)
+        mark, now = self._watermark(asset), self.progress(asset)
         if mark is None:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
@@ -78,10 +78,10 @@ class PendingWork:
         for name, asset in self.reading.assets.items():
             if self._has_days(name):
                 continue
-            now = self._progress(name)
+            now = self.progress(name)
             has_news = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
             others = [of for of in asset.inputs if of in self.reading.assets]
-            behind = any(of in found or self._progress(of).step > now.read.get(of, 0) for of in others)
+            behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
             if has_news or behind or (now.step and self._folded(name) < now.step):
                 found.append(name)
         return found
@@ -90,6 +90,10 @@ class PendingWork:
         """The sources that are silent for longer than their idle timeout, which the ledger does not record yet."""
         ledger = self.reading.ledger
         return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
+
+    def busy(self) -> str | None:
+        """Who writes one of the assets at this moment; None for nobody."""
+        return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
 
     def _waits_for(self, asset: str) -> list[str]:
         """The derived inputs whose sources are all idle; none where every input's are."""
@@ -103,7 +107,8 @@ class PendingWork:
         """Whether an asset reads closed ranges, day by day."""
         return isinstance(self.reading.assets[asset].operator.reads, ByTimeRange)
 
-    def _progress(self, asset: str) -> Progress:
+    def progress(self, asset: str) -> Progress:
+        """How far an asset has come."""
         return stored_progress(self.reading.lake, self.reading.assets[asset])
 
     def _watermark(self, asset: str) -> int | None:

@@ -1,5 +1,6 @@
 """Rebuild: recompute closed days from the log, and write only what differs; or a whole table, under its present settings."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -11,7 +12,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, results_table, stored_progress
+from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.lake.tables import LakeError
 from platform_defs.faults import point
 
@@ -76,6 +77,31 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     advance.correct(now, replace(now, step=now.step + 1), closing)
     point("rebuild.after_write")
     return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
+
+
+def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False) -> list[str]:
+    """Empty tables, so that an advance makes them again from the event logs under their present settings.
+
+    Args:
+        advances: every asset of the lake, by name, each after those that it reads.
+        names: the assets to make again.
+        downstream: also every asset that is made of them; without it there must be none that has a table.
+
+    Returns:
+        The assets that are empty now, in the order in which they are to be advanced.
+
+    Raises:
+        ProgressError: a table that is not to be made again is made of one that is.
+    """
+    assets = {name: advance.asset for name, advance in advances.items()}
+    readers = readers_of(assets, names)
+    made = [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]
+    if made and not downstream:
+        raise ProgressError.read_by(names, made)
+    again = [name for name in advances if name in names or name in readers]
+    for name in again:
+        empty(advances[name])
+    return again
 
 
 def empty(advance: Advance) -> None:

@@ -91,4 +91,4 @@ def test_a_status_is_of_one_ledger_entry(engine: Engine, make_engine: MakeEngine
     assert seen["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in seen["assets"].values())
     assert seen["assets"]["pairs"]["accepted"] == {side: seen["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}
-    assert rows_of(engine.table("total"), "n") == [(10,), (2,)]
+    assert rows_of(engine.views.table("total"), "n") == [(10,), (2,)]

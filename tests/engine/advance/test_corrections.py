@@ -44,7 +44,7 @@ def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(correcte
     assert step.after.corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
     [step] = corrected.advance("top")
     assert (step.rows, step.after.read) == (2, {"counts": 2})
-    assert rows_of(corrected.table("top"), "k", "n", "rank") == [("b", 2, 1)]
+    assert rows_of(corrected.views.table("top"), "k", "n", "rank") == [("b", 2, 1)]
     assert corrected.advance("counts") == corrected.advance("top") == []
 
 
@@ -73,7 +73,7 @@ def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make
     engine.advance("top")
     replay(engine, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
     assert [step.rows for step in engine.advance("top")] == [2]
-    assert rows_of(engine.table("top"), "k", "n", "rank") == [("b", 2, 1)]
+    assert rows_of(engine.views.table("top"), "k", "n", "rank") == [("b", 2, 1)]
     assert broken(engine, "top") == set()
 
 
@@ -93,21 +93,21 @@ def test_what_cannot_follow_another_is_refused(spec: dict[str, Any], why: str) -
 def test_a_row_beyond_the_lateness_corrects_nothing_and_is_late(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("a", 1, 8 * MINUTE)]}, {"l": [Event("a", 1, 5)]}])
     assert all(not s.after.corrected for s in corrected.advance("counts"))
-    assert rows_of(corrected.table("counts"), "k", "n") == [("a", 1), ("b", 1)]
-    assert rows_of(corrected.late("counts", "l"), "k") == [("a",)]
+    assert rows_of(corrected.views.table("counts"), "k", "n") == [("a", 1), ("b", 1)]
+    assert rows_of(corrected.views.late("counts", "l"), "k") == [("a",)]
 
 
 def test_a_rebuild_of_a_corrected_table_is_a_correction_that_readers_follow(corrected: Engine) -> None:
     day = day_of(START)
     corrected.spark.sql(f"UPDATE delta.`{corrected.lake.path('counts')}` SET n = 9")
-    assert rows_of(corrected.table("counts"), "n") == [(9,)]
+    assert rows_of(corrected.views.table("counts"), "n") == [(9,)]
     assert broken(corrected, "counts") == {("l", str(day))}
     done = corrected.rebuild("counts", day, day)
     assert (done.days, done.missing, done.extra) == ((day,), 1, 1)
     assert corrected.rebuild("counts", day, day).days == ()
-    assert corrected.progress("counts").corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
+    assert corrected.pending.progress("counts").corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
     assert [s.after.read for s in corrected.advance("top")] == [{"counts": 2}]
-    assert rows_of(corrected.table("top"), "n") == [(1,)]
+    assert rows_of(corrected.views.table("top"), "n") == [(1,)]
 
 
 @pytest.mark.parametrize("damage", ["deleted", "doubled", "altered"])
@@ -119,7 +119,7 @@ def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: Ma
     assert broken(engine, "counts") == set()
     wrong = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
     if damage == "doubled":
-        engine.table("counts").where(wrong).write.format("delta").mode("append").save(engine.lake.path("counts"))
+        engine.views.table("counts").where(wrong).write.format("delta").mode("append").save(engine.lake.path("counts"))
     else:
         table, where = f"delta.`{engine.lake.path('counts')}`", f"WHERE window_start = timestamp_millis({START + DAY})"
         engine.spark.sql(f"DELETE FROM {table} {where}" if damage == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")

@@ -32,7 +32,7 @@ def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
     for asset in assets:
         engine.advance(asset.name)
     for name in made:
-        windows = engine.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
+        windows = engine.views.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
         assert {r[1] % (3 * MINUTE) for r in windows} == {0}
         counted[name] = sorted((r[0], r[2]) for r in windows)
     assert counted == {
@@ -56,7 +56,7 @@ def test_sessions_over_tables_alone_have_no_late_rows_and_over_a_source_beside_o
     engine.drain()
     for name in ("counts", "visits"):
         engine.advance(name)
-    assert rows_of(engine.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
+    assert rows_of(engine.views.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
     with pytest.raises(
         OperatorError, match="beside judges rows entry by entry, and those of counts are of no entry; legal: sources alone, or"
     ):

@@ -23,7 +23,7 @@ def _asset(name: str, **spec: Any) -> DerivedAsset:
 
 def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
     """Key, the window's start in minutes, count, and whether it is final."""
-    results = engine.so_far(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
+    results = engine.views.with_early(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
     return rows_of(results, "k", "at", "n", "is_final")
 
 
@@ -60,7 +60,7 @@ def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine
     version = engine.lake.version("early/step")
     assert engine.advance("step") == []
     assert engine.lake.version("early/step") == version
-    assert rows_of(engine.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
+    assert rows_of(engine.views.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
 
 
 def test_windows_that_overlap_and_sessions_show_what_they_hold_too(make_engine: MakeEngine) -> None:

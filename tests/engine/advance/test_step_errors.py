@@ -35,7 +35,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
             with failures.kept(name):
                 engine.advance(name)
         assert set(failures.found) == [set(), set(), {"sums"}, {"windows", "sums"}][part]
-    assert rows_of(engine.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
+    assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
     why = r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream"
     with pytest.raises(StepError, match=why):
         engine.advance("windows")
@@ -45,6 +45,6 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
     mended = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
     list(mended.remake(["windows", "sums"], downstream=True))  # as the error's text says
-    assert [int(t) for _, t in rows_of(mended.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
-    assert {k: int(t) for k, t in rows_of(mended.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
-    assert all(a.holds for name in mended.assets for a in mended.account(name))
+    assert [int(t) for _, t in rows_of(mended.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
+    assert {k: int(t) for k, t in rows_of(mended.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
+    assert all(a.holds for name in mended.assets for a in mended.accounts.days(name))

@@ -58,7 +58,9 @@ def _advance(engine: Engine) -> None:
 
 def _ingest(engine: Engine) -> None:
     for part in (1, 2):
-        engine.ingester.files([f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path])
+        engine.ingestion.batches.files(
+            [f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path]
+        )
 
 
 def _remake(engine: Engine) -> None:
@@ -100,9 +102,9 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
         for name, events in by_source.items():
             land(engine, name, f"{part}.jsonl", [e.line for e in events])
     files = [f for name, folder in engine.folders.items() for f in landed(folder, name)]
-    engine.ingester.files([f for f in files if "0.jsonl" in f.path])
+    engine.ingestion.batches.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
-    engine.ingester.files([f for f in files if "1.jsonl" in f.path])
+    engine.ingestion.batches.files([f for f in files if "1.jsonl" in f.path])
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # what a rebuild is to mend
     return made
 
@@ -113,8 +115,8 @@ def _end(engine: Engine) -> dict[str, object]:
     engine.drain()
     _advance(engine)
     engine.rebuild("counts", day_of(START), day_of(START + DAY))
-    assert not [name for name in engine.assets if engine.uncounted(name)]
-    assert not [a for name in engine.assets for a in engine.account(name) if not a.holds]
+    assert not [name for name in engine.assets if engine.accounts.uncounted(name)]
+    assert not [a for name in engine.assets for a in engine.accounts.days(name) if not a.holds]
     tables = [*[s.log for s in SOURCES], *engine.assets]
     return {t: rows_of(engine.lake.frame(engine.spark, t)) for t in tables}
 

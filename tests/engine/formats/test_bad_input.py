@@ -400,7 +400,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     file_rank = "cast(shiftright(arrival, 42) as int) AS file"
     log = {n: engine.reading.log(n, 1).selectExpr("k", file_rank, "arrival").collect() for n in ("json", "csv", "parquet")}
     log["values"] = engine.reading.log("values", 1).selectExpr(*columns).collect()
-    quarantine = {n: engine.table(f"quarantine/{n}").orderBy("arrival").collect() for n in sources}
+    quarantine = {n: engine.views.table(f"quarantine/{n}").orderBy("arrival").collect() for n in sources}
     return Found({s.source: s for s in entry}, log, quarantine)
 
 

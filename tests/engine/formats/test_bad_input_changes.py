@@ -44,7 +44,7 @@ def _write(engine: Engine, name: str, file: str, content: bytes, modified: int) 
 
 
 def _quarantine_reasons(engine: Engine, name: str, seq: int) -> list[tuple[str, str]]:
-    found = engine.table(f"quarantine/{name}").where(f"seq = {seq}").collect()
+    found = engine.views.table(f"quarantine/{name}").where(f"seq = {seq}").collect()
     return sorted((Path(r.path).name, r.reason) for r in found)
 
 
@@ -61,7 +61,7 @@ def test_files_whose_names_are_not_utf8_are_set_aside_once_and_come_in_when_they
     fault = "malformed: its name is not UTF-8, and Spark cannot open it; rename the file"
     assert _quarantine_reasons(engine, "l", 1) == [("m%F6ller.jsonl", fault), ("m%FCller.jsonl", fault)]
     assert engine.ingest() == engine.ingest() == []
-    assert [f.file.path.rpartition("/")[2] for f in engine.quarantine.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
+    assert [f.file.path.rpartition("/")[2] for f in engine.ingestion.quarantine.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
     for path, name in zip(latin, ("ü.jsonl", "ö.jsonl"), strict=True):
         path.rename(path.with_name(name))
     [[ingested]] = engine.ingest()
@@ -85,7 +85,7 @@ def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngi
     }.items():
         _write(engine, "l", file, content, NOON)
     deleted = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
-    entry = engine.ingester.files([*_listed(engine), deleted])
+    entry = engine.ingestion.batches.files([*_listed(engine), deleted])
     assert entry is not None
     torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
     accepted = ["a", "b", "c", "d"]
@@ -156,7 +156,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{why}w"), ("2.jsonl", f"{why}w"), ("2.parquet", f"{why}n")]
     assert {reason for _, reason in _quarantine_reasons(engine, "l", 2)} == {why + n for n in odd}
     held = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
-    assert rows_of(engine.table("events/l"), "k", "w", "n") == held
+    assert rows_of(engine.views.table("events/l"), "k", "w", "n") == held
     assert engine.reading.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
 
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
@@ -165,8 +165,8 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     assert _quarantine_reasons(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
     engine.drain()
     engine.advance("pairs")
-    assert all(account.holds for account in engine.account("pairs"))
-    assert rows_of(engine.table("pairs").where("right_v is not null and left_v is not null"), "k") == [("a",), ("b",), ("c",)]
+    assert all(account.holds for account in engine.accounts.days("pairs"))
+    assert rows_of(engine.views.table("pairs").where("right_v is not null and left_v is not null"), "k") == [("a",), ("b",), ("c",)]
 
     declared = make_engine([source("l", schema=WIDE), source("r"), source("out")], [join()])
     assert rows_of(declared.reading.log("l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
@@ -181,7 +181,7 @@ def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeE
     land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
     [[ingested]] = engine.ingest()
     assert (ingested.accepted, ingested.quarantined) == (1, 1)
-    assert len(engine.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
+    assert len(engine.views.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
 
 
 def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(make_engine: MakeEngine) -> None:
@@ -213,15 +213,15 @@ def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(m
     [late] = engine.ingest()
     assert late[0].ingested_at == first[0].ingested_at + 1
     assert (late[0].accepted, late[0].quarantined, late[0].watermark) == (2, 0, first[0].watermark)
-    assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
+    assert rows_of(engine.views.late("pairs", "l"), "v") == [(2,), (3,)]
     clock.now = NOON + DAY
     [idle] = engine.ingest()
     assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "silent", True)]
     land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
     engine.ingest()
     engine.advance("pairs")
-    assert engine.described("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
-    assert all(account.holds for account in engine.account("pairs"))
+    assert engine.pending.described("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
+    assert all(account.holds for account in engine.accounts.days("pairs"))
 
 
 def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
@@ -253,6 +253,6 @@ def test_a_million_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngin
     engine.drain()
     engine.advance("pairs")
     matched = 10 * MINUTE + 1
-    found = engine.table("pairs").groupBy(F.col("right_v").isNotNull()).count().collect()
+    found = engine.views.table("pairs").groupBy(F.col("right_v").isNotNull()).count().collect()
     assert dict(map(tuple, found)) == {True: matched, False: million - matched}
-    assert all(account.holds for account in engine.account("pairs"))
+    assert all(account.holds for account in engine.accounts.days("pairs"))

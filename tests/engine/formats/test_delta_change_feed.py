@@ -115,7 +115,7 @@ def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_e
     engine = make_engine(sources, [])
     for name in ("mute", "keyed"):
         with pytest.raises(ChangeFeedError, match=f"source '{name}' needs a column 'change', and no `unique_key`"):
-            engine.follow(stock.table_uri, name)
+            engine.views.land_changes(stock.table_uri, name, engine.folders[name])
 
 
 def test_changes_land_on_this_machine(spark: SparkSession) -> None:
@@ -132,7 +132,7 @@ def test_an_operator_that_would_count_what_went_as_what_came_is_refused(make_eng
         make_engine([source], [DerivedAsset(name="by_kind", inputs=("stock",), operator=by_kind)])
     engine = make_engine([source], [DerivedAsset(name="all", inputs=("stock",), operator=by_item)])
     with pytest.raises(ChangeFeedError, match=re.escape("all reads source 'stock', and Aggregate would take a row that went")):
-        engine.follow(stock.table_uri, "stock")
+        engine.views.land_changes(stock.table_uri, "stock", engine.folders["stock"])
 
 
 def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine, stock: DeltaTable) -> None:
@@ -148,14 +148,14 @@ def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine
     wanted = [[("b", 1), ("c", 2)], [("a", 1), ("b", 2)], [("a", 1), ("c", 2)]]
     for change, best in zip(changes, wanted, strict=True):
         change()
-        assert len(engine.follow(stock.table_uri, "stock")) == 1
+        assert len(engine.views.land_changes(stock.table_uri, "stock", engine.folders["stock"])) == 1
         engine.ingest()
         for name in engine.assets:
             engine.advance(name)
-            assert rows_of(engine.table(name), "item", "rank") == best
+            assert rows_of(engine.views.table(name), "item", "rank") == best
     published = str(folder.parent / "published")
-    assert engine.publish("best", published) == 3
-    assert engine.publish("best", published) == 3
+    assert engine.views.publish("best", published) == 3
+    assert engine.views.publish("best", published) == 3
     lines = engine.spark.read.schema("key string, value string, step int").json(published)
     rank, item = (F.get_json_object(*path).alias(path[1][2:]) for path in (("key", "$.rank"), ("value", "$.item")))
     published_rows = rows_of(lines.select("step", rank.cast("int").alias("rank"), item))

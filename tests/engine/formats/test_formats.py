@@ -214,10 +214,12 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     sources = {n: source(n, schema=SCHEMA, rules=RULES, future_skew="24 hours") for n in ("json", "csv", "parquet", "names")}
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})
     _land_all(engine)
-    entries = engine.stream.run()
+    entries = engine.ingestion.stream.run()
     assert len(entries) == 1
     log = {n: engine.reading.log(n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts").collect() for n in sources}
-    return Found(engine, {s.source: s for s in entries[0]}, log, {n: engine.table(s.quarantine).collect() for n, s in sources.items()})
+    return Found(
+        engine, {s.source: s for s in entries[0]}, log, {n: engine.views.table(s.quarantine).collect() for n, s in sources.items()}
+    )
 
 
 @pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)

@@ -69,9 +69,9 @@ def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eng
 def test_a_number_is_what_the_same_digits_are_in_csv(engine: Engine, name: str) -> None:
     files = [Path(o.split("|")[0]).name for o in next(s for s in engine.ledger.entries()[-1] if s.source == name).offsets]
     found: dict[str, dict[str, str]] = {f: {} for f in files}
-    for arrival, k, p in rows_of(engine.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string)")):
+    for arrival, k, p in rows_of(engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string)")):
         found[files[arrival >> 42]][DIGITS[int(k)]] = p
-    for arrival, reason, raw in rows_of(engine.table(f"quarantine/{name}"), "arrival", "reason", "raw"):
+    for arrival, reason, raw in rows_of(engine.views.table(f"quarantine/{name}"), "arrival", "reason", "raw"):
         k = json.loads(raw)["k"] if raw.startswith("{") else raw.split(",")[0]
         found[files[arrival >> 42]][DIGITS[int(k)]] = reason
     assert found.keys() == {"number.jsonl", "text.jsonl", "fields.csv"}
@@ -104,7 +104,7 @@ def test_digits_beside_other_values_of_any_kind(make_engine: MakeEngine) -> None
     engine.ingest()
     found = {
         k: (p, q, note)
-        for k, p, q, note in rows_of(engine.table("events/l").selectExpr("k", "cast(p as string)", "cast(q as string)", "note"))
+        for k, p, q, note in rows_of(engine.views.table("events/l").selectExpr("k", "cast(p as string)", "cast(q as string)", "note"))
     }
     exact = "0.100000000000000006"
     assert {k: v for k, v in found.items() if v[0] == exact} == {
@@ -116,7 +116,7 @@ def test_digits_beside_other_values_of_any_kind(make_engine: MakeEngine) -> None
         "an object in a note": (exact, None, '{"p":0.5}'),
     }
     assert found.keys() >= {"an exponent in a text", "a huge exponent first, the name twice", "a huge text first, the name twice"}
-    assert rows_of(engine.table("quarantine/l"), "reason") == [("type: q is no decimal(10,2)",)] * 4
+    assert rows_of(engine.views.table("quarantine/l"), "reason") == [("type: q is no decimal(10,2)",)] * 4
 
 
 def test_many_decimals(make_engine: MakeEngine) -> None:
@@ -127,7 +127,7 @@ def test_many_decimals(make_engine: MakeEngine) -> None:
     numbers = ",".join(f'"d{n}":{n}.100000000000000005' for n in range(200))
     land(engine, "l", "1.jsonl", [f'{{"k":"a","ts":"{TIME}",{numbers}}}'])
     engine.ingest()
-    [row] = engine.table("events/l").collect()
+    [row] = engine.views.table("events/l").collect()
     assert [str(row[f"d{n}"]) for n in range(200)] == [f"{n}.100000000000000005" for n in range(200)]
 
 
@@ -143,6 +143,6 @@ def test_a_number_too_small_to_be_worked_out_is_kept_out(make_engine: MakeEngine
     land(engine, "deep", "c.jsonl", [f'{{"k":"{k}","p":{{"d":{v}}},"ts":"{TIME}"}}' for k, v in values.items()])
     engine.ingest()
     for name in ("flat", "deep"):
-        assert rows_of(engine.table(f"events/{name}"), "k") == [("good",)]
-        assert engine.table(f"quarantine/{name}").count() == 2
-    assert {reason for (reason,) in rows_of(engine.table("quarantine/flat"), "reason")} == {"type: p is no decimal(10,2)"}
+        assert rows_of(engine.views.table(f"events/{name}"), "k") == [("good",)]
+        assert engine.views.table(f"quarantine/{name}").count() == 2
+    assert {reason for (reason,) in rows_of(engine.views.table("quarantine/flat"), "reason")} == {"type: p is no decimal(10,2)"}

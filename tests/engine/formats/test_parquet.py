@@ -62,9 +62,9 @@ def test_a_schema_noted_in_a_footer_imports_nothing(make_engine: MakeEngine, tmp
     [entry] = engine.ingest()
     assert MODULE not in sys.modules
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"ignore": (6, 0), "add": (6, 0), "reject": (1, 5)}
-    assert rows_of(engine.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*NOTED, "g"])]
-    assert rows_of(engine.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*NOTED, "g"])]
-    assert {r for (r,) in rows_of(engine.table("quarantine/reject"), "reason")} == {
+    assert rows_of(engine.views.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*NOTED, "g"])]
+    assert rows_of(engine.views.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*NOTED, "g"])]
+    assert {r for (r,) in rows_of(engine.views.table("quarantine/reject"), "reason")} == {
         "malformed: it brings columns that the contract does not name: w"
     }
 
@@ -87,9 +87,9 @@ def test_any_column_name_leaves_each_row_its_own_place(make_engine: MakeEngine, 
     land(engine, "l", "good.jsonl", [json.dumps({"k": "n", "v": 1, "ts": moment(START).isoformat()})])
     [[ingested]] = engine.ingest()
     assert (ingested.accepted, ingested.duplicate, ingested.quarantined) == (13, 0, 1)
-    found = rows_of(engine.table("events/l"), "arrival", "k")
+    found = rows_of(engine.views.table("events/l"), "arrival", "k")
     assert sorted(k for _, k in found) == list("abcdefghijkln")
     assert len({arrival for arrival, _ in found}) == len(found)
-    [(reason, raw, path)] = rows_of(engine.table("quarantine/l"), "reason", "raw", "path")
+    [(reason, raw, path)] = rows_of(engine.views.table("quarantine/l"), "reason", "raw", "path")
     assert (reason, Path(path).name) == ("type: v is no int", "bad%20value.parquet")
     assert (json.loads(raw)["a`b"], json.loads(raw)["_metadata"]) == (1, 7)

@@ -120,10 +120,10 @@ def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None
     _rows(bare, {"p": DAY})
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
     assert _mark(bare, "pairs") == HOUR - MINUTE - 1, "an operator whose sources are all idle stands still"
-    assert {name: bare.described(name)["waits_for"] for name in bare.assets} == {"pairs": [], "pay": ["pairs"]}
+    assert {name: bare.pending.described(name)["waits_for"] for name in bare.assets} == {"pairs": [], "pay": ["pairs"]}
     _rows(bare, {"l": DAY})
     assert (_mark(bare, "pairs"), _mark(bare, "pay")) == (DAY - MINUTE - 1, DAY - MINUTE - 1 - delay), "one source is enough"
-    assert bare.described("pay")["waits_for"] == []
+    assert bare.pending.described("pay")["waits_for"] == []
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
@@ -159,7 +159,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
         engine.ingest()
         for name in ("pairs", "pay"):
             engine.advance(name)
-        assert engine.reading.watermark(engine.assets["pay"], engine.ledger.head) == engine.progress("pay").closed_to
+        assert engine.reading.watermark(engine.assets["pay"], engine.ledger.head) == engine.pending.progress("pay").closed_to
         assert (totals(engine, "pay")["p", "late"], broken(engine, "pay")) == (0, set())
     land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
     engine.ingest()
@@ -169,7 +169,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
     for name in ("pairs", "pay"):
         engine.advance(name)
         assert broken(engine, name) == set()
-    assert engine.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
+    assert engine.pending.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
     assert totals(engine, "pay")["p", "pending"] == totals(engine, "pay")["p", "late"] == 0
     assert clock() > NOON
 

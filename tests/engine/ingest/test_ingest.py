@@ -55,7 +55,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
     counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in entry}
     assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
     assert rows_of(again.reading.log("a", 1), "seq", "k") == [(1, "x")]
-    assert rows_of(again.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
+    assert rows_of(again.views.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def test_duplicates(make_engine: MakeEngine) -> None:
                     given[case.id] += 1
             odd = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
             _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *odd], NOON + batch * MINUTE)
-        entries += engine.stream.run()
+        entries += engine.ingestion.stream.run()
     accepted = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
     for k, v in rows_of(engine.reading.log("l", 2), "k", "v"):
         accepted[k].append(v)
@@ -157,7 +157,7 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     assert all(map(_adds_up, ingested.values()))
     assert rows_of(engine.reading.log("rows", 1), "k") == [("a",)]
     of_marker = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
-    assert rows_of(engine.table("quarantine/rows"), "reason") == [(r,) for r in of_marker]
+    assert rows_of(engine.views.table("quarantine/rows"), "reason") == [(r,) for r in of_marker]
 
     _land(engine, "bound", "2.jsonl", [Event("d", 1, 0)])
     land(engine, "column", "2.jsonl", [_marked("d", 50, 6)])
@@ -176,11 +176,11 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
 def test_given_watermarks_and_the_end_of_the_input(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r"), source("never")], [join(lower="-5 minutes", upper="10 minutes")])
     assert engine.drain() is None
-    assert engine.signals.idle() is None
+    assert engine.ingestion.signals.idle() is None
     with pytest.raises(IngestError, match=r"no source is named 'x'; the sources: l, r, never"):
-        engine.signals.watermark({"l": 1, "x": 2})
+        engine.ingestion.signals.watermark({"l": 1, "x": 2})
     assert engine.ledger.head == 0
-    marks = [engine.signals.watermark(given) for given in ({"l": START}, {"l": START - 1}, {"l": -5, "r": 0}, {"r": START + 3})]
+    marks = [engine.ingestion.signals.watermark(given) for given in ({"l": START}, {"l": START - 1}, {"l": -5, "r": 0}, {"r": START + 3})]
     assert [[(s.source, s.watermark) for s in e] if e else None for e in marks] == [
         [("l", START)],
         None,  # it would change nothing
@@ -241,12 +241,12 @@ def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows
     mark = HOUR - MINUTE - 1
     late = [Event("a", 2, mark - 1), Event(None, 3, 0)]
     replay(engine, [{"l": [*late, Event("a", 4, mark), Event("a", 5, mark + 1)], "r": [Event("b", 6, mark - 1), Event("b", 7, mark)]}])
-    assert rows_of(engine.late("pairs", "l"), "v") == [(2,), (3,)]
-    assert rows_of(engine.late("pairs", "r"), "v") == [(6,)]
-    assert engine.late("pairs", "l").columns == ["seq", "arrival", "event_time", *ROW.fieldNames()]
+    assert rows_of(engine.views.late("pairs", "l"), "v") == [(2,), (3,)]
+    assert rows_of(engine.views.late("pairs", "r"), "v") == [(6,)]
+    assert engine.views.late("pairs", "l").columns == ["seq", "arrival", "event_time", *ROW.fieldNames()]
     engine.advance("pairs")
     other = make_engine(sources, [join(upper="7 minutes")])
-    for act in (lambda: other.advance("pairs"), lambda: other.late("pairs", "r"), lambda: other.account("pairs")):
+    for act in (lambda: other.advance("pairs"), lambda: other.views.late("pairs", "r"), lambda: other.accounts.days("pairs")):
         with pytest.raises(ProgressError, match=r"pairs was made with other settings than it has now: upper was 600000, and is 420000"):
             act()
 
@@ -269,7 +269,7 @@ def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, on
 def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngine, spelling: str) -> None:
     engine = make_engine([source("a")], [])
     paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
-    engine.ingester.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
+    engine.ingestion.batches.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
     arrivals = [arrival for (arrival,) in rows_of(engine.reading.log("a", 1), "arrival")]
     assert len(set(arrivals)) == len(arrivals) == 15
     [spelled] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
@@ -289,6 +289,6 @@ def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngi
             _land(engine, name, f"{n}.jsonl", [Event(f"{n}{i}", 1, 10 * n + i) for i in range(3)], NOON + n)
         engine.ingest()
         for step in engine.advance("wide"):
-            engine.account_step("wide", step)
+            engine.accounts.step("wide", step)
         new.append(compiled.getCount() - before)
     assert min(new[3:]) <= 2, new

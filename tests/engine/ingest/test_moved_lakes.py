@@ -132,7 +132,7 @@ def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
     assert sum(s.accepted for s in engine.ingest()[0]) == 2
     status = render.status(engine, ["pairs"])
     assert status["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
-    assert engine.described("pairs")["watermark"] is not None
+    assert engine.pending.described("pairs")["watermark"] is not None
     engine.advance("pairs")
     land(engine, "r", "2.jsonl", [json.dumps({"k": "b", "v": 1, "ts": times["r"]})])
     engine.ingest()

@@ -26,7 +26,9 @@ def engine(make_engine: MakeEngine) -> Engine:
 
 
 def _times(engine: Engine) -> list[tuple[int, int]]:
-    return [(r[0], r[1]) for r in engine.table("events/l").select("seq", F.unix_millis("event_time")).orderBy("seq", "arrival").collect()]
+    return [
+        (r[0], r[1]) for r in engine.views.table("events/l").select("seq", F.unix_millis("event_time")).orderBy("seq", "arrival").collect()
+    ]
 
 
 def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock) -> None:
@@ -38,8 +40,8 @@ def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock
     times = [entry[0].ingested_at for entry in engine.ledger.entries()]
     assert times == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
     assert _times(engine) == [(1, times[0]), (1, times[0]), (2, times[1]), (2, times[1])], "the last row is a duplicate"
-    assert rows_of(engine.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
-    assert engine.late("counts", "l").isEmpty()
+    assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
+    assert engine.views.late("counts", "l").isEmpty()
     assert broken(engine, "counts") == set()
     day = day_of(NOON)
     assert engine.rebuild("counts", day, day).days == ()

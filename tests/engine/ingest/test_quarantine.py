@@ -48,7 +48,7 @@ def _adds_up(engine: Engine) -> bool:
         if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
             return False
         for table, counted in ((contract.log, "accepted"), (contract.quarantine, "quarantined")):
-            rows = Counter(r.seq for r in engine.table(table).select("seq").collect()) if engine.lake.delta(table) else Counter()
+            rows = Counter(r.seq for r in engine.views.table(table).select("seq").collect()) if engine.lake.delta(table) else Counter()
             if rows != Counter({s.seq: getattr(s, counted) for s in entries if getattr(s, counted)}):
                 return False
     return True
@@ -68,39 +68,39 @@ def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(mak
     assert _accepted(engine.ingest()) == [("l", 1, 4)]
     _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n{Event('h', 1, 0).line}\n".encode(), NOON + 1)
     engine.ingest()
-    found = {Path(f.file.path).name: f.reason for f in engine.quarantine.files("l")}
+    found = {Path(f.file.path).name: f.reason for f in engine.ingestion.quarantine.files("l")}
     assert list(found) == ["1.jsonl.gz", "3.jsonl.gz", "2.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: ")
     assert found["grown.jsonl"].startswith("malformed: the file changed after it was read")
-    assert engine.quarantine.rows("l") == engine.quarantine.files("r") == engine.quarantine.rows("r") == []
+    assert engine.ingestion.quarantine.rows("l") == engine.ingestion.quarantine.files("r") == engine.ingestion.quarantine.rows("r") == []
 
     with pytest.raises(QuarantineError, match=r"`source` is 'x'; legal: l, r"):
-        engine.quarantine.retry("x")
+        engine.ingestion.quarantine.retry("x")
     with pytest.raises(
         QuarantineError, match=r"`file` is '9\.jsonl', and no such file of source 'l' is in quarantine; legal: file:.*1\.json"
     ):
-        engine.quarantine.retry("l", ["9.jsonl"])
+        engine.ingestion.quarantine.retry("l", ["9.jsonl"])
     with pytest.raises(
         QuarantineError, match=r"grown\.jsonl' of source 'l', which would be refused again: the file changed after it was read"
     ):
-        engine.quarantine.retry("l", ["grown.jsonl"])
+        engine.ingestion.quarantine.retry("l", ["grown.jsonl"])
     assert engine.ledger.head == 2
 
     _write(engine, "l", "1.jsonl.gz", _packed("a", "b"))
-    assert len(engine.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
+    assert len(engine.ingestion.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
     assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
-    assert [f.asked for f in engine.quarantine.files("l")] == [True, False, True, False, False]
-    assert engine.quarantine.retry("l", ["1.jsonl.gz"]) == []
+    assert [f.asked for f in engine.ingestion.quarantine.files("l")] == [True, False, True, False, False]
+    assert engine.ingestion.quarantine.retry("l", ["1.jsonl.gz"]) == []
     assert _accepted(engine.ingest()) == [("l", 2, 1)]
     assert engine.ingest() == []
 
     _write(engine, "l", "deep/2.jsonl.gz", _packed("c", "d"))
-    assert [Path(f.file.path).name for f in engine.quarantine.retry("l")] == ["3.jsonl.gz", "2.jsonl.gz"]
+    assert [Path(f.file.path).name for f in engine.ingestion.quarantine.retry("l")] == ["3.jsonl.gz", "2.jsonl.gz"]
     anew = make_engine([source("l"), source("r")], [])
     assert _accepted(anew.ingest()) == [("l", 2, 1)]
     assert anew.ingest() == []
     assert _keys(anew) == ["a", "b", "c", "d", "g"]
-    assert [Path(f.file.path).name for f in anew.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
+    assert [Path(f.file.path).name for f in anew.ingestion.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     _write(anew, "l", "1.jsonl.gz", _packed("a", "b", "c"), NOON + 9)
     assert _accepted(anew.ingest()) == [("l", 0, 1)]
     assert _keys(anew) == ["a", "b", "c", "d", "g"]
@@ -131,9 +131,9 @@ def _land_rows(engine: Engine) -> None:
 def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(_sources(mended=False), [])
     _land_rows(engine)
-    assert engine.quarantine.release("l") == []
+    assert engine.ingestion.quarantine.release("l") == []
     assert sorted(_accepted(engine.ingest())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
-    counts = [(r.reason, r.rows, r.released) for r in engine.quarantine.rows("l")]
+    counts = [(r.reason, r.rows, r.released) for r in engine.ingestion.quarantine.rows("l")]
     assert counts == [
         ("rule: v is no half", 2, 0),
         ("malformed: not UTF-8", 1, 0),
@@ -142,17 +142,17 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     ]
 
     mended = make_engine(_sources(mended=True), [])
-    released = mended.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
+    released = mended.ingestion.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
     assert [(r.name.startswith("released-20260301T120000"), r.name.endswith("-1.jsonl"), r.rows) for r in released] == [(True, True, 3)]
-    assert mended.quarantine.release("l", reasons=["rule: v is no half"]) == []
-    assert [r.rows for r in mended.quarantine.release("c")] == [2, 1]
-    assert [r.rows for r in mended.quarantine.release("p")] == [1]
+    assert mended.ingestion.quarantine.release("l", reasons=["rule: v is no half"]) == []
+    assert [r.rows for r in mended.ingestion.quarantine.release("c")] == [2, 1]
+    assert [r.rows for r in mended.ingestion.quarantine.release("p")] == [1]
     assert sorted(_accepted(mended.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
     assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
     assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
-    raw_times = mended.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
+    raw_times = mended.views.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
-    assert [(r.reason, r.rows, r.released) for r in mended.quarantine.rows("l")] == [
+    assert [(r.reason, r.rows, r.released) for r in mended.ingestion.quarantine.rows("l")] == [
         ("malformed: not UTF-8", 2, 1),
         ("rule: v is no half", 2, 2),
         ("malformed: not a JSON object", 1, 0),
@@ -167,13 +167,13 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
         with monkeypatch.context() as patched:
             patched.setattr(where, left, cut)
             with pytest.raises(KeyboardInterrupt, match="cut"):
-                mended.quarantine.release("l", reasons=["rule: v is small"])
+                mended.ingestion.quarantine.release("l", reasons=["rule: v is small"])
         assert mended.ingest() == []
-    [finished] = make_engine(_sources(mended=True), []).quarantine.release("l", reasons=["rule: v is small"])
+    [finished] = make_engine(_sources(mended=True), []).ingestion.quarantine.release("l", reasons=["rule: v is small"])
     assert finished.rows == 1
     assert _accepted(mended.ingest()) == [("l", 1, 0)]
     assert _keys(mended) == ["a", ODD, "c", "ü"]
-    assert mended.quarantine.release("l", reasons=["rule: v is small"]) == []
+    assert mended.ingestion.quarantine.release("l", reasons=["rule: v is small"]) == []
     assert [p.name for p in Path(mended.folders["l"]).glob(".*releasing*")] == []
 
     land(mended, "c", "3.csv", ["k||v||ts", "few", "fewer"])
@@ -181,9 +181,9 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
     (Path(mended.folders["c"]) / "3.csv").unlink()
     message = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
-        mended.quarantine.release("c", named=["3.csv"])
+        mended.ingestion.quarantine.release("c", named=["3.csv"])
     again = [path.name for path in Path(mended.folders["c"]).glob("released-*.csv")]
-    assert [r.rows for r in mended.quarantine.release("c", named=again)] == [1]
+    assert [r.rows for r in mended.ingestion.quarantine.release("c", named=again)] == [1]
     assert _accepted(mended.ingest()) == [("c", 0, 1)]
     assert _adds_up(mended)
 

@@ -148,7 +148,7 @@ def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_ca
         engine.ingest("1 second", on_entry)
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
-    assert engine.ingesting() is None
+    assert engine.ingestion.busy() is None
 
 
 def test_an_interrupt_gives_the_writers_place_back_when_its_commit_has_ended(

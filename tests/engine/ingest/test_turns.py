@@ -47,14 +47,14 @@ def _turns(seen: Seen, ingest: Callable[..., Entry | None] = lambda _: ENTRY, id
 
 
 def _stream(engine: Engine, **own: Any) -> Stream:
-    return replace(engine.stream, **own)
+    return replace(engine.ingestion.stream, **own)
 
 
 def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_is_quiet(tmp_path: Path, clock: Clock) -> None:
     folders = {"l": str(tmp_path / "in/l")}
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock, folders=folders)
     seen, waited = Seen(), list[float]()
-    engine.signals.watermark({"l": START})
+    engine.ingestion.signals.watermark({"l": START})
 
     def passes(seconds: float) -> None:
         clock.pass_ms(HOUR // 2)
@@ -68,7 +68,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert all(0 < s <= 30 for s in waited)
     assert seen.calls == ["quiet", "quiet", 2, "quiet", "quiet"]
     assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("silent", True)]
-    assert engine.ingesting() is None
+    assert engine.ingestion.busy() is None
 
 
 def test_a_stream_that_ends_with_what_is_there_waits_for_nothing(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_a_quiet_turn_raises_ends_the_stream(tmp_path: Path) -> None:
     engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
     with pytest.raises(ProgressError, match="no"):
         _stream(engine, sleep=lambda _: None).run("1 second", on_quiet=fail)
-    assert engine.ingesting() is None
+    assert engine.ingestion.busy() is None
 
 
 def test_what_stands_in_the_way_of_a_quiet_turn_is_left_to_the_next_but_for_a_corrupted_ledger() -> None:

@@ -34,7 +34,7 @@ def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
 
 
 def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
-    engine.__dict__["ingester"] = replace(engine.ingester, patience=lambda: Patience((1.0, 5.0), sleep))
+    engine.__dict__["ingester"] = replace(engine.ingestion.batches, patience=lambda: Patience((1.0, 5.0), sleep))
     return engine
 
 
@@ -109,7 +109,7 @@ def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
             checksum.unlink()
         elif len(entries) == 2:
             _write(torn, whole)
-            assert len(engine.quarantine.retry("l")) == 1
+            assert len(engine.ingestion.quarantine.retry("l")) == 1
         else:
             raise _Enough("three entries")
 
@@ -119,7 +119,7 @@ def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
         assert next(waits) < 100, "it goes on for too long"
         time.sleep(min(seconds, 0.2))
 
-    stream = replace(engine.stream, first_wait_s=0.1, sleep=nap)
+    stream = replace(engine.ingestion.stream, first_wait_s=0.1, sleep=nap)
     with pytest.raises(_Enough, match="three entries"):
         stream.run("1 second", entered)
     assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
@@ -153,8 +153,8 @@ def test_names_with_colons_are_read_like_any_other(make_engine: MakeEngine) -> N
     [entry] = engine.ingest()
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"j": (5, 0), "c": (2, 0), "p": (2, 0), "z": (1, 2)}
     assert _keys(engine, "j") == sorted(names)
-    assert {r.w for r in engine.table("events/j").collect()} == {"1"}
-    assert sorted(Path(r.path).name for r in engine.table("quarantine/z").collect()) == ["13:00.jsonl.gz", "14:00.jsonl"]
+    assert {r.w for r in engine.views.table("events/j").collect()} == {"1"}
+    assert sorted(Path(r.path).name for r in engine.views.table("quarantine/z").collect()) == ["13:00.jsonl.gz", "14:00.jsonl"]
     assert engine.ingest() == []
 
 
@@ -167,7 +167,7 @@ def test_a_separator_of_several_characters_or_by_its_other_name(make_engine: Mak
     [entry] = engine.ingest()
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"c": (2, 2), "t": (2, 2)}
     assert ({*_keys(engine, "c")}, _keys(engine, "t")) == ({"a||b", "it's"}, ["a", "b"])
-    assert rows_of(engine.table("quarantine/c"), "reason") == [
+    assert rows_of(engine.views.table("quarantine/c"), "reason") == [
         ("malformed: not 3 fields, as its file's header has",),
         ("type: v is no int",),
     ]

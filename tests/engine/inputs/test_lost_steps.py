@@ -56,13 +56,13 @@ def _lose_newest(engine: Engine, table: str) -> None:
 
 
 def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine: Engine) -> None:
-    lost = engine.progress("counts").step
+    lost = engine.pending.progress("counts").step
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("counts")
-    assert engine.progress("counts").step >= lost, "steps of the numbers that the reader has read"
+    assert engine.pending.progress("counts").step >= lost, "steps of the numbers that the reader has read"
     why = r"top was made of an earlier counts, .*`tidemark rebuild top --downstream`"
-    for look in (lambda: engine.advance("top"), lambda: engine.account("top")):
+    for look in (lambda: engine.advance("top"), lambda: engine.accounts.days("top")):
         with pytest.raises(ProgressError, match=why):
             look()
     list(engine.remake(["top"], downstream=True))
@@ -70,10 +70,10 @@ def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine
 
 
 def test_readers_go_on_after_a_step_that_was_lost_and_made_again_of_the_same_rows(engine: Engine) -> None:
-    before = rows_of(engine.table("counts"))
+    before = rows_of(engine.views.table("counts"))
     _lose_newest(engine, "counts")
     engine.advance("counts")
-    assert rows_of(engine.table("counts")) == before
+    assert rows_of(engine.views.table("counts")) == before
     replay(engine, [{"l": BATCHES[2]}])
     _advance(engine, "counts", "top")
     assert {name for name in ("counts", "top") if broken(engine, name)} == set()
@@ -91,13 +91,13 @@ def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: E
 
 def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Engine, tmp_path: Path) -> None:
     folder = str(tmp_path / "out")
-    engine.publish("sums", folder)
+    engine.views.publish("sums", folder)
     _lose_newest(engine, "changelog/sums")
     _lose_newest(engine, "sums")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("sums")
     with pytest.raises(ProgressError, match="its changelog has lost that step since and made another under the same number"):
-        engine.publish("sums", folder)
+        engine.views.publish("sums", folder)
 
 
 def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_made_again(engine: Engine) -> None:
@@ -109,7 +109,7 @@ def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_made_again(en
     list(engine.remake(["sums"], downstream=True))
     _advance(engine)
     assert {name for name in ("sums", "best") if broken(engine, name)} == set()
-    assert rows_of(engine.table("best"), "k") == [("b",)]
+    assert rows_of(engine.views.table("best"), "k") == [("b",)]
 
 
 NOT_OURS = [

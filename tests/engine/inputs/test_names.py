@@ -40,7 +40,7 @@ def _windows(columns: tuple[str, ...], **changes: Any) -> DerivedAsset:
 
 
 def _holds(engine: Engine) -> bool:
-    return all(a.holds for name in engine.assets for a in engine.account(name)) and not engine.uncounted("pairs")
+    return all(a.holds for name in engine.assets for a in engine.accounts.days(name)) and not engine.accounts.uncounted("pairs")
 
 
 @pytest.mark.parametrize("columns", [INTERNAL, ODD], ids=["the engine's own", "odd"])
@@ -71,7 +71,7 @@ def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, colum
         assert {(s.accepted, s.duplicate, s.quarantined) for s in entry} == {[(2, 1, 0), (1, 1, 0), (1, 0, 0)][part]}
         for name in engine.assets:
             engine.advance(name)
-    assert ("a", 4, 2) in rows_of(engine.table("windows"), f"`{columns[0]}`", "total", "rows")  # corrected by a row that came late
+    assert ("a", 4, 2) in rows_of(engine.views.table("windows"), f"`{columns[0]}`", "total", "rows")  # corrected by a row that came late
     engine.drain()
     for name in engine.assets:
         engine.advance(name)
@@ -104,10 +104,10 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     for name in engine.assets:
         engine.advance(name)
     assert _holds(engine)
-    held = {r["k"]: r["last_deep"] for r in engine.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").collect()}
+    held = {r["k"]: r["last_deep"] for r in engine.views.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").collect()}
     assert held == {"a": {"x": {"z": 1, "a": 2}}, "b": None}
-    wrong = engine.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
-    wrong.select(*engine.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
+    wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
+    wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
     assert not _holds(engine)
     assert engine.rebuild("newest", DAY, DAY).extra == 2
     assert _holds(engine)
@@ -141,8 +141,8 @@ def test_a_thousand_columns_of_json_are_read(make_engine: MakeEngine) -> None:
     land(engine, "l", "1.jsonl", [_line(columns, "a", 1, 0), _line(columns, "b", 2, 1), _line(("C1",), "c", 3, 2), "{cut"])
     [entry] = engine.ingest()
     assert (entry[0].accepted, entry[0].quarantined) == (2, 2)
-    assert rows_of(engine.table("events/l"), "c0", "c997", "v") == [("a", "a", 1), ("b", "b", 2)]
-    reasons = sorted(r for (r,) in rows_of(engine.table("quarantine/l"), "reason"))
+    assert rows_of(engine.views.table("events/l"), "c0", "c997", "v") == [("a", "a", 1), ("b", "b", 2)]
+    reasons = sorted(r for (r,) in rows_of(engine.views.table("quarantine/l"), "reason"))
     assert "names of another case" in reasons[0]
     assert "not a JSON object" in reasons[1]
 
@@ -152,7 +152,7 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     before = make_engine([source("l", new_columns="add", unique_key=("k",))], [])
     land(before, "l", "1.jsonl", ['{"k": "a", "v": 1, "ts": "2026-03-01T00:00:00Z", "W": "x"}'])
     before.ingest()
-    assert before.table("events/l").columns[-1] == "W"
+    assert before.views.table("events/l").columns[-1] == "W"
     schema = StructType([*ROW.fields]).add("w", "string")
     counts = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="w", aggregates={"n": "count(*)"}))
     after = make_engine([source("l", schema=schema, unique_key=("k", "w"))], [counts])
@@ -160,8 +160,8 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     [entry] = after.ingest()
     assert (entry[0].accepted, entry[0].duplicate) == (1, 1)
     after.advance("counts")
-    assert rows_of(after.table("counts"), "w", "n") == [("x", 2)]
-    assert all(a.holds for a in after.account("counts"))
+    assert rows_of(after.views.table("counts"), "w", "n") == [("x", 2)]
+    assert all(a.holds for a in after.accounts.days("counts"))
 
 
 def test_a_damaged_file_is_an_error_whatever_the_sessions_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:

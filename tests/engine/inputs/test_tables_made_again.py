@@ -61,7 +61,7 @@ def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
 
 
 def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
-    return {name: rows_of(engine.table(name)) for name in engine.assets}
+    return {name: rows_of(engine.views.table(name)) for name in engine.assets}
 
 
 def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine) -> None:
@@ -92,7 +92,7 @@ def test_other_parameters_are_refused_along_the_chain_until_all_is_made_again(en
     replay(changed, [BATCHES[2]])
     advanced(changed)
     fresh = make_engine([source("l")], [replace(a, name=f"{a.name}_2", inputs=_renamed(a.inputs)) for a in changed.assets.values()])
-    assert {name: rows_of(advanced(fresh).table(f"{name}_2")) for name in changed.assets} == tables(changed)
+    assert {name: rows_of(advanced(fresh).views.table(f"{name}_2")) for name in changed.assets} == tables(changed)
 
 
 def _renamed(inputs: Sequence[str]) -> tuple[str, ...]:
@@ -102,12 +102,12 @@ def _renamed(inputs: Sequence[str]) -> tuple[str, ...]:
 def test_a_reader_of_a_table_that_was_emptied_is_refused_though_delta_knows_it_as_the_same(engine: Engine) -> None:
     list(engine.remake(["visits"]))
     reader = engine.assets["top"]
-    assert engine.progress("top").inputs == {"counts": engine.lake.identity("counts")}
+    assert engine.pending.progress("top").inputs == {"counts": engine.lake.identity("counts")}
     table = engine.lake.identity("counts")
     list(engine.remake(["counts"], downstream=True))
     assert engine.lake.identity("counts") == table
-    assert engine.progress("top").inputs == {"counts": f"{table}#1"}
-    assert engine.progress(reader.name).generation == 1
+    assert engine.pending.progress("top").inputs == {"counts": f"{table}#1"}
+    assert engine.pending.progress(reader.name).generation == 1
 
 
 def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
@@ -128,14 +128,14 @@ def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: Make
         engine.advance(name)
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE k = 'a'")
     list(engine.remake(["hours"]))
-    assert rows_of(engine.table("hours"), "n") == []
+    assert rows_of(engine.views.table("hours"), "n") == []
     assert broken(engine, "hours") == set()
     day = day_of(START)
     assert engine.rebuild("pairs", day, day).missing == 1
     assert broken(engine, "hours") == set(), "a correction that is not followed yet is no wrong row"
     assert engine.pending.days("hours") is not None
     engine.advance("hours")
-    assert rows_of(engine.table("hours"), "n") == [(1,)]
+    assert rows_of(engine.views.table("hours"), "n") == [(1,)]
     assert broken(engine, "hours") == set()
 
 
@@ -166,7 +166,7 @@ def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_
     ):
         changed.advance("pairs")
     list(changed.remake(["pairs"]))
-    assert rows_of(changed.table("pairs").where(F.col("note").isNotNull()), "k", "note") == [("c", "new")]
+    assert rows_of(changed.views.table("pairs").where(F.col("note").isNotNull()), "k", "note") == [("c", "new")]
     assert broken(changed) == set()
 
 

@@ -76,11 +76,11 @@ def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(engine: Engine, 
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
         engine.advance("pairs")
-    assert engine.progress("pairs").step == 0
+    assert engine.pending.progress("pairs").step == 0
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
-        engine.uncounted("pairs")
+        engine.accounts.uncounted("pairs")
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
-        engine.account("pairs")
+        engine.accounts.days("pairs")
 
 
 def test_a_lost_file_that_a_lookup_of_duplicates_needs_is_named(engine: Engine) -> None:
@@ -100,7 +100,7 @@ def test_a_lost_file_of_results_is_named_by_the_law(engine: Engine) -> None:
     file = next(Path(engine.lake.path("pairs")).rglob("part-*.parquet"))
     file.unlink()
     with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
-        engine.pairs("pairs")
+        engine.accounts.pairs("pairs")
 
 
 def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(engine: Engine, make_engine: MakeEngine) -> None:
@@ -114,7 +114,7 @@ def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(eng
     for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
         with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs names entry 2"):
             act()
-    assert rows_of(anew.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
+    assert rows_of(anew.views.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 
 
 def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, make_engine: MakeEngine) -> None:
@@ -126,7 +126,7 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
     anew = make_engine(SOURCES, [join()])
     assert anew.ledger.head == 0
     with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l names entry 1"):
-        anew.signals.watermark({"l": 1})
+        anew.ingestion.signals.watermark({"l": 1})
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -146,7 +146,7 @@ def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine
     with pytest.raises(ProgressError, match=r"up to step 1, and changelog/totals is not there. Run `tidemark rebuild totals --downstream`"):
         engine.advance("totals")
     assert [step.rows for _, step in engine.remake(["totals"])] == [1]
-    assert not [a for a in engine.account("totals") if not a.holds]
+    assert not [a for a in engine.accounts.days("totals") if not a.holds]
 
 
 def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make_engine: MakeEngine) -> None:
@@ -155,8 +155,8 @@ def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(rows)])
         engine.ingest()
         engine.advance("spread")
-    before = rows_of(engine.table("spread"))
+    before = rows_of(engine.views.table("spread"))
     assert len(before) == 2, "a and c; b went"
     shutil.rmtree(engine.lake.path("spread"))
     assert engine.advance("spread") == []
-    assert rows_of(engine.table("spread")) == before
+    assert rows_of(engine.views.table("spread")) == before

@@ -154,11 +154,11 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
     folders = {name: str(tmp_path / "in" / name) for name in "lr"}
     engine = Engine(lake, contracts, {a.name: a for a in assets}, lambda: NO_SESSION, clock, folders=folders)
     acts: dict[str, Callable[[], Any]] = {
-        "ingest": lambda: engine.ingester.files([]),
-        "watermark": lambda: engine.signals.watermark({"l": 7}),
+        "ingest": lambda: engine.ingestion.batches.files([]),
+        "watermark": lambda: engine.ingestion.signals.watermark({"l": 7}),
         "drain": engine.drain,
-        "idle": engine.signals.idle,
-        "retry": lambda: engine.quarantine._ask("l", [offset]),
+        "idle": engine.ingestion.signals.idle,
+        "retry": lambda: engine.ingestion.quarantine._ask("l", [offset]),
     }
     with pytest.raises(LedgerError, match="table pairs names entry 2"):
         acts[write]()
@@ -171,7 +171,7 @@ def test_a_damaged_table_that_left_the_pipeline_stops_no_writer(tmp_path: Path) 
     write_deltalake(lake.path("old"), _rows(1), commit_properties=properties)
     (tmp_path / "old/_delta_log/00000000000000000000.json").write_text("no JSON")
     engine = Engine(lake, {"l": source("l")}, {}, lambda: NO_SESSION, Clock(5))
-    assert engine.signals.watermark({"l": 7}) is not None
+    assert engine.ingestion.signals.watermark({"l": 7}) is not None
 
 
 def test_the_format_of_a_ledger_is_raised_on_the_version_that_was_seen_alone(tmp_path: Path) -> None:

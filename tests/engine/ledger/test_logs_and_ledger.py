@@ -66,10 +66,10 @@ def test_rows_that_a_killed_ingest_left_of_a_source_that_was_away_never_count(en
     assert [of_source.source for of_source in entry] == ["r"]
     back = make_engine(SOURCES, [join()])
     assert rows_of(back.reading.log("l", back.ledger.head), "k") == [("a",), ("a",)]
-    assert back.uncounted("pairs") == {}
+    assert back.accounts.uncounted("pairs") == {}
     assert [of_source.accepted for [of_source] in back.ingest()] == [1]
     assert rows_of(back.reading.log("l", back.ledger.head), "seq", "k") == [(1, "a"), (2, "a"), (4, "two")]
-    assert back.uncounted("pairs") == {}
+    assert back.accounts.uncounted("pairs") == {}
     back.drain()
     back.advance("pairs")
-    assert all(a.holds for a in back.account("pairs"))
+    assert all(a.holds for a in back.accounts.days("pairs"))

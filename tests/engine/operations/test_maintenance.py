@@ -66,7 +66,7 @@ def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
 
 
 def content(engine: Engine) -> dict[str, object]:
-    return {t: rows_of(engine.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
+    return {t: rows_of(engine.views.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
 
 
 def remembered(engine: Engine) -> dict[str, object]:
@@ -100,7 +100,7 @@ def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEn
     assert remembered(anew) == known
     assert [anew.advance(name) for name in anew.assets] == [[], []], "progress was not forgotten"
     assert anew.ingest() == []
-    assert not [a for a in anew.account("pairs") if not a.holds]
+    assert not [a for a in anew.accounts.days("pairs") if not a.holds]
 
 
 def test_maintained_again_there_is_nothing_to_do(engine: Engine) -> None:
@@ -128,7 +128,7 @@ def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) 
         land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
         engine.ingest()
         engine.advance("total")
-    folder, before = Path(engine.lake.path("total")), rows_of(engine.table("total"))
+    folder, before = Path(engine.lake.path("total")), rows_of(engine.views.table("total"))
     stale = folder / "part-of-a-killed-writer.parquet"
     stale.write_bytes(b"left behind")
     vectors = list(folder.glob("deletion_vector_*.bin"))
@@ -138,7 +138,7 @@ def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) 
     assert {m.table: m.removed for m in engine.maintain()}["total"] == 1
     assert not stale.exists()
     assert all(path.exists() for path in vectors)
-    assert rows_of(engine.table("total")) == before
+    assert rows_of(engine.views.table("total")) == before
 
 
 def test_what_the_commits_remember_survives_commits_of_others_and_a_cut_log(engine: Engine) -> None:
@@ -246,5 +246,5 @@ def test_a_live_writer_goes_on_beside_maintenance(engine: Engine, make_engine: M
         beside.join()
     assert failed == []
     assert rounds
-    assert not [a for a in live.account("pairs") if not a.holds]
-    assert live.uncounted("pairs") == {}
+    assert not [a for a in live.accounts.days("pairs") if not a.holds]
+    assert live.accounts.uncounted("pairs") == {}

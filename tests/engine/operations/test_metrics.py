@@ -11,6 +11,6 @@ def test_partitions_whose_rank_end_keeps_nothing_are_counted(make_engine: MakeEn
     engine = make_engine([source("l")], [DerivedAsset(name="board", inputs=("l",), operator=top)])
     replay(engine, [{"l": [Event("a", 0, 0), Event("b", 2, 1), Event(None, -1, 2)]}, {"l": [Event("a", 5, 3), Event("b", 1, 4)]}])
     engine.advance("board")
-    assert rows_of(engine.table("board"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
-    board = engine.measured("board")
+    assert rows_of(engine.views.table("board"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
+    board = engine.views.metrics("board")
     assert (board["partitions"], board["rows"], board["rows_in"], board["changes_out"], board["invalid_rank_ends"]) == (1, 2, 5, 2, 2)

@@ -40,20 +40,20 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
         if point == "publish.before_write":
             faults.install(None)
             with pytest.raises(LakeError, match="publish has a writer already: process"):
-                again.publish("board", f"file://{folder}/")
+                again.views.publish("board", f"file://{folder}/")
 
     faults.install(meanwhile)
-    assert engine.publish("board", str(folder)) == 2
+    assert engine.views.publish("board", str(folder)) == 2
     once = _lines(folder)
     assert set(once.values()) == {1}
     assert {step for step, _ in once} == {"step=1", "step=2"}
-    assert (again.publish("board", str(folder)), _lines(folder)) == (2, once)
+    assert (again.views.publish("board", str(folder)), _lines(folder)) == (2, once)
 
     engine.advance("other")
     with pytest.raises(ProgressError, match=r"the changelog of other has the id .*publish it into a new folder"):
-        engine.publish("other", str(folder))
+        engine.views.publish("other", str(folder))
     (folder / "_table").unlink()  # a folder that a version before this one wrote: it gains the id, and no step
-    assert (engine.publish("board", str(folder)), _lines(folder)) == (2, once)
+    assert (engine.views.publish("board", str(folder)), _lines(folder)) == (2, once)
 
     for table in ("board", "changelog/board"):
         shutil.rmtree(engine.lake.path(table))
@@ -62,12 +62,12 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
     for v in (10, 11, 12):
         replay(anew, [{"l": [Event("a", v, v)]}])
         anew.advance("board")
-    assert anew.progress("board").step > 2
+    assert anew.pending.progress("board").step > 2
     with pytest.raises(ProgressError, match=r"the changelog of board has the id .*: it was made anew, or is another table"):
-        anew.publish("board", str(folder))
+        anew.views.publish("board", str(folder))
     assert _lines(folder) == once
     assert (folder / "_published").read_text() == "2"
-    assert anew.publish("board", str(tmp_path / "new")) == anew.progress("board").step
+    assert anew.views.publish("board", str(tmp_path / "new")) == anew.pending.progress("board").step
     assert all(json.loads(line)["key"] for _, line in _lines(tmp_path / "new"))
 
 
@@ -75,6 +75,6 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
 def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) -> None:
     engine = _engine(make_engine)
     with pytest.raises(ProgressError, match=re.escape("legal: a folder outside the lake")):
-        engine.publish("board", f"{engine.lake.root}{below}")
+        engine.views.publish("board", f"{engine.lake.root}{below}")
     with pytest.raises(ProgressError, match="`folder` is 's3a:x'; legal: a path"):
-        engine.publish("board", "s3a:x")
+        engine.views.publish("board", "s3a:x")

@@ -13,12 +13,12 @@ from tests.support.toys import RunningTotal
 def test_a_step_is_not_told_without_those_before_it(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())])
     with pytest.raises(OperatorError, match="total has made no step yet, so there is nothing that it was at any time; advance it first"):
-        engine.as_of("total", NOON)
+        engine.views.as_of("total", NOON)
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     clock.pass_ms(5 * MINUTE)
     assert len(engine.advance("total")) == 1
     clock.pass_ms(-HOUR)
     replay(engine, [{"l": [Event("b", 1, 0)]}])
     assert len(engine.advance("total")) == 1
-    assert engine.as_of("total", NOON + MINUTE).isEmpty()
-    assert rows_of(engine.as_of("total", NOON + 5 * MINUTE)) == rows_of(engine.table("total"))
+    assert engine.views.as_of("total", NOON + MINUTE).isEmpty()
+    assert rows_of(engine.views.as_of("total", NOON + 5 * MINUTE)) == rows_of(engine.views.table("total"))

@@ -36,16 +36,18 @@ class FakeEngine:
     entries: int = 3
     mended_at: int = 99
 
+    @property
+    def pending(self) -> "FakeEngine":
+        return self
+
     def described(self, name: str) -> dict[str, int]:
         return {"lag_ms": 0}
 
-    def steps(self, name: str, until: int | None = None) -> Iterator[Any]:
+    def steps(self, name: str, until: int | None = None, *, checked: bool = False) -> Iterator[Any]:
         self.asked.append(name)
         if name == "bad" and self.error:
             raise self.error
         yield SimpleNamespace(after=SimpleNamespace(step=1, seq=1, closed_to=None), rows=1)
-
-    lawful_steps = steps
 
     def rebuild(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from operators import TidemarkError
 from platform_defs.cli import commands as cli
 from platform_defs.cli import demo
 from platform_defs.resources.engine import make_engine
@@ -146,7 +147,7 @@ def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.Mo
     """A message may quote a row, a file's name, or who holds a lock."""
 
     def fail() -> None:
-        raise ValueError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")
+        raise TidemarkError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")
 
     monkeypatch.setattr(cli, "_engine", fail)
     code, out, err = _run(["status"])

@@ -51,7 +51,8 @@ class _Quarantine:
 @pytest.fixture
 def quarantine(monkeypatch: pytest.MonkeyPatch) -> _Quarantine:
     made = _Quarantine()
-    engine = SimpleNamespace(quarantine=made, sources={"orders": None, "payments": None}, folders={"orders": "/in", "payments": "/in"})
+    ingestion = SimpleNamespace(quarantine=made)
+    engine = SimpleNamespace(ingestion=ingestion, sources={"orders": None, "payments": None}, folders={"orders": "/in", "payments": "/in"})
     monkeypatch.setattr(quarantine_cli, "_engine", lambda: engine)
     return made
 
@@ -110,7 +111,7 @@ def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(m
     def ingest(*_: object) -> None:
         raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
-    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, lawful_steps=None, assets={}))
+    monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, steps=list, assets={}))
     result = tidemark("ingest")
     assert result.code == 1
     assert "Ledger batches" in result.out

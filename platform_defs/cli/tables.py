@@ -1,0 +1,97 @@
+"""The commands that read a table, write it elsewhere, or land another table's changes: `tidemark show | export | land-changes`."""
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from pyspark.sql import functions as F
+
+from platform_defs.cli import render
+from platform_defs.cli.arguments import ArgumentError, one_folder
+from platform_defs.engine import Engine
+from platform_defs.engine.operations.export import view_of
+from platform_defs.paths import canonical
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import settings
+
+app = typer.Typer()
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Table = Annotated[str, typer.Argument(help="A derived table, e.g. category_leaderboard.")]
+Early = Annotated[bool, typer.Option("--early", help="Add the early results of open windows, and a column is_final.")]
+AsOf = Annotated[
+    str | None, typer.Option(help="An upserted table as it was at this time, by the ledger's clock, e.g. 2026-11-22T08:30:00Z.")
+]
+EventTimesTo = Annotated[
+    str | None, typer.Option(help="An upserted table of the rows with event times up to this one, however late they arrived.")
+]
+
+
+@app.command()
+def show(
+    table: Table,
+    limit: Annotated[int, typer.Option(help="Rows to show.", min=1, max=100_000)] = 20,
+    early: Early = False,
+    as_of: AsOf = None,
+    event_times_to: EventTimesTo = None,
+    as_json: Json = False,
+) -> None:
+    """Show rows of a table: as it is, as it was, or with early results."""
+    rows = _engine().views.show(view_of(table, early, as_of, event_times_to))
+    shown = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+    report = {"table": table, "total": rows.count(), "rows": [json.loads(row[0]) for row in shown]}
+    _print(as_json, report, render.print_rows)
+
+
+@app.command()
+def export(
+    table: Table,
+    folder: Annotated[str, typer.Argument(help="Where to write, a path or a URI outside the lake; what it holds is replaced.")],
+    early: Early = False,
+    as_of: AsOf = None,
+    event_times_to: EventTimesTo = None,
+    as_json: Json = False,
+) -> None:
+    """Write a table as a Delta table of its own: as it is, as it was, or with early results."""
+    target = one_folder("folder", folder, canonical)
+    done = _engine().views.export(view_of(table, early, as_of, event_times_to), target)
+    _print(as_json, {"table": table, **done}, _print_export)
+
+
+@app.command(name="land-changes")
+def land_changes(
+    table: Annotated[str, typer.Argument(help="A Delta table with a change data feed, a path or a URI.")],
+    source: Annotated[str, typer.Argument(help="The source that takes the changes; its schema has a column `change`.")],
+    first: Annotated[int, typer.Option("--from-version", help="The version of the table to begin with.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Land what changed in a Delta table since the last time, as input files of a source; `tidemark ingest` reads them."""
+    engine = _engine()
+    if source not in engine.sources:
+        raise ArgumentError.bad_value("source", source, ", ".join(engine.sources))
+    landed = engine.views.land_changes(table, source, engine.folders[source], first=first)
+    report = {"source": source, "versions": [{"version": one.version, "rows": one.rows} for one in landed]}
+    _print(as_json, report, _print_landed)
+
+
+def _engine() -> Engine:
+    return make_engine(settings(), SparkResource())
+
+
+def _print(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
+    print(json.dumps(report, default=str, indent=2)) if as_json else table(report)
+
+
+def _print_export(done: dict[str, Any]) -> None:
+    render.out.print(f"{render.plain(done['folder'])} holds {render.plain(done['table'])}: {done['rows']:,} rows", highlight=False)
+
+
+def _print_landed(report: dict[str, Any]) -> None:
+    if not report["versions"]:
+        render.out.print("The table has not changed since the last time.")
+    for one in report["versions"]:
+        render.out.print(f"{render.plain(report['source'])}: version {one['version']} of the table, {one['rows']:,} rows", highlight=False)
+
+
+__all__ = ["app"]

@@ -1,0 +1,96 @@
+"""Everything that commits batches to the ledger, on one lake: files, watermarks, silent sources, replays, and the quarantine's way back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from assets.contracts import SourceContract
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.ingest.new_files import Landing, landings
+from platform_defs.engine.ingest.quarantine import Quarantine
+from platform_defs.engine.ingest.replay import Replay
+from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, writer_name
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.ledger import Entry, Ledger
+
+
+@dataclass(frozen=True)
+class Ingestion:
+    """The ways into a lake. None starts a Spark session before it reads or writes rows.
+
+    Args:
+        connect: makes or finds the Spark session.
+        lake: the lake.
+        ledger: its ledger.
+        sources: the sources, by name.
+        folders: each source's folder of input files.
+        max_files: files of a source that one micro-batch takes.
+        require: passes if the ledger has every batch that a table has handled; else raises `LedgerError`.
+        known: what finds new files in the folders of this machine, by source, if another process object has listed them already.
+    """
+
+    connect: Callable[[], SparkSession]
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    folders: Mapping[str, str]
+    max_files: int
+    require: Callable[[], None]
+    known: Mapping[str, Landing] | None = field(default=None, repr=False)
+
+    @cached_property
+    def batches(self) -> Ingest:
+        """Ingests micro-batches of given files."""
+        return Ingest(*self._writes, require=self.require)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """Writes batches without rows."""
+        return Signals(*self._writes, require=self.require)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Ingests a recorded sequence of batches."""
+        return Replay(*self._writes, require=self.require)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """Lists what was kept out, and puts it in again."""
+        return Quarantine(*self._writes, require=self.require, folders=self.folders)
+
+    @cached_property
+    def landings(self) -> Mapping[str, Landing]:
+        """What finds new files in the folders of this machine, by source."""
+        return self.known if self.known is not None else landings(self.folders, self.ledger)
+
+    @property
+    def stream(self) -> Stream:
+        """Ingests what lands in the sources' folders."""
+        return Stream(self.connect(), self.lake, self.batches, self.folders, self.max_files, self.landings, self.signals.idle)
+
+    def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
+        """Ingest what has landed, and record the sources that have become idle; see `Stream.run`."""
+        try:
+            made = self.stream.run(every, on_entry, on_quiet)
+        except UnreadError:  # a file that cannot be read keeps no other source from being recorded as idle
+            self.signals.idle()
+            raise
+        idle = self.signals.idle()
+        return [*made, idle] if idle else made
+
+    def new_files(self, source: str) -> list[File]:
+        """The files in a source's folder of this machine that the ledger does not record as they are now. Needs no session."""
+        return self.landings[source].new() if source in self.landings else []
+
+    def busy(self) -> str | None:
+        """Who ingests from the folders at this moment; None for nobody."""
+        return self.lake.busy(writer_name(self.folders))
+
+    @property
+    def _writes(self) -> tuple[SparkSession, Lake, Ledger, Mapping[str, SourceContract]]:
+        return self.connect(), self.lake, self.ledger, self.sources

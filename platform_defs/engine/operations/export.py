@@ -1,0 +1,100 @@
+"""A table as it is, as it was, or with early results, written as a Delta table of its own."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from operators.errors import TidemarkError
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.paths import PathError, canonical, is_within
+from platform_defs.safe_text import shortened
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class ViewError(TidemarkError, ValueError):
+    """A table cannot be shown as it was asked for."""
+
+    @classmethod
+    def several(cls, chosen: list[str]) -> "ViewError":
+        """More than one way to look at the table was chosen."""
+        return cls(f"{' and '.join(f'`{name}`' for name in chosen)} are given; legal: one of them")
+
+    @classmethod
+    def no_table(cls, name: str, tables: list[str]) -> "ViewError":
+        """No table has the name."""
+        return cls(f"`table` is {name!r}; legal: {', '.join(tables)}")
+
+    @classmethod
+    def no_rows(cls, name: str) -> "ViewError":
+        """The table has no step yet."""
+        return cls(f"{name} has no rows yet: nothing of it is finalized. `tidemark advance {name}` goes as far as its watermark")
+
+    @classmethod
+    def bad_time(cls, parameter: str, text: str) -> "ViewError":
+        """A text is no time."""
+        return cls(f"`{parameter}` is {text!r}; legal: a time such as 2026-11-22T08:30:00Z; without an offset it is UTC")
+
+    @classmethod
+    def bad_folder(cls, folder: str, legal: str) -> "ViewError":
+        """The folder cannot take the table."""
+        return cls(f"`folder` is {folder!r}; legal: {legal}")
+
+
+@dataclass(frozen=True)
+class View:
+    """Which rows of a table to read.
+
+    Args:
+        table: a derived table.
+        early: with the early results of open windows, and the column `is_final`.
+        as_of: an upserted table as it was at this time (epoch ms, by the ledger's clock).
+        event_times_to: an upserted table of the rows with event times up to this one (epoch ms) alone.
+    """
+
+    table: str
+    early: bool = False
+    as_of: int | None = None
+    event_times_to: int | None = None
+
+    def __post_init__(self) -> None:
+        chosen = [name for name in ("early", "as_of", "event_times_to") if getattr(self, name) not in (None, False)]
+        if len(chosen) > 1:
+            raise ViewError.several(chosen)
+
+
+def view_of(table: str, early: bool = False, as_of: str | None = None, event_times_to: str | None = None) -> View:
+    """A view, its times given as texts such as `2026-11-22T08:30:00Z`; one without an offset is UTC.
+
+    Raises:
+        ViewError: a text is no time, or more than one way to look at the table is chosen.
+    """
+    return View(table, early, _epoch_ms("as_of", as_of), _epoch_ms("event_times_to", event_times_to))
+
+
+def _epoch_ms(parameter: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ViewError.bad_time(parameter, shortened(text)) from None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
+    """Write rows as the newest version of a Delta table outside the lake; returns its `folder` and the number of its `rows`.
+
+    Raises:
+        ViewError: the folder is no path, or lies in the lake.
+    """
+    try:
+        path = canonical(folder)
+    except PathError as error:
+        raise ViewError.bad_folder(folder, error.legal) from None
+    if is_within(path, lake.root) or is_within(lake.root, path):
+        raise ViewError.bad_folder(folder, f"a folder outside the lake {lake.root!r}")
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    return {"folder": path, "rows": rows.sparkSession.read.format("delta").load(path).count()}

@@ -1,0 +1,123 @@
+"""What users read of a lake: tables, late rows, early results, and upserted tables as they were; and what is written for other systems."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT
+from operators.contract import Early, plain
+from operators.timing import instant
+from operators.triggers import IS_FINAL, ROWS_SEEN
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
+from platform_defs.engine.ingest.change_feed import check_feed
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
+from platform_defs.engine.inputs.reader import LATE, Reading
+from platform_defs.engine.operations.export import View, ViewError, export
+from platform_defs.engine.operations.metrics import measured
+from platform_defs.engine.operations.publish import publish
+from platform_defs.engine.operations.time_travel import as_far_as, as_known_now, as_of
+
+
+@dataclass(frozen=True)
+class Views:
+    """Reads a lake's tables.
+
+    Args:
+        reading: reads the lake.
+        snapshot: an asset and its inputs as they are now.
+        naming_lost_files: names the file where Spark fails over one that is missing.
+    """
+
+    reading: Reading
+    snapshot: Callable[[str], Advance]
+    naming_lost_files: Callable[[], AbstractContextManager[None]]
+
+    def table(self, name: str) -> DataFrame:
+        """A table of the lake."""
+        return self.reading.lake.frame(self.reading.spark, name)
+
+    def show(self, view: View) -> DataFrame:
+        """A derived table's rows, as a view asks for them.
+
+        Raises:
+            ViewError: no derived table has the name, or it has no step yet.
+            OperatorError: the table has no changelog, which tells how it was.
+        """
+        if view.table not in self.reading.assets:
+            raise ViewError.no_table(view.table, [*self.reading.assets])
+        if view.early:
+            return self.with_early(view.table)
+        if view.as_of is not None:
+            return self.as_of(view.table, view.as_of)
+        if view.event_times_to is not None:
+            return self.of_event_times_to(view.table, view.event_times_to)
+        if self.reading.lake.delta(view.table) is None:
+            raise ViewError.no_rows(view.table)
+        return self.table(view.table)
+
+    def export(self, view: View, folder: str) -> dict[str, Any]:
+        """Write the rows of a view as a Delta table outside the lake; see `export`."""
+        with self.naming_lost_files():
+            return export(self.show(view), self.reading.lake, folder)
+
+    def late(self, asset: str, source: str) -> DataFrame:
+        """A source's rows that arrived too late for an asset."""
+        advance = self.snapshot(asset)
+        rows = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
+        return plain(rows.where(LATE).drop(LATE))
+
+    def with_early(self, asset: str) -> DataFrame:
+        """An asset's results with `is_final` (boolean): the final ones, and the early results of windows that are still open.
+
+        A result that was shown early and is final by now is there once, as final; so it is beside a running advance.
+        """
+        lake, spark, derived = self.reading.lake, self.reading.spark, self.reading.assets[asset]
+        commit = lake.newest(asset, PROGRESS)
+        early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
+        if commit is None:
+            return early
+        closed_to = Progress.recorded(asset, commit.value).closed_to
+        results = spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(asset))
+        final = results.withColumn(IS_FINAL, F.lit(True))
+        if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
+            return final
+        open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
+        return final.unionByName(open_still)
+
+    def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
+        """An upserted table and its changelog, both up to its newest step; None where there is none yet. Beside a writer too."""
+        derived = self.reading.assets[asset]
+        step = stored_progress(self.reading.lake, derived).step
+        return as_far_as(self.reading, derived, step) if step else None
+
+    def as_of(self, asset: str, time: int) -> DataFrame:
+        """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""
+        return as_of(self.reading, self.reading.assets[asset], time)
+
+    def of_event_times_to(self, asset: str, time: int) -> DataFrame:
+        """An upserted table of the rows with event times up to `time` (epoch ms) alone, however late they arrived."""
+        return as_known_now(self.reading, self.reading.assets[asset], time)
+
+    def metrics(self, asset: str) -> dict[str, int | float]:
+        """The metrics of an upserted table; see `measured`."""
+        return measured(self.snapshot(asset))
+
+    def publish(self, asset: str, folder: str) -> int:
+        """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
+        with self.naming_lost_files():
+            return publish(self.reading, self.reading.assets[asset], folder)
+
+    def land_changes(self, table: str, source: str, folder: str, *, first: int = 0) -> list[Landed]:
+        """Land the changes of a Delta table as input of a source, which the next ingest takes; see `land_changes`.
+
+        Raises:
+            ChangeFeedError: the table has no change feed to read, or a reader of the source would take a deleted row for an inserted one.
+        """
+        check_feed(self.reading.sources[source], self.reading.assets.values(), folder)
+        return land_changes(table, Path(folder), first=first)

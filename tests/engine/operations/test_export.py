@@ -1,0 +1,63 @@
+"""Views of a table: as it is, as it was, with early results; and the Delta table that an export writes."""
+
+from pathlib import Path
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import EveryStep, OperatorError, Tumbling, WindowedAggregate
+from platform_defs.engine.operations.export import View, ViewError, view_of
+from tests.conftest import MakeEngine
+from tests.support.clock import NOON, Clock
+from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.toys import RunningTotal
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="5 minutes"), aggregates={"n": "count(*)"}, early=EveryStep())
+ASSETS = [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()), DerivedAsset(name="counts", inputs=("l",), operator=COUNT)]
+
+
+def test_times_are_utc_unless_they_say_otherwise() -> None:
+    assert view_of("total", as_of="1970-01-01T00:00:01").as_of == 1_000
+    assert view_of("total", event_times_to="1970-01-01T01:00:00.5+01:00").event_times_to == 500
+    assert view_of("total") == View("total")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"as_of": "yesterday"}, "`as_of` is 'yesterday'; legal: a time such as 2026-11-22T08:30:00Z; without an offset it is UTC"),
+        ({"event_times_to": ""}, "`event_times_to` is ''; legal: a time such as"),
+        ({"early": True, "as_of": "2026-01-01"}, "`early` and `as_of` are given; legal: one of them"),
+    ],
+)
+def test_a_view_that_means_nothing_is_refused(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ViewError, match=message):
+        view_of("total", **wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_table_is_shown_and_exported_as_it_is_as_it_was_and_with_early_results(
+    make_engine: MakeEngine, clock: Clock, tmp_path: Path
+) -> None:
+    engine, target = make_engine([source("l")], ASSETS), str(tmp_path / "export")
+    with pytest.raises(ViewError, match=r"counts has no rows yet: nothing of it is finalized\. `tidemark advance counts` goes as far"):
+        engine.views.show(View("counts"))
+    with pytest.raises(ViewError, match="`table` is 'sums'; legal: total, counts"):
+        engine.views.show(View("sums"))
+    for batch in ([Event("a", 1, 0)], [Event("b", 2, 6 * MINUTE)]):
+        replay(engine, [{"l": batch}])
+        clock.pass_ms(MINUTE)
+        for name in engine.assets:
+            engine.advance(name)
+
+    now, then = rows_of(engine.views.table("total")), View("total", as_of=NOON + MINUTE)
+    assert engine.views.export(View("total"), target) == {"folder": target, "rows": len(now)}
+    assert rows_of(engine.spark.read.format("delta").load(target)) == now
+    was = rows_of(engine.views.show(then))
+    assert now != was
+    assert was == rows_of(engine.views.show(View("total", event_times_to=START)))
+    assert engine.views.export(then, target)["rows"] == len(was), "an export replaces what the folder holds"
+    assert rows_of(engine.views.show(View("counts", early=True)), "k", "n", "is_final") == [("a", 1, True), ("b", 1, False)]
+    with pytest.raises(OperatorError, match="counts"):
+        engine.views.show(View("counts", as_of=NOON))
+    with pytest.raises(ViewError, match="legal: a folder outside the lake"):
+        engine.views.export(View("total"), engine.lake.path("mine"))
