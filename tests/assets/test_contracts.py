@@ -99,12 +99,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda c: c.id)
-def test_what_no_contract_takes(case: Bad) -> None:
+def test_illegal_contracts_are_refused(case: Bad) -> None:
     with pytest.raises(OperatorError, match=case.match):
         made(**case.fields)
 
 
-def test_what_rules_watermarks_and_assets_do_not_take() -> None:
+def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
     with pytest.raises(ContractError, match="`name` is '\\\\x00'"):
         RowRule("\0", "k > 1")
     with pytest.raises(ContractError, match="`condition` is ''"):
@@ -119,7 +119,7 @@ def test_what_rules_watermarks_and_assets_do_not_take() -> None:
         DerivedAsset(name="events", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 
 
-def test_what_was_legal_stays_legal() -> None:
+def test_legal_contracts_are_accepted() -> None:
     legal = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed", "a" * 255)
     contract = made(
         schema=struct(*legal), unique_key=legal[:2], options={"sep": "\t", "quote": "", "nullValue": "NA", "mode": "PERMISSIVE"}

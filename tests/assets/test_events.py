@@ -38,11 +38,11 @@ def _run(failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
     return done.success, made
 
 
-def test_what_was_ingested_is_materialised() -> None:
+def test_every_ingested_source_is_materialized() -> None:
     assert _run() == (True, {"l": 2, "r": 0})
 
 
-def test_files_that_could_not_be_read_fail_the_run_and_hide_nothing_that_was_ingested() -> None:
+def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized() -> None:
     unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
     assert _run(UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
     assert _run(UnreadError(unread, [])) == (False, {})

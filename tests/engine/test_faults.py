@@ -10,7 +10,7 @@ CODE = Path(platform_defs.__path__[0])
 CALL = re.compile(r"""\bpoint\(\s*["']([^"']+)["']""")
 
 
-def test_every_point_in_the_code_is_in_the_registry_and_the_other_way_round() -> None:
+def test_the_fault_points_in_the_code_equal_the_registry() -> None:
     passed = [name for file in CODE.rglob("*.py") for name in CALL.findall(file.read_text(encoding="utf-8"))]
     assert sorted(set(passed)) == sorted(faults.POINTS)
     assert len(passed) > 20
@@ -34,7 +34,7 @@ def test_every_write_has_a_point_on_both_sides() -> None:
     assert all(len(meaning) > 20 for meaning in faults.POINTS.values())
 
 
-def test_points_do_nothing_unless_asked() -> None:
+def test_fault_points_do_nothing_unless_installed() -> None:
     passed: list[str] = []
     faults.point("ingest.after_log")
     faults.install(passed.append)

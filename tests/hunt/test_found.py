@@ -81,6 +81,6 @@ FOUND: dict[str, list[Lived]] = {
 
 @pytest.mark.parametrize("name", FOUND)
 @pytest.mark.parametrize("settled", [0, 1], ids=["by hand", "by the sensors"])
-def test_nothing_is_found_any_more(name: str, settled: int) -> None:
+def test_the_recorded_findings_do_not_recur(name: str, settled: int) -> None:
     found = [(history, finding) for lived in FOUND[name] if (finding := live(history := History(settled, lived[0], tuple(lived[1]))))]
     assert found == []

@@ -26,7 +26,7 @@ def _tables(engine: Engine) -> dict[str, object]:
     return {name: rows_of(engine.table(name).drop("updated_at")) for name in engine.assets}
 
 
-def test_an_earlier_lake_goes_on_as_if_this_version_had_written_it(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
     assert [name for name in engine.assets if broken(engine, name) or engine.uncounted(name)] == []
     assert {name: engine.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
     before = _tables(engine)

@@ -91,7 +91,7 @@ def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: str) -> None:
+def test_corrected_aggregates_equal_the_models(chain: tuple[Engine, int], name: str) -> None:
     engine, corrected = chain
     assert corrected > 5
     rows = _seen(engine, name)
@@ -100,14 +100,14 @@ def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: st
     assert engine.late(name, "l").count() == missed > 0
 
 
-def test_what_is_made_of_corrected_results_is_corrected_as_a_backfill_would_have_it(chain: tuple[Engine, int]) -> None:
+def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
     assert _results(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
     for table in TABLES:
         assert rows_of(engine.table(table)) == rows_of(engine.table(f"{table}_again"))
 
 
-def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[Engine, int]) -> None:
+def test_the_change_feed_applies_to_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
     counts = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
     assert min(updates for updates, _ in counts.values()) > 0
@@ -143,7 +143,7 @@ def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "names", [["full", "best", "lasts"], pytest.param(["anti", "groups", "firsts"], marks=pytest.mark.soak)], ids="-".join
 )
-def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: MakeEngine, names: list[str]) -> None:
+def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": WINDOWS["sliding"], "allowed_lateness": "1 hour"}
     operators: dict[str, Operator] = {
         "full": WindowJoin(on="k", how="full", **window),

@@ -37,7 +37,7 @@ def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("names", [["most", "fewest"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_each_step_of_a_leaderboard_leads_to_that_of_the_table_it_follows(make_engine: MakeEngine, names: list[str]) -> None:
+def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_engine: MakeEngine, names: list[str]) -> None:
     """`most` folds changes, the others recompute what they touch; one follows each step, and all catch up by several at once."""
     tops = {name: TOPS[name] for name in names}
     made = {"counts": DerivedAsset(name="counts", inputs=("l",), operator=COUNTS)}
@@ -115,7 +115,7 @@ def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
     assert engine.repair("most") == 0
 
 
-def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:
+def test_an_unsuitable_upstream_table_is_refused(make_engine: MakeEngine) -> None:
     windowed = WindowedAggregate(by="k", window=Tumbling(size="3 minutes"), aggregates={"n": "count(*)"})
     top = TopN(order_by="k", rank_end=1)
     wrong = {

@@ -76,7 +76,9 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
         *(pytest.param(*rest, marks=pytest.mark.soak) for rest in REST),
     ],
 )
-def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int) -> None:
+def test_a_run_repeated_after_a_kill_equals_an_undisturbed_run(
+    make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int
+) -> None:
     def engine() -> Engine:
         return make_engine([source("l", **KEYED), source("r", **KEYED)], [join()])
 
@@ -93,7 +95,7 @@ def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, 
     assert content(again) == undisturbed
 
 
-def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: MakeEngine) -> None:
+def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
     removed_later = land(engine, "l", "gone.jsonl", lines(1, 1))
     run_and_die(engine.ingest, "ingest.before_ledger")
@@ -106,7 +108,7 @@ def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: 
     assert anew.uncounted("pairs") == {}
 
 
-def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engine: MakeEngine) -> None:
+def test_after_kills_the_changelog_still_applies_to_the_upserted_table(make_engine: MakeEngine) -> None:
     """Both kinds die in every step but the first: one folds new entries, one recomputes the keys they touch."""
 
     def engine() -> Engine:

@@ -238,14 +238,14 @@ _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 @given(st.tuples(*[_cases(f"s{n}", 15) for n in range(3)]))
 @settings(max_examples=3, derandomize=True, phases=[Phase.generate], **_SLOW)
-def test_every_line_of_every_file_is_ingested_or_kept_with_its_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_is_ingested_or_quarantined_with_a_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _hold(make_module_engine, _root(make_module_engine), cases)
 
 
 @pytest.mark.soak
 @given(st.tuples(_cases("s0", 10)))
 @settings(max_examples=100, **_SLOW)
-def test_every_line_of_many_more_files(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_of_many_files_is_ingested_or_quarantined(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _hold(make_module_engine, _root(make_module_engine), cases)
 
 

@@ -67,7 +67,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged
 
 
 @pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
-def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, how: str) -> None:
+def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
     tables: dict[str, tuple[Operator, str]] = {}
@@ -92,7 +92,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
 
 
 @pytest.mark.parametrize(("how", "newest"), [("strict", 8.2), pytest.param("lenient", 11.2, marks=SOAK)])
-def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make_engine: MakeEngine, how: str, newest: float) -> None:
+def test_a_late_row_does_not_enter_a_session_that_was_cut_at_its_maximum_length(make_engine: MakeEngine, how: str, newest: float) -> None:
     assets = [DerivedAsset(name=name, inputs=("l",), operator=_count(LATENESS[how])) for name in ("live", "again")]
     engine = make_engine([source("l")], assets)
     entries = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
@@ -104,7 +104,7 @@ def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make
 
 
 @pytest.mark.parametrize("names", [["groups"], pytest.param(["groups", "pairs"], marks=SOAK)], ids=len)
-def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine, names: list[str]) -> None:
+def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS["lenient"]}
     both: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=both[n]) for n in names for again in ("", "_again")]
@@ -118,7 +118,7 @@ def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngin
     assert engine.table("groups").selectExpr(ids).collect()[0][0] == accepted
 
 
-def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: MakeEngine) -> None:
+def test_a_kill_between_lateness_decisions_and_results_changes_nothing(make_engine: MakeEngine) -> None:
     asset = DerivedAsset(name="live", inputs=("l",), operator=_count("3 minutes"))
     engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="calm", inputs=("l",), operator=_count("3 minutes"))])
     points = ["advance.before_commit", "verdicts.before_commit", "verdicts.after_commit", "advance.after_commit"]

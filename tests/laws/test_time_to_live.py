@@ -61,7 +61,7 @@ def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> 
 
 
 @pytest.mark.parametrize("names", [["left"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
+def test_after_each_batch_the_leaderboard_equals_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TOPS[n]) for n in names])
     boards: dict[str, list[list[tuple[Any, ...]]]] = {name: [] for name in names}
     for batch in BATCHES:

@@ -53,7 +53,7 @@ def _answers(engine: Engine) -> dict[str, list[object]]:
     return found
 
 
-def test_batchings_orders_and_kills_lead_to_one_answer(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
+def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
     assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in OPERATORS.items()]
     rows = _rows(8)
     at_once, in_parts = (make([source("l"), source("r")], assets) for make in (make_module_engine, make_engine))

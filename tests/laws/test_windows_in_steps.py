@@ -60,7 +60,7 @@ def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
-def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, names: list[str]) -> None:
+def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     engine = make_engine([source("l")], _assets(names))
     live = [n for name in names for n in (name, f"{name}_top", f"{name}_both")]
     for batch in _batches(1):

@@ -148,7 +148,7 @@ def test_the_stream_gives_the_static_calls_rows(ran: dict[str, Ran], query: Quer
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.id)
-def test_state_goes_with_two_watermarks_and_stays_without(ran: dict[str, Ran], query: Query):
+def test_state_is_dropped_only_with_two_watermarks(ran: dict[str, Ran], query: Query):
     pushes = 2 * len(query.joins)
     assert ran[query.id].kept <= pushes if query.watermarks == BOTH else ran[query.id].kept > pushes
 
@@ -191,7 +191,7 @@ def test_an_outer_kind_needs_a_watermark_on_both_time_columns(
         join(*frames)
 
 
-def test_a_chained_join_is_refused_because_spark_takes_one_watermark_a_side(spark: SparkSession):
+def test_a_chained_streaming_join_is_refused(spark: SparkSession):
     marked = _rates(spark).withWatermark("event_time", "1 second")
     chained = JOIN(marked, marked.drop("other"))
     match = "the left frame has a watermark on each of left_event_time, right_event_time, .*; write the streams to tables"

@@ -119,6 +119,6 @@ def test_a_stream_without_a_watermark_is_refused(spark: SparkSession, stream: Pa
         TopK(k=1, order_by="k")(windows)
 
 
-def test_every_row_of_a_streams_window_is_not_kept_to_rank_it(spark: SparkSession, stream: Path) -> None:
+def test_a_streaming_ranking_does_not_keep_every_row_of_a_window(spark: SparkSession, stream: Path) -> None:
     with pytest.raises(OperatorError, match="Spark would keep every row of a window to rank them; aggregate by window first"):
         TopK(k=1, order_by="v", window=Tumbling(size=10))(_streamed(spark, stream))

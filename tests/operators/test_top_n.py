@@ -174,7 +174,7 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
-def test_the_leaderboard_is_the_models_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
+def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
     cases, boards = _cases(spec), [spec.board() for _ in range(CASES)]
     operator = spec.operator()
     assert operator.strategy_used == spec.strategy
@@ -227,7 +227,7 @@ def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
         ({"strategy": "retract"}, "retract", []),
     ],
 )
-def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
+def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
     top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
     assert top.strategy_used == used
     lines = top.explain().splitlines()
@@ -262,7 +262,7 @@ def test_an_illegal_parameter_is_refused_with_the_reason(spec: dict[str, Any], m
         TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
 
 
-def test_no_rank_end_at_all_is_refused() -> None:
+def test_a_missing_rank_end_is_refused() -> None:
     with pytest.raises(OperatorError, match="`rank_end` is None; legal: a whole number of at least 1"):
         TopN(by="k", order_by="v DESC")
 

@@ -87,13 +87,13 @@ def _run(seed: int) -> Table:
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 1_000))
-def test_a_run_is_a_backfill_and_no_session_that_takes_no_more_rows_changes(first: int) -> None:
+def test_a_run_equals_a_backfill_and_finalized_sessions_do_not_change(first: int) -> None:
     for seed in range(first, first + 1_000):
         table = _run(seed)
         assert table.results == {s: sorted(part) for s, part in table.backfill().items()}, f"seed {seed}"
 
 
-def test_where_nothing_is_cut_rows_are_merged_and_judged_as_flink_does() -> None:
+def test_without_a_maximum_length_sessions_and_late_rows_equal_flinks() -> None:
     late = 0
     for seed in range(2_000):
         seeded = random.Random(seed)

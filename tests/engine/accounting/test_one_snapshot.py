@@ -58,7 +58,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("asset", "owner", "method"), PLACES)
-def test_a_micro_batch_and_a_step_that_land_during_an_account_are_not_half_in_it(
+def test_an_account_reads_one_snapshot_during_ingests_and_steps(
     engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: type, method: str
 ) -> None:
     other = make_engine(SOURCES, ASSETS)
@@ -78,7 +78,7 @@ def test_a_micro_batch_and_a_step_that_land_during_an_account_are_not_half_in_it
     assert broken(engine, asset) == set()
 
 
-def test_a_status_is_of_one_ledger_entry(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     other = make_engine(SOURCES, ASSETS)
 
     def act() -> None:

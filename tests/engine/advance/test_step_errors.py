@@ -25,7 +25,7 @@ def _sums(total: str) -> DerivedAsset:
 COUNTS = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 
 
-def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(make_engine: MakeEngine) -> None:
+def test_a_step_that_overflows_names_its_asset_and_a_wider_type_resumes_it(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), COUNTS])
     for part, rows in enumerate([[("a", 2, 0)], [("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
         land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])

@@ -148,7 +148,7 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("first", "second", "point"), SHORT)
-def test_what_a_paused_owner_commits_is_refused_or_harmless(
+def test_a_commit_of_a_paused_owner_is_refused_or_harmless(
     template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str, point: str
 ) -> None:
     assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0) == wanted
@@ -156,7 +156,7 @@ def test_what_a_paused_owner_commits_is_refused_or_harmless(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
-def test_every_point_of_every_pair_of_actions(
+def test_every_pair_of_actions_is_safe_at_every_point(
     template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str
 ) -> None:
     passed = _points(template, tmp_path / "points", ACTIONS[first])

@@ -415,7 +415,7 @@ def _names(entry: SourceEntry) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, case: Bad) -> None:
+def test_good_rows_are_ingested_and_the_others_quarantined(found: Found, case: Bad) -> None:
     file_rank = _names(found.ingested[case.source]).index(Path(case.name).name)
     accepted = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == file_rank]
     reasons = [r.reason for r in found.quarantine[case.source] if r.arrival >> 42 == file_rank]
@@ -424,7 +424,7 @@ def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, cas
 
 
 @pytest.mark.parametrize("case", VALUE, ids=lambda c: c.id)
-def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> None:
+def test_a_value_is_ingested_unchanged_or_quarantined(found: Found, case: Value) -> None:
     reasons = [r.reason for r in found.quarantine["values"] if json.loads(r.raw)["k"] == case.id]
     accepted = [r for r in found.log["values"] if r.k == case.id]
     assert reasons == ([] if case.reason is None else [case.reason])
@@ -432,7 +432,7 @@ def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> N
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "values"])
-def test_the_ledger_tells_of_every_file_and_every_row(found: Found, name: str) -> None:
+def test_the_ledger_records_every_file_and_every_row(found: Found, name: str) -> None:
     ingested, cases = found.ingested[name], [c for c in CASES if c.source == name]
     assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
     assert ingested.rows_read == ingested.accepted + ingested.quarantined
@@ -445,6 +445,6 @@ def test_a_row_that_is_no_text_is_kept_byte_for_byte(found: Found) -> None:
     assert [bytes.fromhex(r.removeprefix("hex:")) for r in kept] == [_line("café").encode("latin-1")]
 
 
-def test_nothing_is_ingested_of_a_file_that_is_set_aside(found: Found) -> None:
+def test_no_row_of_a_refused_file_is_ingested(found: Found) -> None:
     keys: Sequence[str] = [r.k for r in found.log["json"] + found.log["parquet"]]
     assert not {"p0", "p1", "000000000"} & set(keys)

@@ -50,7 +50,9 @@ NOTED = {
 MODES = {"ignore": "ignore", "add": "add", "reject": "quarantine"}
 
 
-def test_a_schema_noted_in_a_footer_imports_nothing(make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_stored_in_a_parquet_footer_loads_no_class(
+    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine([source(name, new_columns=mode) for name, mode in MODES.items()], [])
     (tmp_path / "modules").mkdir()
     (tmp_path / f"modules/{MODULE}.py").write_text("class Landed: pass\n", encoding="utf-8")
@@ -70,7 +72,7 @@ def test_a_schema_noted_in_a_footer_imports_nothing(make_engine: MakeEngine, tmp
 
 
 @pytest.mark.parametrize("key", [(), ("k",)], ids=["no key", "unique key"])
-def test_any_column_name_leaves_each_row_its_own_place(make_engine: MakeEngine, key: tuple[str, ...]) -> None:
+def test_any_column_name_keeps_arrival_numbers_unique(make_engine: MakeEngine, key: tuple[str, ...]) -> None:
     engine = make_engine([source("l", unique_key=key)], [])
     folder = Path(engine.folders["l"])
 

@@ -208,7 +208,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_only_damaged_content_is_a_files_own_fault(case: Case) -> None:
+def test_only_corrupted_content_rejects_a_file(case: Case) -> None:
     found = classified(case.text)
     assert found.kind == case.kind
     assert case.reason in found.reason
@@ -229,7 +229,7 @@ def test_only_damaged_content_is_a_files_own_fault(case: Case) -> None:
         (_failed("java.lang.OutOfMemoryError: Java heap space"), False),
     ],
 )
-def test_what_would_fail_again_at_once_is_not_waited_for(text: str, expected: bool) -> None:
+def test_errors_that_a_retry_cannot_fix_are_not_retried(text: str, expected: bool) -> None:
     assert would_fail_again(PySparkException(text)) is expected
 
 
@@ -264,13 +264,13 @@ class _Read:
         return self
 
 
-def test_an_outage_that_ends_costs_no_file() -> None:
+def test_an_outage_that_ends_rejects_no_file() -> None:
     sifted, slept, _ = _sift({3: [TIMEOUT, TIMEOUT, ""]})
     assert (sifted.files, sifted.unread) == (FILES, [])
     assert slept == [1.0, 5.0]
 
 
-def test_an_outage_that_lasts_rejects_no_file_and_waits_no_longer_than_it_may() -> None:
+def test_a_lasting_outage_rejects_no_file_and_stops_waiting() -> None:
     sifted, slept, reads = _sift({n: [TIMEOUT] for n in range(8)})
     assert sifted.files == []
     assert [u.file for u in sifted.unread] == FILES
@@ -279,7 +279,7 @@ def test_an_outage_that_lasts_rejects_no_file_and_waits_no_longer_than_it_may() 
     assert reads == 2 + 15
 
 
-def test_one_file_out_of_reach_and_a_torn_one_leave_the_others_alone() -> None:
+def test_an_unreachable_and_a_corrupted_file_do_not_affect_the_others() -> None:
     sifted, slept, _ = _sift({2: [TIMEOUT], 5: [TORN], 6: ["[PATH_NOT_FOUND] no"]})
     assert [f.modified for f in sifted.files] == [0, 1, 3, 4, 5, 6, 7]
     assert [(f.modified, f.fault, f.length) for f in sifted.files if f.fault] == [
@@ -290,5 +290,5 @@ def test_one_file_out_of_reach_and_a_torn_one_leave_the_others_alone() -> None:
     assert slept == [1.0, 5.0]
 
 
-def test_damaged_content_is_not_waited_for() -> None:
+def test_corrupted_content_is_not_retried() -> None:
     assert _sift({5: [TORN]})[1] == []

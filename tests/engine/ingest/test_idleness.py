@@ -75,7 +75,7 @@ def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothin
     assert signals.idle() is None, "a drain is a sign of life"
 
 
-def test_a_drain_by_an_earlier_version_that_left_its_sources_idle_is_made_good_by_the_next(bare: Engine) -> None:
+def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(bare: Engine) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     mark = START + HOUR + 15 * MINUTE + 1
     for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", mark)):
@@ -88,7 +88,7 @@ def test_a_drain_by_an_earlier_version_that_left_its_sources_idle_is_made_good_b
     assert bare.reading.operator_timeline(bare.assets["pairs"]).after[3] == START + HOUR - MINUTE - 1, "old decisions stay"
 
 
-def test_a_given_watermark_makes_its_source_take_part_and_no_other(bare: Engine, clock: Clock) -> None:
+def test_a_given_watermark_makes_only_its_own_source_active(bare: Engine, clock: Clock) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     signals = _signals(bare)
@@ -101,7 +101,7 @@ def test_a_given_watermark_makes_its_source_take_part_and_no_other(bare: Engine,
     assert _mark(bare, "pairs") == 3 * HOUR
 
 
-def test_a_source_of_watermarks_alone_is_idle_only_when_they_stop(bare: Engine, clock: Clock) -> None:
+def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(bare: Engine, clock: Clock) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     signals = _signals(bare)
     for hour in range(2, 5):
@@ -112,7 +112,7 @@ def test_a_source_of_watermarks_alone_is_idle_only_when_they_stop(bare: Engine, 
     assert "l" in idle_sources(bare.ledger, bare.sources, clock())
 
 
-def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None:
+def test_idle_sources_of_an_upstream_table_hold_back_its_reader(bare: Engine) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(bare, {"p": 2 * HOUR}, idle=("l", "r"))
     delay = 1  # of a join: what its results wait after the watermark
@@ -127,7 +127,7 @@ def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
-def test_entries_of_an_earlier_version_keep_the_decisions_it_made(bare: Engine, clock: Clock, kind: Kind) -> None:
+def test_batches_of_an_earlier_version_keep_their_lateness_decisions(bare: Engine, clock: Clock, kind: Kind) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(bare, {"p": 2 * HOUR}, idle=("l",), kind=kind)
     assert _mark(bare, "pay") == HOUR - MINUTE - 2
@@ -175,7 +175,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
 
 
 @pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
-def test_a_request_to_read_files_again_changes_nothing_of_a_sources_silence(bare: Engine, clock: Clock, kind: Kind) -> None:
+def test_a_retry_request_does_not_change_when_a_source_becomes_idle(bare: Engine, clock: Clock, kind: Kind) -> None:
     """An earlier version recorded idle sources by `idle` or `rows`; its rule held what followed, and holds it beyond a retry."""
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)

@@ -55,7 +55,7 @@ def _lose_newest(engine: Engine, table: str) -> None:
         checksum.unlink(missing_ok=True)
 
 
-def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine: Engine) -> None:
+def test_readers_refuse_a_lost_step_recomputed_from_other_rows(engine: Engine) -> None:
     lost = engine.progress("counts").step
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
@@ -69,7 +69,7 @@ def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine
     assert {name for name in ("counts", "top") if broken(engine, name)} == set()
 
 
-def test_readers_go_on_after_a_step_that_was_lost_and_made_again_of_the_same_rows(engine: Engine) -> None:
+def test_readers_accept_a_lost_step_recomputed_from_the_same_rows(engine: Engine) -> None:
     before = rows_of(engine.table("counts"))
     _lose_newest(engine, "counts")
     engine.advance("counts")
@@ -89,7 +89,7 @@ def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: E
         engine.advance("top")
 
 
-def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Engine, tmp_path: Path) -> None:
+def test_a_published_lost_step_is_not_replaced(engine: Engine, tmp_path: Path) -> None:
     folder = str(tmp_path / "out")
     engine.publish("sums", folder)
     _lose_newest(engine, "changelog/sums")
@@ -100,7 +100,7 @@ def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Eng
         engine.publish("sums", folder)
 
 
-def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_made_again(engine: Engine) -> None:
+def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(engine: Engine) -> None:
     _lose_newest(engine, "changelog/sums")
     why = r"sums holds the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
     with pytest.raises(ProgressError, match=why):

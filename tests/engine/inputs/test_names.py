@@ -44,7 +44,7 @@ def _holds(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("columns", [INTERNAL, ODD], ids=["the engine's own", "odd"])
-def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
+def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
     key, others = {"unique_key": (*columns, "v"), "schema": _schema(*columns)}, columns[1:]
     assets = [
         join(on=columns[0]),
@@ -113,7 +113,7 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     assert _holds(engine)
 
 
-def test_a_contract_that_is_made_ingests(make_engine: MakeEngine) -> None:
+def test_every_valid_contract_ingests(make_engine: MakeEngine) -> None:
     """Fields at the edges of what is legal, a source each."""
     forever = f"{3_652_059} days"
     given: dict[str, dict[str, Any]] = {
@@ -164,7 +164,7 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     assert all(a.holds for a in after.account("counts"))
 
 
-def test_a_damaged_file_is_an_error_whatever_the_sessions_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:
+def test_a_corrupted_file_is_an_error_under_any_session_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.ingest()

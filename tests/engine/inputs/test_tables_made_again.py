@@ -64,7 +64,7 @@ def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows_of(engine.table(name)) for name in engine.assets}
 
 
-def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine) -> None:
+def test_a_recreated_table_is_refused_by_its_reader(engine: Engine) -> None:
     """Its steps count from 1 again, so its next correction has a number that the reader has followed already."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
@@ -77,7 +77,7 @@ def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine)
     assert {name for name in engine.assets if broken(engine, name)} == set()
 
 
-def test_other_parameters_are_refused_along_the_chain_until_all_is_made_again(engine: Engine, make_engine: MakeEngine) -> None:
+def test_changed_parameters_are_refused_until_every_downstream_table_is_recomputed(engine: Engine, make_engine: MakeEngine) -> None:
     before = tables(engine)
     changed = make_engine([source("l")], chain(window="5 minutes", gap="4 minutes", aggregate="sum(v)"))
     for name, parameter in (("counts", "window.size was 60000"), ("visits", "window.gap was 30000"), ("sums", "aggregates.n was")):
@@ -119,7 +119,7 @@ def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
         make_engine(sources, [join(inputs=("r", "l"))]).advance("pairs")
 
 
-def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: MakeEngine) -> None:
+def test_a_rebuild_of_a_table_updates_its_downstream_tables(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     made = [join(how="left"), DerivedAsset(name="hours", inputs=("pairs",), operator=replace(COUNT, by="k", allowed_lateness=0))]
     engine = make_engine(sources, made)
@@ -139,7 +139,7 @@ def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: Make
     assert broken(engine, "hours") == set()
 
 
-def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> None:
+def test_a_correction_not_yet_read_downstream_does_not_violate_the_law(engine: Engine) -> None:
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     assert [step.rows for step in engine.advance("counts")]
     assert broken(engine, "top") == set()
@@ -147,9 +147,7 @@ def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> 
     assert broken(engine, "top") == set()
 
 
-def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_and_a_rebuild_takes_it(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
+def test_a_column_added_to_a_contract_is_refused_until_a_rebuild(make_engine: MakeEngine, tmp_path: Path) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
     replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])

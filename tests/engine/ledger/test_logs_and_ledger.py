@@ -37,7 +37,7 @@ def _last_commit(engine: Engine, table: str) -> Path:
 
 @pytest.mark.parametrize("table", ["events/l", "quarantine/r"])
 @pytest.mark.parametrize("how", ["deleted", "of no bytes"])
-def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
+def test_a_log_that_lost_its_last_commit_stops_every_computation_from_it(
     engine: Engine, make_engine: MakeEngine, table: str, how: str
 ) -> None:
     if how == "deleted":
@@ -56,7 +56,7 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
     assert anew.lake.delta("pairs") is None
 
 
-def test_rows_that_a_killed_ingest_left_of_a_source_that_was_away_never_count(engine: Engine, make_engine: MakeEngine) -> None:
+def test_uncommitted_rows_of_a_removed_source_never_count(engine: Engine, make_engine: MakeEngine) -> None:
     """While it is away others go on, and their batch takes the number of its rows."""
     land(engine, "l", "2.jsonl", [Event("two", 2, 2 * DAY).line])
     run_and_die(engine.ingest, "ingest.before_ledger")

@@ -74,7 +74,7 @@ def run(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, *command: str) -> t
 @pytest.mark.parametrize(
     "command", [("advance", "--json"), ("drain", "--json"), ("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild")]
 )
-def test_assets_that_are_not_made_of_a_failed_one_are_advanced(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     engine = FakeEngine()
     out, ended = run(monkeypatch, engine, *command)
     rebuilt = ["bad", "rebuild good"] if "backfill" in command else ["bad"]

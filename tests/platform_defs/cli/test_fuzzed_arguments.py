@@ -122,7 +122,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 @hypothesis_settings(max_examples=60, deadline=None, database=None)
 @given(text=TEXTS)
 @example(text="9" * 5_000 + " s")
-def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: str) -> None:
+def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:
     try:
         os.fsencode(text)  # no process gets another one
     except UnicodeEncodeError:
@@ -142,7 +142,7 @@ def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: st
     assert any(word.strip("-") in err for word in name.split()) or any(words in err for words in unreadable)
 
 
-def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message may quote a row, a file's name, or who holds a lock."""
 
     def fail() -> None:
@@ -154,7 +154,7 @@ def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.Mo
     assert err == "error: row \\x1b]0;title\\x07 [bold]x[/bold] \\u202e http://***@host/\n"
 
 
-def test_json_holds_no_control_character(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"a": "\x1b[31m\x7f\x9b\u202e"}
     cli._show(True, row, lambda _: None)
     out = capsys.readouterr().out
@@ -163,7 +163,7 @@ def test_json_holds_no_control_character(monkeypatch: pytest.MonkeyPatch, capsys
     assert json.loads(out) == row
 
 
-def test_a_published_folder_is_relative_to_the_current_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_relative_publish_folder_is_resolved_from_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
     monkeypatch.setattr("platform_defs.engine.Engine.publish", lambda _, asset, folder: asked.append(folder) or 3)
