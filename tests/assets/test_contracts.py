@@ -1,4 +1,4 @@
-"""Contracts are checked when they are made: what is legal, case by case, and any text for any field."""
+"""Contracts are validated at construction: legal and illegal values case by case, and any text for any field."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +34,13 @@ def struct(*names: str) -> StructType:
 
 
 def made(**fields: Any) -> SourceContract:
-    """A contract with some fields."""
+    """Return a contract with the given fields changed."""
     return SourceContract(**{"name": "s", "schema": StructType([K]), "event_time": "ingested_at", **fields})
 
 
 @dataclass(frozen=True)
 class Bad:
-    """Fields that no contract takes, and what the error says."""
+    """Illegal field values, and the text of their error."""
 
     id: str
     fields: dict[str, Any]
@@ -143,7 +143,7 @@ FIELDS = {
 
 
 def made_or_refused(**fields: Any) -> SourceContract | str:
-    """The contract, or the error's text."""
+    """Return the contract, or the text of its error."""
     try:
         return made(**fields)
     except OperatorError as error:

@@ -1,4 +1,4 @@
-"""The event logs as assets: what was ingested is materialised, also where files could not be read."""
+"""The event logs as assets: every ingested source is materialized, even if some files cannot be read."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ENTRY: Entry = (source_entry("l", 1, rows_read=2, accepted=2, watermark=5),)
 
 
 class _Engine:
-    """An engine that lets one entry in, or fails."""
+    """An engine whose stream yields one batch, or fails."""
 
     def __init__(self, failed: Exception | None = None) -> None:
         self.failed = failed

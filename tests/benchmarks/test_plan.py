@@ -20,7 +20,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """Puts a made-up run in the place of a process; holds what to answer, and counts."""
+    """Replace the process of a run by a function; returns the answer to give, and the number of runs."""
     script = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
 
     def run(*_, **__):

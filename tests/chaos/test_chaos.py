@@ -1,4 +1,4 @@
-"""The chaos run's own parts, and a short run of it: two kills of a real process group."""
+"""The parts of the chaos run, and a short run of it with two kills of a real process group."""
 
 from collections import Counter
 from pathlib import Path

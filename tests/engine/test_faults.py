@@ -1,4 +1,4 @@
-"""The registry of fault points is the code's."""
+"""The registry of fault points equals the points in the code."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_the_fault_points_in_the_code_equal_the_registry() -> None:
 
 
 def test_a_point_is_named_by_a_literal() -> None:
-    """So that the registry can be held against the code."""
+    """A literal name lets the registry be compared with the code."""
     calls = [
         line.strip()
         for file in CODE.rglob("*.py")
@@ -28,7 +28,7 @@ def test_a_point_is_named_by_a_literal() -> None:
 
 
 def test_every_write_has_a_point_on_both_sides() -> None:
-    """What stands before a write is told apart from what stands after it."""
+    """A point before a write is named differently from a point after it."""
     sides = {name: name.partition(".")[2].partition("_")[0] for name in faults.POINTS}
     assert set(sides.values()) == {"before", "after"}
     assert all(len(meaning) > 20 for meaning in faults.POINTS.values())

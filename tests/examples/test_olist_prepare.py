@@ -1,4 +1,4 @@
-"""Olist's files as landing files; the real ones are read where they lie, and checked by a naive join."""
+"""Olist's files as landing files; the real sample is read where it lies, and checked by a naive join."""
 
 import csv
 from collections import defaultdict

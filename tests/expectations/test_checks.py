@@ -31,7 +31,7 @@ WIDE_KEY = dg.AssetKey("payment_order_wide")
 
 @dataclass
 class FakeEngine:
-    """Gives frames for tables; a table it was not given is missing as a lake's table is."""
+    """Frames by table; any other table is missing, with the error of the lake."""
 
     spark: SparkSession
     tables: dict[str, DataFrame] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def log_row(**own):
 
 @dataclass(frozen=True)
 class Case:
-    """A dataset: its checks, a good row, and for each check what spoils a row (a list: in how many rows)."""
+    """A dataset: its checks, a good row, and the change that makes a row violate each check (a list: in several rows)."""
 
     table: str
     key: dg.AssetKey
@@ -59,7 +59,7 @@ class Case:
         return next(d for d in all_checks(10, 3) if next(iter(d.check_keys)).asset_key == self.key)
 
     def rows(self):
-        """Good rows, and the spoiled ones tagged with the check they break; each with an identity of its own."""
+        """Good rows, and corrupted ones tagged with the check they violate; each with its own identity."""
         tagged = [("good", {})] * 3 + [
             (check, row) for check, rows in self.spoiled.items() for row in (rows if isinstance(rows, list) else [rows])
         ]
@@ -159,13 +159,13 @@ def frame(spark):
     def make(case, rows):
         schema = StructType([*schemas[case.table].fields, StructField("breaks", StringType())])
         assert all(set(row) == set(schema.fieldNames()) for row in rows)
-        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation: quick
+        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation, which is quick
 
     return make
 
 
 def run(engine, checks, key, *, only=None, tags=None):
-    """Run checks (or one of them) as a job of Dagster's, and give what they said by name."""
+    """Run checks (or one of them) as a Dagster job; returns their evaluations by name."""
     selection = dg.AssetSelection.checks(dg.AssetCheckKey(key, only)) if only else dg.AssetSelection.all_asset_checks()
     job = dg.define_asset_job("checks", selection=selection)
     defs = dg.Definitions(assets=[dg.AssetSpec(key)], asset_checks=[checks], jobs=[job], resources={"engine": engine})

@@ -1,4 +1,4 @@
-"""The checks of leaderboards see a lost row, a gap, a row too many and a changelog that leads elsewhere."""
+"""The checks of leaderboards detect a lost row, a gap, a superfluous row and a changelog that does not apply."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Histories in which the hunt found something, cut down, and mended since: nothing is found in them any more."""
+"""Shrunk histories of findings that are fixed: they must show no finding."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product

@@ -1,4 +1,4 @@
-"""The short form of the hunt; that the hunter finds mended defects that are put back; that it repeats and cuts down what it finds."""
+"""A short hunt, and tests of the hunt itself: it finds reintroduced defects, is reproducible, and shrinks its findings."""
 
 import pytest
 
@@ -10,9 +10,9 @@ from tests.hunt.store import Store
 from tests.hunt.world import Action
 
 HISTORIES = 250
-"""As many as `make test` has time for; `make hunt` lives thousands."""
+"""As many as `make test` has time for; `make hunt` runs thousands."""
 BUDGET = 800
-"""Histories within which a mended defect that is put back must be found."""
+"""Histories within which a reintroduced defect must be found."""
 
 
 def test_random_histories_hold_to_the_model() -> None:

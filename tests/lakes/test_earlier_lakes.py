@@ -1,4 +1,4 @@
-"""A lake that an earlier version wrote is read, accounted for, advanced, corrected, rebuilt and reconciled by this one."""
+"""This version reads, accounts for, advances, corrects, rebuilds and reconciles a lake of an earlier version."""
 
 import tarfile
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""No false alarm: whatever a stream commits beside it, an account of a lake that is right says so."""
+"""No false alarm: an account of a correct lake holds during any commits of a stream."""
 
 import threading
 from collections.abc import Iterator

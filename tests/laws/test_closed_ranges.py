@@ -1,4 +1,4 @@
-"""Laws of advance: however a log is stepped through, the table is the same."""
+"""Laws of advance: the table does not depend on the steps through a log."""
 
 import random
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, re
 
 
 def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 2, late: float = 0.05) -> list[dict[str, list[Event]]]:
-    """Batches of two hours each, crossing midnight, out of order by less than the bound but for the late ones."""
+    """Batches of two hours each, across midnight, out of order by less than the bound except for the late rows."""
     rng = random.Random(seed)
     keys = [None, *"abcdefgh"]
     made: list[dict[str, list[Event]]] = []
@@ -61,7 +61,7 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 def test_a_run_equals_a_backfill_for_any_arrival_order(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:
-    """Any rows in any order, most of them late, and steps as small as they come."""
+    """Rows in any order, most of them late, and the smallest possible steps."""
     sources = {name: source(name) for name in ("l", "r")}
     assets = {name: join(name) for name in ("stepwise", "in_small_steps")}
     engine = Engine(Lake(str(tmp_path_factory.mktemp("any") / "lake")), sources, assets, lambda: spark, Clock())

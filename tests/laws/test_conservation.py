@@ -1,4 +1,4 @@
-"""The conservation law can fail, and a rebuild puts right what it found, beside a live stream too."""
+"""The conservation law can fail, and a rebuild repairs what it finds, even during a running stream."""
 
 import shutil
 from collections.abc import Callable
@@ -132,7 +132,7 @@ def test_a_rebuild_of_correct_days_makes_no_commit(engine: Engine) -> None:
 
 
 def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
-    """Between the rebuild's read and its write the stream ingests; its step of the same table is refused, and made after the rebuild."""
+    """Between the rebuild's read and its write the stream ingests; its step on the same table is refused and repeated after the rebuild."""
     engine.drain()
     replay(engine, [{"l": [Event("n", 1, 60 * HOUR)], "r": [Event("n", 2, 60 * HOUR + MINUTE)]}])
     table(engine).delete("k = 'c'")

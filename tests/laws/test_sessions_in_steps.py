@@ -1,4 +1,4 @@
-"""Sessions closed step by step: what a run made is the model's answer, entry by entry, and what a backfill makes of its log."""
+"""Sessions closed step by step: a run equals the model batch by batch, and a backfill of its log."""
 
 import random
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _count(lateness: int | str) -> WindowedAggregate:
 
 
 def _batches(seed: int, batches: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to ten minutes behind the newest, where the watermark is one minute behind."""
+    """Rows up to ten minutes behind the newest, with a watermark one minute behind."""
     seeded, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
         newest += seeded.randrange(0, 3 * MINUTE)
@@ -52,7 +52,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 
 
 def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged]:
-    """What the rows of the log make, as the ledger's entries brought them."""
+    """The sessions of the rows of the log, in the batches of the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
     for k, t, seq, arrival in (

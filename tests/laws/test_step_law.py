@@ -1,4 +1,4 @@
-"""The law of one step: every row is settled by exactly one step, and a row lost, doubled or made up is seen there."""
+"""The law of one step: every row is finalized by exactly one step, and a lost, duplicated or invented row violates it."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ HOWS: tuple[How, ...] = ("inner", "full")
 
 @pytest.fixture(scope="module")
 def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
-    """Both joins, one step an entry, and a last one after the drain."""
+    """Both joins, one step a batch, and a last one after the drain."""
     engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in HOWS])
     steps: dict[str, list[Step]] = {how: [] for how in HOWS}
     for batch in [*STREAM, None]:

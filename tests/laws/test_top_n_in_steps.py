@@ -1,4 +1,4 @@
-"""Top-N advanced entry by entry: the table is the operator over the log so far, and its changelog folds to it."""
+"""Top-N advanced batch by batch: the table equals the operator over the log so far, and its changelog applies to it."""
 
 import json
 import random
@@ -21,7 +21,7 @@ TOPS = {
     "as_told": TopN(by="k", order_by="ts", rank_end="v", function="dense_rank"),
     "moving": TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2),
 }
-"""`moving`: a row has the number `v`, and leaves its partition when one with the same number comes in another."""
+"""`moving`: a row with the number `v` leaves its partition when a row with the same number arrives in another one."""
 
 
 APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
@@ -29,7 +29,7 @@ APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table is taken for a large one, of which files are chosen."""
+    """Every table is treated as a large one, so that data skipping applies."""
     monkeypatch.setattr(reads, "SMALL_BYTES", 0)
 
 

@@ -1,4 +1,4 @@
-"""Changelogs: folding a difference over the older table gives the newer one, and nothing in it is superfluous."""
+"""Changelogs: applying a difference to the older table gives the newer one, and no change is superfluous."""
 
 import random
 from collections import Counter

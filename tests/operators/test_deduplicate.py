@@ -1,4 +1,4 @@
-"""Deduplicate: first and last, by event time and by arrival, whole and by window, and folded in any batches."""
+"""Deduplicate: first and last, by event time and by arrival, whole and by window, and merged in any batches."""
 
 import random
 import re
@@ -20,7 +20,7 @@ KINDS = [(keep, order) for keep in ("first", "last") for order in ("event_time",
 
 
 def _rows(seed: int) -> list[Row]:
-    """Few times and keys, so that ties abound; some rows without a time, some with a watermark past their windows."""
+    """Few times and keys, so that there are many ties; some rows without a time, some with a watermark past their windows."""
     seeded = random.Random(seed)
     positions = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
     return [

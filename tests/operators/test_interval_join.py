@@ -1,4 +1,4 @@
-"""The interval join on static frames: its edges, its laws, and what it refuses."""
+"""The interval join on static frames: edges, laws, and refused parameters."""
 
 import random
 from collections import Counter
@@ -123,7 +123,7 @@ EDGES = (
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Every edge's answer, by one job: edges with one join share it."""
+    """The result of every edge, by one job: edges with the same parameters share a join."""
     left, right = (frame(spark, [row for edge in EDGES for row in edge.rows(side)]).cache() for side in "lr")
     joins: dict[IntervalJoin, list[str]] = {}
     for edge in EDGES:
@@ -173,7 +173,7 @@ class Sample:
 
 
 def naive(sample: Sample, interval: Interval, how: How, *, residual: bool) -> Counter[tuple[Any, ...]]:
-    """The join as a double loop."""
+    """The join as a nested loop."""
     found: list[tuple[Any, ...]] = []
     met: set[tuple[str, str]] = set()
     for case, k, left_us, one, left_v in sample.left:
@@ -250,7 +250,7 @@ def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSess
 
 
 def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: ClosedRange) -> DataFrame:
-    """A range's results from the rows within its reach alone, as the engine computes them (its times are whole ms)."""
+    """The results of a range from the rows within its lookback only, as the engine computes them (times in whole ms)."""
     time = F.timestamp_millis(F.unix_millis("event_time"))
     near = [f.where(time <= instant(closing.upto, time)) for f in frames]
     if closing.after is not None:
@@ -306,7 +306,7 @@ def test_no_temporary_column_leaks_and_the_times_are_timestamps(spark: SparkSess
 
 
 def test_odd_keys(spark: SparkSession):
-    """Keys named as the operator's own words, of two widths, and a time that is itself a key."""
+    """Keys named like the operator's own columns, of two widths, and a time that is also a key."""
     left = spark.range(3).selectExpr("id as there_left", "cast(id as int) as is_there", "timestamp_millis(id) as event_time")
     right = spark.range(2).selectExpr("id as there_left", "id as is_there", "timestamp_millis(id) as event_time")
     join = IntervalJoin(on=("is_there", "there_left", "event_time"), lower=0, upper=0, how="left")

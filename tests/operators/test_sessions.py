@@ -1,4 +1,4 @@
-"""Session windows: Spark's answer is the model's, on edges and before 1970; what is legal; lateness decisions by cases."""
+"""Session windows: Spark's result equals the model on edges and before 1970; legal parameters; lateness decisions by cases."""
 
 import random
 from itertools import count

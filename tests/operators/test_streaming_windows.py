@@ -1,4 +1,4 @@
-"""Windows on streams: the static call's rows where Spark's own are right, a refusal with a way out where they are not."""
+"""Windows on streams: the rows of the static call where Spark's own are correct, otherwise an error with the fix."""
 
 import os
 import random
@@ -70,7 +70,7 @@ def _ran(rows: DataFrame, name: str, checkpoint: Path) -> Counter[tuple[Any, ...
 
 
 def _bag(rows: DataFrame) -> Counter[tuple[Any, ...]]:
-    """The rows of windows that end before the one of the last row, which stays open for ever."""
+    """The rows of windows that end before that of the last row, which never closes."""
     return Counter(tuple(r) for r in rows.where(F.unix_millis("window_end") < PUSH - 1_000).collect())
 
 

@@ -1,4 +1,4 @@
-"""Durations, intervals and closed ranges as values; none of it needs Spark."""
+"""Durations, intervals and closed ranges as values; no test needs Spark."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The Top-K of a window: a total order, groups, nulls, and what it refuses."""
+"""The Top-K of a window: a total order, groups, nulls, and refused parameters."""
 
 import random
 import re

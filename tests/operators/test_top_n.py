@@ -1,4 +1,4 @@
-"""Top-N: over ten thousand generated cases the leaderboard is the naive model's, batch by batch, and the changelog its difference."""
+"""Top-N: over ten thousand generated cases the leaderboard equals the naive model batch by batch, and the changelog is its difference."""
 
 import random
 import re
@@ -44,7 +44,7 @@ def _appended(choose: random.Random) -> list[Rows]:
 
 
 def _counted(choose: random.Random) -> list[Rows]:
-    """A key's value only ever rises."""
+    """The value of a key never decreases."""
     known: dict[tuple[str | None, int], int] = {}
     batches: list[Rows] = []
     for _ in range(BATCHES):
@@ -81,7 +81,7 @@ def _changed(choose: random.Random, keyed: bool) -> list[Rows]:
 
 @dataclass(frozen=True)
 class Spec:
-    """An operator, and the input that it is for."""
+    """An operator, and its kind of input."""
 
     id: str
     make: Callable[[random.Random], list[Rows]]
@@ -114,7 +114,7 @@ def _bag(choose: random.Random) -> list[Rows]:
 
 
 def _stray(choose: random.Random) -> list[Rows]:
-    """Few values, added and taken back at random: some rows are taken back before they are added."""
+    """Few values, added and removed at random: some rows are removed before they are added."""
     kinds, batches = ("+I", "+I", "+U", "-D", "-U"), range(BATCHES)
     few = [{"k": "a", "id": n % 2, "v": n // 2, "w": "x", "n": 1} for n in range(4)]
     return [[{**choose.choice(few), "change": choose.choice(kinds)} for _ in range(choose.randrange(7))] for _ in batches]
@@ -152,7 +152,7 @@ SPECS = [
 
 
 def _cases(spec: Spec) -> list[list[Rows]]:
-    """Batch by batch, the rows of every case: `arrival` counts over all of them."""
+    """The rows of every case batch by batch: `arrival` counts over all of them."""
     arrivals, batches = count(), [[] for _ in range(BATCHES)]
     for case_id in range(CASES):
         for seq, rows in enumerate(spec.make(random.Random(f"{spec.id} {case_id}")), 1):
@@ -204,7 +204,7 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
 
 
 def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
-    """The values in the columns' order; the rank, which comes last, is left out where it is not shown."""
+    """The values in the order of the columns; the rank, which is last, is omitted where it is not shown."""
     return row if "rank" in columns else row[:-1]
 
 

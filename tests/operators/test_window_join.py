@@ -1,4 +1,4 @@
-"""The window join and coGroup: the model's pairs and groups, for every window, with null keys and rows that come late."""
+"""The window join and coGroup: the model's pairs and groups for every window, with null keys and late rows."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""The windowed aggregate: Spark's answer is the model's, for every window, by pane and by row, and with rows that come late."""
+"""The windowed aggregate: Spark's result equals the model for every window, by pane and by row, with late rows."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Our Top-N gives Flink's leaderboards at every micro-batch, and the comparison can fail."""
+"""Our Top-N gives Flink's leaderboards after every micro-batch, and the comparison can fail."""
 
 import json
 from pathlib import Path

@@ -24,7 +24,7 @@ def failed(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
-    """Of each operator and kind of join the cases with the fewest rows among those with an answer."""
+    """Of each operator and kind of join, the cases with the fewest rows among those with an answer."""
     found: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=lambda c: len(c.stream)):
         if case.expected:
@@ -34,7 +34,7 @@ def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
 
 @pytest.fixture(scope="module")
 def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Found]]:
-    """A few cases of every kind, put through one lake."""
+    """A few cases of every kind, in one lake."""
     cases = smallest(gather(ORACLE).cases, 2)
     return list(zip(cases, bulk(spark, tmp_path_factory.mktemp("oracle"), cases), strict=True))
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
-    """A part of the cases, with what we make of it: every second one of each operator, and of sessions the two with the fewest judged."""
+    """A part of the cases, with our results: every second one of each operator, and of sessions the two with the fewest rows to compute."""
     cases = gather(ORACLE)
     aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.content["operator"], case.name))
     cases = aligned[::2] + [case for case in cases if case.content["name"] in SHORT]

@@ -1,4 +1,4 @@
-"""What Dagster shows: the graph as a snapshot, and what sensors and the schedule ask for. Nothing here starts Spark."""
+"""Dagster's definitions: the graph as a snapshot, and the requests of the sensors and the schedule. No test starts Spark."""
 
 import json
 from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_runs_share_one_jvm(repository):
 
 
 def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
-    """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
+    """Commit a batch that read these files of both sources, and moved both watermarks to `mark`."""
     offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
     recorded = {
         "watermark": mark,

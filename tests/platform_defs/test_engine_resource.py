@@ -1,4 +1,4 @@
-"""The engine as a resource: a tick reads no more of the ledger and the folders than what is new since the one before."""
+"""The engine as a resource: a tick reads only the batches and files that are new since the previous one."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Any text in any variable gives a working value, or a one-line error that names the variable. No Spark."""
+"""Any text in any variable is a valid value, or a one-line error that names the variable. No Spark."""
 
 import os
 from unittest import mock
@@ -132,7 +132,7 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
 
 
 def _works(values: Settings) -> None:
-    """An engine and its assets can be made of the values, and the values are within what every use of them takes."""
+    """An engine and its assets can be made from the values, and every use accepts the values."""
     engine = make_engine(values, SparkResource())
     assert engine.lake.root == values.lake == Settings(lake=values.lake).lake
     for duration in (values.payment_within, values.sales_window, values.idle_timeout, values.duplicate_horizon, values.future_skew):

@@ -1,4 +1,4 @@
-"""Runs over days beside rows that no day holds: of 1970, of the year 1, of the far future. Dagster runs; the engine is a stand-in."""
+"""Runs over days when rows are outside the partitions: of 1970, of the year 1, of the far future. Dagster runs; the engine is fake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-0
 
 @dataclass
 class Engine:
-    """What assets use of an engine that has nothing to compute."""
+    """The methods that assets call of an engine with nothing to compute."""
 
     times: tuple[int, int]
     advanced: list[tuple[str, int | None]] = field(default_factory=list)

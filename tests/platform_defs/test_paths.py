@@ -15,7 +15,7 @@ LAKE = "the lake"
 
 
 def _spellings(folder: Path) -> list[str]:
-    """Every way to write one folder: its path, URIs, links, `~`, relative, with slashes and dots too many."""
+    """Every way to write one folder: its path, URIs, links, `~`, relative, with superfluous slashes and dots."""
     (folder / LAKE).mkdir()
     (folder / "link").symlink_to(folder)
     (folder / "lake-link").symlink_to(folder / LAKE, target_is_directory=True)

@@ -1,4 +1,4 @@
-"""Settings: every field from the environment, and a wrong value told by its variable."""
+"""Settings: every field from the environment, and an error that names the variable of a wrong value."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The simulated shop: what it sends is what its truth says, in any number of parts."""
+"""The simulated shop: the rows match its recorded truth, in any number of parts."""
 
 import json
 from collections import Counter
@@ -26,12 +26,12 @@ def _ms(stamp: str) -> int:
 
 
 def _kind(line: str, time: str) -> Kind:
-    """What ingest can see of a line by itself."""
+    """The kind of a line, as far as ingestion can decide it without other lines."""
     return _parse(line, time)[0]
 
 
 def _parse(line: str, time: str) -> tuple[Kind, Event]:
-    """What ingest can see of a line by itself, and its row; an empty row where the line is malformed."""
+    """The kind of a line, and its row; an empty row if the line is malformed."""
     try:
         row = json.loads(line)
         amount = next(float(row[name]) for name in MEASURES if name in row)
@@ -45,7 +45,7 @@ def _parse(line: str, time: str) -> tuple[Kind, Event]:
 
 
 class _Ingest:
-    """A naive ingest of parts: kinds by source, and the usable events with their late verdict."""
+    """A naive ingestion of parts: kinds by source, and the usable events with their lateness decisions."""
 
     def __init__(self, day: ShopDay, parts: int) -> None:
         self.kinds: dict[Source, Counter[Kind]] = {source: Counter() for source in SOURCES}

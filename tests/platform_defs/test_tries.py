@@ -1,4 +1,4 @@
-"""A failed run is asked for again, ever later and never given up; one that succeeded is not. Nothing here starts Spark."""
+"""A failed run is requested again with growing delays and never abandoned; a successful one is not repeated. No test starts Spark."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_ra
 
 @dataclass
 class Daemon:
-    """Dagster's daemon, as far as run keys go: a second run for a key is never made."""
+    """The run keys of Dagster's daemon: a second run for a key is never launched."""
 
     instance: dg.DagsterInstance
     engine: Engine
@@ -39,7 +39,7 @@ class Daemon:
     cursor: str | None = None
 
     def tick(self, sensor: dg.SensorDefinition) -> str:
-        """Let a sensor look; returns `asked`, or why not."""
+        """Evaluate a sensor; returns `asked`, or the reason of a skip."""
         with dg.build_sensor_context(
             instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
         ) as context:
@@ -55,7 +55,7 @@ class Daemon:
         return result.skip_message or ""
 
     def ends(self, status: dg.DagsterRunStatus) -> None:
-        """Let the newest run end, now."""
+        """End the newest run now."""
         event = dg.DagsterEventType.PIPELINE_SUCCESS if status == dg.DagsterRunStatus.SUCCESS else dg.DagsterEventType.PIPELINE_FAILURE
         self.instance.report_dagster_event(dg.DagsterEvent(event.value, self.run.job_name), run_id=self.run.run_id)
         assert self.instance.get_run_by_id(self.run.run_id).status == status  # pyright: ignore[reportOptionalMemberAccess]

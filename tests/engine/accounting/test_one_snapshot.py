@@ -1,4 +1,4 @@
-"""An account, a status and a step are of one time, whatever is committed while they are computed."""
+"""An account, a status and a step read one snapshot, whatever is committed while they are computed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Callable[[], object]) -> None:
-    """Let something happen each time before a method of an account runs."""
+    """Run an action before each call of a method of the account."""
     original = getattr(owner, method)
 
     def replaced(self: Any, *args: Any, **named: Any) -> Any:

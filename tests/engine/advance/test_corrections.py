@@ -1,4 +1,4 @@
-"""Corrections: when a step makes them, what its progress tells, how readers and rebuilds follow; and the law of windows."""
+"""Corrections: when a step makes them, how progress records them, how downstream tables and rebuilds use them, and the law of windows."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ ASSETS = [
 
 @pytest.fixture(scope="module")
 def closed(make_module_engine: MakeEngine) -> Engine:
-    """Two assets, one of the other, whose first window is closed."""
+    """Two assets, the second derived from the first, whose first window is closed."""
     engine = make_module_engine([source("l")], ASSETS)
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
     assert [[s.rows for s in engine.advance(a.name)] for a in ASSETS] == [[1], [1]]
@@ -33,7 +33,7 @@ def closed(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def corrected(closed: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake, to be corrected."""
+    """An engine on a copy of that lake."""
     return copy_engine(closed)
 
 

@@ -1,4 +1,4 @@
-"""Assets made of windowed assets: every one that appends can be read on, and what has no entries is not read by entries."""
+"""Assets derived from windowed assets: every append-only asset can be an input by time range, and never by new rows."""
 
 from dataclasses import replace
 

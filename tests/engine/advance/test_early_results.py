@@ -1,4 +1,4 @@
-"""Early results: what open windows show, when, and that they leave once they are final."""
+"""Early results: what open windows show, when they show it, and that final results replace them."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _asset(name: str, **spec: Any) -> DerivedAsset:
 
 
 def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
-    """Key, the window's start in minutes, count, and whether it is final."""
+    """Key, the start of the window in minutes, count, and whether it is final."""
     results = engine.so_far(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
     return rows_of(results, "k", "at", "n", "is_final")
 

@@ -1,4 +1,4 @@
-"""An expression that raises for a row of the log: the asset is named, others go on, and there is a way on."""
+"""An expression that raises for a row of the log: the error names the asset, other assets advance, and a changed type resumes it."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_resumes_it(make_
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
     mended = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
-    list(mended.remake(["windows", "sums"], downstream=True))  # as the error's text says
+    list(mended.remake(["windows", "sums"], downstream=True))  # as the error message says
     assert [int(t) for _, t in rows_of(mended.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
     assert {k: int(t) for k, t in rows_of(mended.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
     assert all(a.holds for name in mended.assets for a in mended.account(name))

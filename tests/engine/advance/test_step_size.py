@@ -1,4 +1,4 @@
-"""How far a step goes: always on, never too far, about as much as it may read."""
+"""The size of a step: it always progresses, never exceeds its end, and reads about `max_step` rows."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -100,7 +100,7 @@ def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = N
 
 
 def test_a_backlog_is_cut_into_steps_of_about_max_step() -> None:
-    """1,000 rows, one a millisecond: a step reads its new rows and the reach below them."""
+    """1,000 rows, one a millisecond: a step reads its new rows and the lookback below them."""
     cuts = _steps([_entry(1, 1_000, 0, 999)], 999, 100)
     lengths = [b - a for a, b in zip([-1, *cuts], cuts, strict=False)]
     assert lengths[0] == 100
@@ -118,7 +118,7 @@ def test_rows_that_all_have_one_time_are_one_step() -> None:
 
 
 def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_quarters() -> None:
-    """1,000 rows a millisecond, a step of 100: every step is the 1 ms it must be."""
+    """1,000 rows a millisecond, a step of 100: every step covers 1 ms, the least it can."""
     cuts = _steps([_entry(1, 20_000, 0, 19)], 19, 100)
     assert cuts == list(range(20))
 
@@ -166,7 +166,7 @@ QUARTERS = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 
 def test_an_old_row_in_each_batch_does_not_turn_a_backlog_into_one_step() -> None:
-    """20 batches of 1,000 rows, a minute each, and one row of 56 years before in each of them."""
+    """20 batches of 1,000 rows, a minute each, and one row of 56 years earlier in each of them."""
     minute, start = 60_000, 56 * YEAR
     entries: list[Entry] = []
     for seq in range(1, 21):

@@ -1,4 +1,4 @@
-"""Two processes that both believe they own a table: no lock holds them apart, and yet no row is lost or doubled.
+"""Two processes that both own a table, because their locks failed: no row is lost or duplicated.
 
 One process is stopped at every point that it passes; there the other does a whole piece of work; then the first goes on. What it then
 commits is refused, or harmless.
@@ -78,7 +78,7 @@ ACTIONS: dict[str, Callable[[Engine], object]] = {
 
 @dataclass(frozen=True)
 class Template:
-    """A lake with one micro-batch handled, one ingested and not handled, and one that has only landed."""
+    """A lake with one handled micro-batch, one ingested but unhandled, and one that has only landed."""
 
     folder: Path
     spark: SparkSession
@@ -103,12 +103,12 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     engine.ingester.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
     engine.ingester.files([f for f in files if "1.jsonl" in f.path])
-    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # what a rebuild is to mend
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # the row that a rebuild repairs
     return made
 
 
 def _end(engine: Engine) -> dict[str, object]:
-    """Whatever is left to do, by one owner; then what the lake holds."""
+    """Complete all work by one owner, and return the content of the lake."""
     _ingest(engine)
     engine.drain()
     _advance(engine)
@@ -121,12 +121,12 @@ def _end(engine: Engine) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def wanted(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What the lake holds in the end when one owner does it all."""
+    """The content of the lake after one owner did all the work."""
     return _end(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
 
 
 def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> list[str]:
-    """The points that an action passes when nobody disturbs it."""
+    """The points that an action passes in an undisturbed run."""
     passed: list[str] = []
     faults.install(passed.append)
     try:
@@ -166,7 +166,7 @@ def test_every_pair_of_actions_is_safe_at_every_point(
 
 
 def _interleaved(template: Template, lake: Path, first: str, second: str, point: str, number: int) -> dict[str, object]:
-    """One action stopped where it passes a point for the `number`th time, another done there, the first gone on with, and the end."""
+    """Pause one action at its `number`th point, run the other action there, resume the first one, and return the final content."""
     template.copy(lake)
     owner, other = (template.engine(lake, Unlocked) for _ in range(2))
     left = [number]

@@ -1,4 +1,4 @@
-"""Input that changes: files that grow, are replaced or vanish, columns that come later, one key a million times, clocks that step back."""
+"""Input that changes: files that grow, are replaced or vanish, new columns, a million rows of one key, and clocks that step back."""
 
 import gzip
 import json

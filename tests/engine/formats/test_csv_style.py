@@ -1,4 +1,4 @@
-"""Headers of CSV files: separators of any length, quotes and escapes as Spark's options name them."""
+"""Headers of CSV files: separators of any length, and Spark's options for quotes and escapes."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A Delta table's change data feed lands as input, each version once, and leaderboards follow the table by it."""
+"""The change data feed of a Delta table as input: each version lands once, and leaderboards read the changes."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_a_recreated_table_is_refused_with_the_fix(stock: DeltaTable, tmp_path: 
     write_deltalake(path, _rows(("z", 1)), configuration=CONFIG)
     with pytest.raises(ChangeFeedError, match=r"it was made anew, or is another table\. .*Land it into a new source; or delete the table"):
         land_changes(path, folder)
-    (folder / "_table.json").unlink()  # a folder of a version that wrote no id
+    (folder / "_table.json").unlink()  # a folder that an earlier version wrote, without an id
     with pytest.raises(ChangeFeedError, match=r"holds version 2 of .*, whose newest is 0: it was made anew"):
         land_changes(path, folder)
     (folder / "_table.json").write_text("{}")
@@ -96,7 +96,7 @@ def test_landed_file_times_rise_even_when_the_clock_steps_back(stock: DeltaTable
     folder = tmp_path / "landing"
     land_changes(stock.table_uri, folder)
     [first] = landed(str(folder), "stock")
-    os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is set right
+    os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is corrected
     for sold in ("9", "10", "11"):
         stock.update(updates={"sold": sold}, predicate="item = 'a'")
         land_changes(stock.table_uri, folder)

@@ -1,4 +1,4 @@
-"""Files of every format, and every way in which a row can be wrong: it is ingested, or kept as it came with the reason."""
+"""Files of every format: each row is ingested, or quarantined unchanged with its reason."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ TIME = iso(START)
 
 @dataclass(frozen=True)
 class Line:
-    """A JSON line, and what becomes of it: ingested under its id as key, or kept out with the reason."""
+    """A JSON line and its outcome: ingested with its id as key, or quarantined with the reason."""
 
     id: str
     line: str
@@ -169,7 +169,7 @@ PARQUET_OUT = {("no_k", "missing: k"), ("text", "type: v is no int"), ("wide", "
 
 @dataclass(frozen=True)
 class Found:
-    """What one entry made of all files."""
+    """The result of one batch of all files."""
 
     engine: Engine
     ingested: dict[str, SourceEntry]
@@ -194,7 +194,7 @@ def _land_all(engine: Engine) -> None:
 
 
 def _land_names(engine: Engine) -> None:
-    """Two rows a file; times of modification in threes, the later names first."""
+    """Two rows a file; modification times in threes, the later names first."""
     for n, file in enumerate(sorted(NAMES)):
         path = land(engine, "names", file, [_row(f"{file}|{i}") for i in range(2)])
         os.utime(path, ns=(0, (NOON - n // 3 * MINUTE) * 1_000_000))
@@ -209,7 +209,7 @@ def _land_names(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """One entry of all sources."""
+    """One batch of all sources."""
     root = tmp_path_factory.mktemp("formats")
     sources = {n: source(n, schema=SCHEMA, rules=RULES, future_skew="24 hours") for n in ("json", "csv", "parquet", "names")}
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})

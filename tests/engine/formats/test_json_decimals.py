@@ -1,4 +1,4 @@
-"""JSON numbers keep their digits: a decimal column holds what a CSV file of the same digits would put there, or refuses it as that does."""
+"""JSON numbers keep their digits: a decimal column gets the value that the same digits in a CSV file give, or both are refused."""
 
 import json
 from pathlib import Path

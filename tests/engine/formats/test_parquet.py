@@ -1,4 +1,4 @@
-"""Parquet files of any writer: what the footer says beside the columns' types runs nothing, and no column's name disturbs the reader."""
+"""Parquet files of any writer: metadata in the footer is never executed, and no column name confuses the reader."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ K, V, TS = ({"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in
 
 
 def _write(engine: Engine, name: str, file: str, keys: str, more: Mapping[str, Any], schema: object = None) -> None:
-    """A file with a row for each key, further columns, and the schema that a Spark writer notes in the footer."""
+    """A file with a row for each key, further columns, and the schema that a Spark writer stores in the footer."""
     rows = {"k": list(keys), "v": pa.array([1] * len(keys), pa.int32()), "ts": pa.array([moment(START)] * len(keys), UTC), **more}
     table, path = pa.table(rows), Path(engine.folders[name]) / file
     if schema is not None:
@@ -46,7 +46,7 @@ NOTED = {
     "f": _struct(K),
     "n": "no schema",
 }
-"""By the key of the file's row: what its footer says."""
+"""The footer metadata, by the key of the row of the file."""
 MODES = {"ignore": "ignore", "add": "add", "reject": "quarantine"}
 
 

@@ -1,4 +1,4 @@
-"""What an error of a reader says about a file: damaged, missing, or out of reach for now; texts of Spark 4.1, Hadoop 3.4, Parquet."""
+"""The meaning of read errors: corrupted, missing or unreachable files; messages of Spark 4.1, Hadoop 3.4 and Parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def _failed(cause: str, *frames: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """An error's text, and what it says."""
+    """An error message, and how it is classified."""
 
     id: str
     text: str
@@ -239,7 +239,7 @@ TORN = _failed("java.io.EOFException: Unexpected end of input stream", HADOOP)
 
 
 def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[sifting.Sifted, list[float], int]:
-    """Sift files of which some fail, each with its errors one after the other, and again with the last one for ever."""
+    """Isolate unreadable files; each file raises its errors in turn, and the last one for ever."""
     slept, reads = list[float](), [0]
 
     def fail(files: Sequence[File]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""An attempt is the same one only where nothing differs that its rows depend on."""
+"""Two attempts are the same only if everything that their rows depend on is equal."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""When a batch's times are worth quantiles: many rows or a long time, and unevenly."""
+"""Quantiles of a batch's event times are recorded for many rows or a long range with an uneven distribution."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Idle sources: how they take part again, how long they stand for, and what idle sources of an upstream table hold. Most need no Spark."""
+"""Idle sources: how they become active again, how long they stay idle, and how they hold back upstream tables. Most tests need no Spark."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def _signals(engine: Engine) -> Signals:
 
 
 def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "silent") -> Entry:
-    """Commit an entry with one row of each source at a time after START, and other sources recorded as idle."""
+    """Commit a batch with one row of each source at a time after START, and other sources recorded as idle."""
     seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
     heard = [
         SourceEntry(
@@ -57,7 +57,7 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
 
 
 def _mark(engine: Engine, asset: str) -> int | None:
-    """The watermark that decides which rows of the next batch are late, after START."""
+    """The watermark that decides which rows of the next batch are late, relative to START."""
     mark = engine.reading.operator_timeline(engine.assets[asset]).after[-1]
     return None if mark is None else mark - START
 
@@ -115,7 +115,7 @@ def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(bare: Engine, c
 def test_idle_sources_of_an_upstream_table_hold_back_its_reader(bare: Engine) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(bare, {"p": 2 * HOUR}, idle=("l", "r"))
-    delay = 1  # of a join: what its results wait after the watermark
+    delay = 1  # the output watermark delay of the join
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
     _rows(bare, {"p": DAY})
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
@@ -146,7 +146,7 @@ def test_batches_of_an_earlier_version_keep_their_lateness_decisions(bare: Engin
 
 
 def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_engine: MakeEngine, clock: Clock) -> None:
-    """The orders fall silent and the payments go on for a day: the reader waits, and then loses and doubles nothing."""
+    """The orders are silent while payments arrive for a day: the downstream table waits, and then loses and duplicates nothing."""
     sources: list[SourceContract] = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
     assets: list[DerivedAsset] = WIDE
     engine = make_engine(sources, assets)
@@ -176,7 +176,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
 
 @pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
 def test_a_retry_request_does_not_change_when_a_source_becomes_idle(bare: Engine, clock: Clock, kind: Kind) -> None:
-    """An earlier version recorded idle sources by `idle` or `rows`; its rule held what followed, and holds it beyond a retry."""
+    """An earlier version recorded idle sources by `idle` or `rows`; its decisions stay, even after a retry."""
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     _rows(bare, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)

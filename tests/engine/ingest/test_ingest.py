@@ -1,4 +1,4 @@
-"""Ingest: rules that fail, duplicates, watermarks, idleness, and the same files again."""
+"""Ingestion: failing rules, duplicates, watermarks, idleness, and files that are read again."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
 
 @dataclass(frozen=True)
 class Repeats:
-    """One key's rows by entry and file, as minutes; which of them, counted through, are ingested."""
+    """The rows of one key by batch and file, as minutes, and the numbers of the accepted ones."""
 
     id: str
     batches: tuple[tuple[tuple[float, ...], ...], ...]
@@ -255,7 +255,7 @@ def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_onl
     ("kind", "one", "other"), [("boolean", True, False), ("timestamp", iso(START), iso(START + 1)), ("double", 0.5, 1.5)]
 )
 def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine, kind: str, one: Any, other: Any) -> None:
-    """A boolean has no statistics in Delta, and a time is told to Python in its own zone: neither chooses files."""
+    """Delta keeps no statistics of booleans, and Python reads times in its own zone: neither is used for data skipping."""
     schema = StructType().add("id", kind).add("ts", "timestamp")
     engine = make_engine([source("l", schema=schema, unique_key=("id",))], [])
     counts: list[tuple[int, int]] = []
@@ -277,7 +277,7 @@ def test_rows_of_several_files_have_unique_arrival_numbers(make_engine: MakeEngi
 
 
 def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:
-    """Another ledger batch, clock and range of times must not change what Spark generates: it would be compiled, and run cold."""
+    """The batch number, the clock and the range of times must not change the code that Spark generates, or each batch compiles it again."""
     engine = make_engine(
         [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
     )

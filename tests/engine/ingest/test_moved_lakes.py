@@ -1,4 +1,4 @@
-"""What happens to a lake over its years: it is moved, its clock jumps, its rows are of the years 1 and 9999."""
+"""Lakes that are moved, clocks that jump, and rows of the years 1 and 9999."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ YEAR = 365 * DAY
 
 
 def _at(engine: Engine, lake: Path, landing: Path) -> Engine:
-    """The engine as a process started anew on other folders has it."""
+    """The engine of a new process with other landing folders."""
     return Engine(Lake(str(lake)), engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": str(landing / "l")})
 
 
@@ -46,7 +46,7 @@ def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: M
 
 
 def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved(make_engine: MakeEngine, tmp_path: Path) -> None:
-    """Such a ledger has whole paths and neither `clock` nor `spread`; the first commit makes it one of this version."""
+    """Such a ledger has absolute paths and neither `clock` nor `spread`; the first commit upgrades it."""
     from tests.engine.old_ledger import write_format_1
 
     engine = make_engine([source("l")], [])
@@ -100,7 +100,7 @@ def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngi
 
 
 def test_the_batch_after_a_clock_jump_uses_the_wall_clock(make_engine: MakeEngine, clock: Clock) -> None:
-    """One batch is made a year ahead: silence, future times and keys that live for a time go by the true clock afterwards."""
+    """One batch is committed a year ahead: idleness, future times and key expiry use the true clock afterwards."""
     sources = [source(n, idle_timeout="1 hour", future_skew="1 day") for n in "lr"]
     engine = make_engine(sources, [join()])
     for name in "lr":

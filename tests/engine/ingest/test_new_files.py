@@ -1,4 +1,4 @@
-"""New files are found, whatever happens to the others, at a cost that does not grow with the files that ever landed. Without Spark."""
+"""New files are found at a cost that does not grow with the number of files that ever landed. Without Spark."""
 
 import os
 import shutil
@@ -22,14 +22,14 @@ from tests.support.memory_ledger import memory_ledger
 
 
 class Looks:
-    """A source's folder, a ledger, and what finds the new files."""
+    """The folder of a source, a ledger, and the finder of new files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ledger, self.now = folder, memory_ledger(clock=Clock(5)), 0.0
         self.landing, self.stamp = Landing("l", str(folder), self.ledger, lambda: self.now), 0
 
     def land(self, name: str, content: str = "x") -> None:
-        """Put a file into the folder; every new one gives its folders another time, however coarse the system's time stamps are."""
+        """Write a file into the folder; every new file gives its folders a new time, even with coarse time stamps."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
@@ -43,7 +43,7 @@ class Looks:
         return [self.name(file) for file in self.landing.new()]
 
     def ingest(self, fault: str | None = None) -> list[str]:
-        """Look, and record what is new; returns the names."""
+        """List the folder, and record the new files; returns their names."""
         self.now += 10.0
         found = self.landing.new()
         judged = [self.ledger.known("l", found).judged(f) for f in found]
@@ -227,7 +227,7 @@ def test_the_finder_finds_exactly_the_files_of_a_walk(tmp_path_factory: pytest.T
 
 
 def test_the_cost_of_a_listing_grows_with_new_files_only(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many files in many folders are known: neither a look at nothing new nor one at a new file looks at all of them."""
+    """With many known files in many folders, no listing looks at all of them."""
     monkeypatch.setattr(landing, "SECOND_LOOKS", 10)
     for n in range(1_000):
         looks.land(f"{n // 100}/{n}.jsonl")

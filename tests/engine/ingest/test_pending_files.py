@@ -1,4 +1,4 @@
-"""Files that could not be read are tried again after a wait that doubles, beside whatever else there is."""
+"""Unreadable files are tried again after a wait that doubles, while other files are ingested."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "ba
 
 
 class _Ingest:
-    """Takes files, but for those out of reach."""
+    """An ingest that reads all files except unreachable ones."""
 
     def __init__(self) -> None:
         self.tried, self.out_of_reach = list[list[File]](), {BAD, WORSE}

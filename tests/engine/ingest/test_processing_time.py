@@ -1,4 +1,4 @@
-"""Processing time: a source whose rows have the time at which they are ingested."""
+"""Processing time: rows of such a source have the time of their batch."""
 
 import pytest
 from pyspark.sql import functions as F

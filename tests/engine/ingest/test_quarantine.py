@@ -1,4 +1,4 @@
-"""What was kept out comes in again, once, after a repair: files by a retry, rows by a release. Every batch still adds up."""
+"""Quarantined data is ingested once after a repair: files by a retry, rows by a release. The counts of every batch still add up."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 
 
 def _adds_up(engine: Engine) -> bool:
-    """Whether the ledger's totals are what the logs and the quarantines hold, entry by entry."""
+    """Whether the ledger's totals equal the rows of the logs and the quarantines, batch by batch."""
     for name, contract in engine.sources.items():
         entries = [s for e in engine.ledger.entries() for s in e if s.source == name]
         if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):

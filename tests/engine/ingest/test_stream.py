@@ -1,4 +1,4 @@
-"""The stream: files found once, by whichever name of their folder, however old; one stream at a time."""
+"""The stream: files of any age are found once, under any name of their folder; one stream runs at a time."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The turns of a stream and what it advances: idleness without a file, a busy ledger, an asset that fails. No Spark, no waiting."""
+"""The turns of a stream: idle sources, a busy ledger, an asset that fails. No Spark, no waiting."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ FILE = File(1, "file:/in/1", 3, "l")
 
 @dataclass
 class Seen:
-    """What a stream's callbacks were called with, in order."""
+    """The calls of a stream's callbacks, in order."""
 
     calls: list[Any] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Files that cannot be read now cost no row: they are tried again, the others come in, and every run names them."""
+"""Unreadable files cost no row: they are tried again, other files are ingested, and every run names them."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ TORN = gzip.compress(b"".join(f"{n * 7919} \n".encode() for n in range(99)))[:-9
 
 
 def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
-    """Land a file that the file system refuses to hand out: its checksum is another. Returns what stands in the way."""
+    """Land a file with a wrong checksum, so that reading it fails; returns the checksum file."""
     path = land(engine, name, file, [Event(file, 1, 0).line])
     checksum = path.parent / f".{file}.crc"
     checksum.write_bytes(b"crc\0" + (512).to_bytes(4) + b"\1\2\3\4")
@@ -89,7 +89,7 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
 
 
 class _Enough(Exception):
-    """The stream has shown what it was to show."""
+    """Raised after the stream has run its turns."""
 
 
 def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""A table that lost its newest commits makes their steps again, perhaps of other rows: what read them refuses, with a way on that works."""
+"""A table that lost its newest commits recomputes their steps, perhaps from other rows: its readers refuse it, with a fix that works."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ BATCHES = [
 
 @pytest.fixture(scope="module")
 def grown(make_module_engine: MakeEngine) -> Engine:
-    """Tables of two micro-batches, each advanced."""
+    """Tables after two micro-batches, each advanced."""
     engine = make_module_engine([source("l")], ASSETS)
     for batch in BATCHES[:2]:
         replay(engine, [{"l": batch}])
@@ -38,7 +38,7 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake, which may lose commits."""
+    """An engine on a copy of that lake, which may lose commits."""
     return copy_engine(grown)
 
 
@@ -48,7 +48,7 @@ def _advance(engine: Engine, *names: str) -> None:
 
 
 def _lose_newest(engine: Engine, table: str) -> None:
-    """Delete the newest commit of a table's log, as a lost disk write or a restored backup does."""
+    """Delete the newest commit of a Delta log, as a lost disk write or a restored backup does."""
     newest = max(Path(engine.lake.path(table), "_delta_log").glob("*.json"))
     newest.unlink()
     for checksum in (newest.with_name(f".{newest.name}.crc"), newest.with_suffix(".crc")):

@@ -1,4 +1,4 @@
-"""What sources and assets must keep together, when an engine is made of them."""
+"""The rules that sources and assets must keep together, checked when an engine is made."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""An asset's identity as text; its progress from its own commits."""
+"""The identity of an asset as text, and its progress from its own commits."""
 
 import json
 from dataclasses import replace
@@ -78,7 +78,7 @@ FIRST_FORMAT = (
 
 
 def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
-    """It named modules, wrote defaults out and knew no inputs."""
+    """The first format named modules, wrote defaults and knew no inputs."""
     assert differences(FIRST_FORMAT, join()) == []
     assert differences(FIRST_FORMAT, join(upper="7 minutes")) == ["upper was 600000, and is 420000"]
     hot = WindowedAggregate(by="k", window=Sliding(size="10 s", slide="2 s"), aggregates={"type": "count(*)"})
@@ -91,7 +91,7 @@ def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
 
 
 def test_text_that_names_a_module_is_compared_and_never_imported(tmp_path: Path) -> None:
-    """Whoever may write one table of a lake must not run code as whoever looks at its status."""
+    """A writer of one table of a lake must not be able to run code in the process that shows its status."""
     witness = tmp_path / "called"
     stored = json.dumps({"type": "os:system", "command": f"touch {witness}"})
     assert differences(stored, join())[0].startswith('operator was "system", and is "IntervalJoin"')

@@ -1,4 +1,4 @@
-"""A table that was made again, or would be made otherwise: what reads it refuses to go on, names the way out, and the way out works."""
+"""A recreated table, or one with changed parameters: its readers refuse to continue, name the fix, and the fix works."""
 
 import shutil
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SUMS = Aggregate(by="k", aggregates={"n": "count(*)"})
 
 
 def chain(window: str = "1 minute", gap: str = "30 seconds", aggregate: str = "count(*)") -> list[DerivedAsset]:
-    """A windowed count and its ranking; sessions; a table that upserts, and its leaderboard."""
+    """A windowed count and its ranking; sessions; an upserted table and its leaderboard."""
     return [
         DerivedAsset(name="counts", inputs=("l",), operator=replace(COUNT, window=Tumbling(size=window))),
         DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
@@ -46,7 +46,7 @@ def advanced(engine: Engine) -> Engine:
 
 @pytest.fixture(scope="module")
 def grown(make_module_engine: MakeEngine) -> Engine:
-    """Tables of two micro-batches, the second of which corrected the first's."""
+    """Tables after two micro-batches, the second of which corrected the first's results."""
     engine = make_module_engine([source("l")], chain())
     for batch in BATCHES[:2]:
         replay(engine, [batch])
@@ -56,7 +56,7 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake."""
+    """An engine on a copy of that lake."""
     return copy_engine(grown)
 
 
@@ -65,7 +65,7 @@ def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_a_recreated_table_is_refused_by_its_reader(engine: Engine) -> None:
-    """Its steps count from 1 again, so its next correction has a number that the reader has followed already."""
+    """Its steps count from 1 again, so the number of its next correction was already read."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])

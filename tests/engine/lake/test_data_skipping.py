@@ -1,4 +1,4 @@
-"""The files of a table that are read for a range: all that can hold such rows, and as Delta reads them."""
+"""Data skipping: the files read for a range are all that can contain its rows, and the rows equal those that Delta reads."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The operator's own faults: a full disk, a lake that cannot be written to, a newer one. One clear error, nothing half-done, then on."""
+"""Faults of the machine: a full disk, a read-only lake, a newer lake. One clear error, no partial work, and a later run continues."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def _engine(spark: SparkSession, lake: Path, landing: Path) -> Engine:
 
 
 def _fill(ballast: Path) -> None:
-    """Leave no page of the file's disk free."""
+    """Fill the file system of a file."""
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"\0" * 4096):
             pass
@@ -101,7 +101,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
 
 
 def _newer(lake: Lake) -> Engine:
-    """An engine without a session, on a lake with a changelog that is not folded."""
+    """An engine without a session, on a lake with a changelog that is not applied yet."""
     once = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1, "seq": 1}})})
     write_deltalake(lake.path(TOTAL.changelog), pa.table({"k": ["a"]}), commit_properties=once)
     no_session: Any = None

@@ -1,4 +1,4 @@
-"""Two writers: the second is refused, a dead one's place is freed, and one that lost its place stops."""
+"""Locks: a second writer is refused, the lock of a dead writer is released, and a writer that lost its lock stops."""
 
 import os
 import re
@@ -76,7 +76,7 @@ def test_a_failed_writer_releases_its_lock(lake: Lake) -> None:
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
 def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
-    """At once on a disk of this machine; when its lease has run out behind a URI, and not before."""
+    """At once on a local disk; behind a URI only after the lease has expired."""
     lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
     with subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -107,7 +107,7 @@ def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: Wall) -> None:
 
 
 def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lease has run out, and another takes it between its look at the lease and its renewal."""
+    """Its lease has expired, and another process takes it between the check and the renewal."""
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     wall.now += 61
@@ -153,7 +153,7 @@ def test_a_suspended_holder_that_was_not_replaced_continues(tmp_path: Path, wall
 
 
 def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> None:
-    """Every commit of the lake asks, and what the other holds is not given back by the one that lost it."""
+    """Every commit of the lake checks the lease, and the former holder does not release the lock of the new one."""
     lake, thief = remote(tmp_path), Wall()
     thief.now = time.time() + 3_600
     with lake.writer("x"):

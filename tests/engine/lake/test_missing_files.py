@@ -1,4 +1,4 @@
-"""A file that is gone by hand is named: table, file, entries. Nothing is computed without it."""
+"""Files deleted by hand: the error names the table, the file and the batches, and nothing is computed without them."""
 
 import re
 import shutil
@@ -38,13 +38,13 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of it."""
+    """An engine on a copy of that lake."""
     shutil.copytree(grown, tmp_path / "lake")
     return make_engine(SOURCES, [join()])
 
 
 def the_file(engine: Engine, table: str, seq: int) -> Path:
-    """The data file of an entry."""
+    """The data file of a batch."""
     delta = engine.lake.delta(table)
     assert delta is not None
     [file] = [f.path for f in delta.to_pyarrow_dataset().get_fragments() if f.to_table().column("seq")[0].as_py() == seq]
@@ -104,7 +104,7 @@ def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
 
 
 def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engine: MakeEngine) -> None:
-    """The newest entry's commit is deleted by hand: the ledger alone still adds up."""
+    """The commit of the newest batch is deleted by hand; the ledger itself is still consistent."""
     engine.advance("pairs")
     log = Path(engine.lake.path("ledger"), "_delta_log")
     max(log.glob("*.json")).unlink()

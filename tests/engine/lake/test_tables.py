@@ -1,4 +1,4 @@
-"""What the lake remembers."""
+"""The lake's tables and the metadata of their commits."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
 
 
 def test_metadata_of_a_compaction_is_ignored(lake: Lake) -> None:
-    """A table that compacts itself takes its metadata from the session, where another table's may stand."""
+    """An automatic compaction takes its metadata from the session, which may hold that of another table."""
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": {"seq": 2}})
     metadata = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
@@ -136,7 +136,7 @@ def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: La
     "error", [CommitFailedError("a concurrent transaction has committed"), OSError("the connection was reset")], ids=["conflict", "reset"]
 )
 def test_a_commit_whose_response_was_lost_is_recognized(lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """The store has made the commit, its answer does not arrive, and the retry finds the version taken."""
+    """The store makes the commit, its response is lost, and the retry finds the version taken."""
     lake.append_small(ROWS, "t")
     write = lakes.write_deltalake
 
@@ -171,7 +171,7 @@ def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> 
 
 
 def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
-    """Commits of it are stepped over by who asks for the newest attempt; a quote ends no text."""
+    """Such commits are skipped by the search for the newest attempt; quotes in values are escaped."""
     reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
     rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
     lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})

@@ -1,4 +1,4 @@
-"""A batch lands only on the ledger that it began with; whoever deletes rows makes sure of it first. Without Spark."""
+"""A batch is committed only on the ledger that it began with; a process fences the ledger before it deletes rows. Without Spark."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def two(request: pytest.FixtureRequest, tmp_path: Path) -> Two:
 
 @pytest.fixture(params=[0, 1], ids=["no ledger yet", "a batch"])
 def begun(request: pytest.FixtureRequest, two: Two) -> Two:
-    """Two processes on one ledger, which may hold a batch."""
+    """Two processes on one ledger, which may have a batch."""
     if request.param:
         two[0].commit([(source_entry("l", 1),)])
     return two
@@ -67,7 +67,7 @@ def test_one_of_two_concurrent_batches_is_committed(begun: Two) -> None:
 
 
 def test_one_of_two_concurrent_first_batches_is_committed(two: Two) -> None:
-    """Each has looked, and seen no ledger, when it commits."""
+    """Both have read an empty ledger when they commit."""
     assert [ledger.head for ledger in two] == [0, 0]
     two[0]._store.append(table_of([(source_entry("l", 1),)]))
     with pytest.raises(LakeError, match=REFUSED):
@@ -108,7 +108,7 @@ ATTEMPTED = {"seq": 1, "input": "a file"}
 
 
 def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> None:
-    """A writer is held up with its rows in the log; another takes them for orphans, and is killed before its own batch."""
+    """A writer is held up with its rows in the log; another takes them for uncommitted rows, and is killed before its own batch."""
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
     held_up, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
@@ -119,7 +119,7 @@ def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> 
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
-    """The same attempt makes them its own while another is about to take them for orphans."""
+    """The same attempt reuses its rows while another process is about to delete them as uncommitted."""
     lake = Lake(str(tmp_path))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     other = PinnedLake.of(lake)
@@ -173,7 +173,7 @@ def test_a_corrupted_table_outside_the_pipeline_stops_no_writer(tmp_path: Path) 
 
 
 def test_the_ledger_format_is_raised_only_on_the_version_that_was_read(tmp_path: Path) -> None:
-    """Another writer commits between the look of this one and the commit that raises the format."""
+    """Another writer commits between the read of this one and the commit that raises the format."""
     lake = Lake(str(tmp_path))
     write_format_1(lake, [], 1)
     one, other = Ledger(lake, Clock(5)), Ledger(lake, Clock(5))

@@ -1,4 +1,4 @@
-"""What the ledger knows of files: below whichever folder they are now, however many there are."""
+"""The files that a ledger has recorded, in any number and under any present path of their folder."""
 
 import os
 from dataclasses import replace
@@ -21,7 +21,7 @@ FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", 
 
 
 def _is_named(known: Known, file: File) -> bool:
-    """Whether a file is recorded, as it is or as it was."""
+    """Whether a file is recorded, with its present or an earlier size."""
     return any(key in known.marks for key in file.keys)
 
 
@@ -38,7 +38,7 @@ def _known(*offsets: str) -> KnownFiles:
 
 
 def _old(file: File) -> str:
-    """An offset as format 1 has it."""
+    """An offset as format 1 writes it."""
     return "|".join([file.path, str(file.modified), str(file.length), *(["unread"] if file.fault else [])])
 
 
@@ -79,7 +79,7 @@ def test_an_unreadable_file_is_read_again_after_a_change() -> None:
 
 
 def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
-    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1`, or `1`; `2` is neither."""
+    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1` or `1`; `2` is neither."""
     known = _known("file:/data/l/archive/l/1.jsonl|5|7")
     for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
         file = _file("/new/l", name)

@@ -1,4 +1,4 @@
-"""What the ledger's offsets say of a file: read, set aside, asked to be read again, in whatever order they are kept."""
+"""The state of a file by the ledger's offsets: read, refused or marked for a retry, in any order."""
 
 from itertools import permutations
 
@@ -55,7 +55,7 @@ def test_every_attempt_is_distinguished() -> None:
 
 @pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
 def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -> None:
-    """Format 1 recorded whole paths; a retry is recorded below the folder, wherever that is by then."""
+    """Format 1 recorded absolute paths; a retry is recorded relative to the folder, wherever it is by then."""
     refused = "file:/data/landing/l/2026/a%20b.jsonl|5|7|unread"
     [uri] = uris_below([refused.split("|")[0]], now)
     assert uri == f"file:{now}/2026/a%20b.jsonl"

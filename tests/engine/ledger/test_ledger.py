@@ -1,4 +1,4 @@
-"""The ledger: one total order, kept whole."""
+"""The ledger: one total order of complete batches."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
 
     def counted(self: DeltaLedgerStore, columns: Sequence[str], *within: int) -> Iterator[pa.Table]:
         found = list(rows(self, columns, *within))
-        if "offsets" not in columns:  # what the ledger keeps
+        if "offsets" not in columns:  # the ledger's own limit
             read.append(sum(part.num_rows for part in found))
         return iter(found)
 

@@ -1,4 +1,4 @@
-"""The wall clock beside the ledger's: what a clock that jumped leaves behind, and how it is put right."""
+"""The wall clock and the ledger's clock: the effects of a clock that jumped."""
 
 import itertools
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Jump:
 
 
 def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
-    """A ledger of a batch at each time of the wall clock; each of one source, in turn."""
+    """A ledger with a batch at each time of the wall clock; each of one source, in turn."""
     clock = Clock()
     ledger = memory_ledger([], clock)
     for n, now in enumerate(clocks):
@@ -70,7 +70,7 @@ def test_silence_is_measured_by_the_wall_clock_after_a_clock_jump() -> None:
 
 
 def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
-    """The source was last heard in the future: it counts from the batch before."""
+    """The newest batch of the source is in the future: its silence counts from the batch before."""
     ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, sources="lr")
     clock.now = 12 * HOUR
     assert _idle(ledger) == {"l", "r", "x"}

@@ -1,4 +1,4 @@
-"""The ledger's logic, without a file: the same order, the same checks, one of two writers refused."""
+"""The ledger's logic without a file: the same order, the same checks, and one of two writers refused."""
 
 import pytest
 from hypothesis import given, settings

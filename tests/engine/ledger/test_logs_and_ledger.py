@@ -1,4 +1,4 @@
-"""Ledger and logs agree, both ways, before anything is computed from them."""
+"""Before anything is computed, the ledger and the logs must agree in both directions."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_a_log_that_lost_its_last_commit_stops_every_computation_from_it(
     _feed(anew, 2)
     head = anew.ledger.head
     why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
-    computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # nothing is computed from a quarantine
+    computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # no asset reads a quarantine
     for act in (anew.ingest, *computing):
         with pytest.raises(LedgerError, match=why):
             act()
@@ -57,7 +57,7 @@ def test_a_log_that_lost_its_last_commit_stops_every_computation_from_it(
 
 
 def test_uncommitted_rows_of_a_removed_source_never_count(engine: Engine, make_engine: MakeEngine) -> None:
-    """While it is away others go on, and their batch takes the number of its rows."""
+    """While the source is absent, another batch takes the number of its uncommitted rows."""
     land(engine, "l", "2.jsonl", [Event("two", 2, 2 * DAY).line])
     run_and_die(engine.ingest, "ingest.before_ledger")
     without = make_engine(SOURCES[1:], [])

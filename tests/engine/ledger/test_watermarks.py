@@ -1,4 +1,4 @@
-"""Watermarks are functions of the ledger."""
+"""Watermarks as functions of the ledger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previo
 
 @dataclass
 class _Model:
-    """Watermarks batch by batch, as the module's formulas say."""
+    """Watermarks batch by batch, by the module's formulas."""
 
     entries: list[Entry]
 

@@ -1,4 +1,4 @@
-"""Maintenance: few files, nothing forgotten, and nobody disturbed."""
+"""Maintenance: few files, no lost metadata, and no disturbed writer."""
 
 import json
 import os
@@ -44,7 +44,7 @@ ASSETS = [join(), TOTAL]
 
 @pytest.fixture(scope="module")
 def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that two small micro-batches made."""
+    """A lake after two small micro-batches."""
     root = tmp_path_factory.mktemp("grown")
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
     named = {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}
@@ -60,7 +60,7 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of it."""
+    """An engine on a copy of that lake."""
     shutil.copytree(grown, tmp_path / "lake")
     return make_engine(SOURCES, ASSETS)
 
@@ -74,7 +74,7 @@ def remembered(engine: Engine) -> dict[str, object]:
 
 
 def cut_history(engine: Engine) -> None:
-    """What Delta does with a log whose time is over: nothing before the newest checkpoint stays."""
+    """Delete every Delta log file before the newest checkpoint, as Delta does after its log retention."""
     for table in TABLES:
         log = Path(engine.lake.path(table), "_delta_log")
         newest = max(int(f.name.split(".")[0]) for f in log.glob("*.checkpoint*.parquet"))
@@ -194,7 +194,7 @@ def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: En
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
-    """A table at `events` above the log `events/orders`: a full vacuum would take the log's files for its own rubbish."""
+    """A table at `events` above the log `events/orders`: a full vacuum would delete the log's files."""
     lake, rows = Lake(f"{scheme}{tmp_path}"), pa.table({"k": [1]})
     for table in ("events", "events/orders", "total"):
         write_deltalake(lake.path(table), rows, mode="append")

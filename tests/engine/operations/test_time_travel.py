@@ -1,4 +1,4 @@
-"""An upserted table as it was: before it had a step, and where the clock stepped back between two."""
+"""Time travel of an upserted table: before its first step, and where the clock stepped back between two."""
 
 import pytest
 

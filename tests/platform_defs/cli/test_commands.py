@@ -1,4 +1,4 @@
-"""The command line, end to end: the demo through Dagster, and what the other commands tell of its lake."""
+"""The command line, end to end: the demo through Dagster, and the other commands on its lake."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ ORDERS, PARTS = 200, 2
 OLIST = Path(__file__).parents[3] / "shared/data/olist"
 WIDE = "payment_order_wide"
 JUDGES = {"orders": WIDE, "payments": WIDE, "order_items": "item_sales", "clicks": "item_clicks", "order_updates": "order_status_board"}
-"""An asset for each source, made of it alone or of its counterpart."""
+"""An asset for each source, derived from it alone or with its counterpart."""
 ASSETS = [WIDE, "order_wide", "payment_wide", "item_sales", "item_clicks", "item_conversion", "hot_items", "category_hot_items"]
 BOARDS = ["seller_leaderboard", "seller_revenue", "category_leaderboard", "order_status_board"]
 ALL = [*ASSETS, *BOARDS]
@@ -38,7 +38,7 @@ ALL = [*ASSETS, *BOARDS]
 
 @dataclass(frozen=True)
 class Result:
-    """What a command printed, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -80,7 +80,7 @@ def lake(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(spark, tmp_path_factory):
-    """A small demo beside a lake of the user's, which the settings name; then the settings name the demo's."""
+    """A small demo; the settings name the user's own lake first, and the demo's lake afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("demo")
         users = _use_lake(patch, root / "users")
@@ -141,7 +141,7 @@ def test_demo_names_its_tables_and_the_ui(demo):
 
 
 def test_the_demo_recognizes_its_own_lake(demo):
-    """Nothing that a demo makes keeps the next one from emptying its lake."""
+    """No file of a demo prevents the next one from emptying its lake."""
     folder = DemoLake(Path(demo["status"]["lake"]))
     folder.require_own(make_engine(settings(), SparkResource()))
 
@@ -166,7 +166,7 @@ def test_status_as_tables_fits_a_narrow_terminal(demo):
 
 
 def _stands_as_it_did(demo: dict[str, Any]) -> None:
-    """A join over sources and a Top-K over a derived table are what they were, and so are the sources."""
+    """A join over sources, a Top-K over a derived table and the sources are unchanged."""
     status, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
     assert tidemark("status", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
 
@@ -200,7 +200,7 @@ def test_late_shows_the_late_rows(demo):
 
 
 def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
-    """A row's own text, in a table and in an error: control sequences, markup, bidirectional overrides."""
+    """Control sequences, markup and bidirectional overrides in a row, printed in a table and in an error."""
     evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
     shown = render.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
     shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil

@@ -1,4 +1,4 @@
-"""The demo empties its own lake alone, and only where all in it is the demo's. No Spark."""
+"""The demo empties only its own lake, and only if every file in it is the demo's. No Spark."""
 
 import os
 import shutil
@@ -38,12 +38,12 @@ WRITTEN = [
     f"verdicts/order_wide/{_PART}",
     f"early/order_wide/{_COMMIT}/{_PART}",
 ]
-"""Files that Delta, Spark and deltalake write into a lake, some by writes that were killed."""
+"""Files that Delta, Spark and deltalake write into a lake, some by killed writers."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A demo's lake after a demo, without the tables that Spark would make."""
+    """A lake after a demo, without the tables that Spark would write."""
 
     folder: DemoLake
     engine: Engine
@@ -174,7 +174,7 @@ def test_a_demo_killed_while_emptying_its_folder_can_start_again(made: Made, mon
         (trash / WRITTEN[0]).unlink()
         raise RuntimeError("killed")
 
-    for _ in range(2):  # the second time, the first one's trash is moved aside too
+    for _ in range(2):  # the second time, the trash of the first one is moved too
         with monkeypatch.context() as patched:
             patched.setattr("platform_defs.cli.demo_lake.shutil.rmtree", killed)
             with pytest.raises(RuntimeError, match="killed"):
@@ -194,7 +194,7 @@ def test_a_link_in_the_landing_folder_prevents_deletion(made: Made, tmp_path: Pa
 
 
 def test_rows_from_another_folder_prevent_deletion(made: Made) -> None:
-    """Somebody set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to his own files."""
+    """The user has set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to other files."""
     shutil.rmtree(made.root / "ledger")
     own = made.folder.landing / OWN
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
@@ -272,7 +272,7 @@ def test_times_are_compared_in_milliseconds(made: Made) -> None:
 
 
 def test_two_demos_in_a_row_use_one_lake_and_change_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The demo's own work but for Dagster's runs, which need Spark."""
+    """The demo without Dagster's runs, which need Spark."""
     ran: list[tuple[str, int]] = []
     users = tmp_path / "users"
     (users / "landing/orders").mkdir(parents=True)

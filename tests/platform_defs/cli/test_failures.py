@@ -28,7 +28,7 @@ OVERFLOW = StepError.raised("bad", "ARITHMETIC_OVERFLOW")
 
 @dataclass
 class FakeEngine:
-    """Advances by name; `bad` fails until it is mended."""
+    """Advances by name; `bad` fails until it is fixed."""
 
     error: Exception | None = OVERFLOW
     asked: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class FakeEngine:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, *command: str) -> tuple[str, BaseException | None]:
-    """What a command printed, and how it ended."""
+    """The output and the exit code of a command."""
     monkeypatch.setattr(cli, "_engine", lambda: engine)
     result = CliRunner().invoke(cli.app, [*command])
     return result.output, result.exception

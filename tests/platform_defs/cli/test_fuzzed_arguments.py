@@ -1,4 +1,4 @@
-"""Any text as any argument of any command gives a working value, or one line of error that names the argument. No Spark."""
+"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No Spark."""
 
 import io
 import json
@@ -84,7 +84,7 @@ TEXTS = st.one_of(st.sampled_from(LIKELY), st.text(st.characters(exclude_charact
 
 
 class Reached(BaseException):
-    """The arguments were good: the command asked for Spark, or began the demo."""
+    """The arguments were valid: the command reached Spark, or started the demo."""
 
 
 def _reached(*_: object, **__: object) -> None:
@@ -124,7 +124,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 @example(text="9" * 5_000 + " s")
 def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:
     try:
-        os.fsencode(text)  # no process gets another one
+        os.fsencode(text)  # no process can receive another one
     except UnicodeEncodeError:
         return
     code, out, err = _run([part.replace("{}", text) for part in COMMANDS[name]])
@@ -143,7 +143,7 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> 
 
 
 def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message may quote a row, a file's name, or who holds a lock."""
+    """An error message may quote a row, a file name, or the holder of a lock."""
 
     def fail() -> None:
         raise ValueError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")

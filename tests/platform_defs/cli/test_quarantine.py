@@ -1,4 +1,4 @@
-"""The commands of the quarantine, and an ingest that passed over files: tables in 80 columns, JSON, and errors in words."""
+"""The quarantine commands, and an ingest that skipped files: tables in 80 columns, JSON, and one-line errors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ ASKED = FileSetAside(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed:
 
 
 class _Quarantine:
-    """What an engine's quarantine answers, and what it was asked."""
+    """The answers of an engine's quarantine, and the requests to it."""
 
     def __init__(self) -> None:
         self.asked = list[tuple[Any, ...]]()

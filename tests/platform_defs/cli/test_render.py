@@ -1,4 +1,4 @@
-"""What the command line prints of rows: as text, whole, within the terminal's width. No Spark."""
+"""Rows as the command line prints them: escaped, complete, within the terminal's width. No Spark."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str
 
 
 def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file's name in what maintenance left for the next time; a lake's name; a side of a broken law."""
+    """The file name in a maintenance report, the name of a lake, and a side of a violated law."""
     render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
     render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
     out = capsys.readouterr().out

@@ -32,7 +32,7 @@ def put(folder: Path, pin: Jar, content: bytes) -> Path:
 
 
 def serving(**contents: bytes):
-    """A repository that has these artifacts, and remembers what it was asked for."""
+    """A repository that has these artifacts, and records the requests."""
     asked: list[str] = []
 
     def download(wanted: Sequence[Jar], into: Path) -> str:
