@@ -1,1 +1,1 @@
-"""How fast, how much memory, and how it grows: see docs/benchmarks.md."""
+"""Time, memory and growth: see docs/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run the benchmarks, and write what was measured into docs/benchmarks.md."""
+"""`python -m benchmarks`: run the benchmarks, and write the results into docs/benchmarks.md."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ def join(
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """The payment-order join, all contenders in turn; what has a result already is not run again."""
+    """The payment-order join, all contenders in turn; a run with a result is not repeated."""
     _check(only, JOIN, flink)
     wanted = [*only, *(["flink_rocksdb"] if flink_rocksdb else [])]
     if flink_rocksdb and not only:
@@ -123,7 +123,7 @@ def age(
     timeout: Timeout = 4 * 3_600,
     again: Again = False,
 ) -> None:
-    """How a lake ages: many small steps, their times and the tables' files."""
+    """How a lake ages: many small steps, their times and the numbers of files."""
     _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), plan.age(steps, step_rows, base))
 
 
@@ -145,7 +145,7 @@ def backlog(
 def ledger_age(
     batches: Annotated[int, typer.Option(help="Batches of the ledger, of five sources each.", min=64)] = 200_000, work: Work = WORK
 ) -> None:
-    """What a long ledger costs to open, to ask and to append to. Needs no Spark."""
+    """The cost of opening, querying and appending to a long ledger. Needs no Spark."""
     from benchmarks.ledger_age import run
 
     for name, cost in run(work, batches).items():
@@ -156,7 +156,7 @@ def ledger_age(
 def report(
     work: Work = WORK, docs: Annotated[Path, typer.Option(help="The folder of benchmarks.md and of images/.")] = PROJECT / "docs"
 ) -> None:
-    """Write what was measured into benchmarks.md and its plots."""
+    """Write the results into benchmarks.md and its plots."""
     from benchmarks.report import write
 
     for path in write(work / "results.jsonl", docs):
@@ -164,7 +164,7 @@ def report(
 
 
 def _check(only: Iterable[str], contenders: Sequence[Contender], flink: Path) -> None:
-    """Refuse a name that is no contender's, and say when Flink is left out."""
+    """Refuse an unknown contender, and report when Flink is left out."""
     names = [c.name for c in contenders]
     unknown = sorted(set(only) - set(names))
     if unknown:

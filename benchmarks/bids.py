@@ -15,12 +15,12 @@ SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, ts bigint
 
 
 def slide_ms(job: Job) -> int:
-    """How far one window begins after the one before."""
+    """The offset from one window to the next."""
     return int(job.options.get("slide_ms", SLIDE_MS))
 
 
 def sources(job: Job) -> list[SourceContract]:
-    """The bids; nothing names a bid, so none is a duplicate."""
+    """The bids; they have no key, so none is a duplicate."""
     rules = RowRule("price_is_positive", "price > 0"), RowRule("auction_is_named", "auction IS NOT NULL")
     bids = SourceContract(
         name="bids",
@@ -34,7 +34,7 @@ def sources(job: Job) -> list[SourceContract]:
 
 
 def asset(job: Job) -> DerivedAsset:
-    """The ranking, made without a table of the counts."""
+    """The ranking, without a table of the counts."""
     window = Sliding(size=WINDOW_MS, slide=slide_ms(job))
     counts = WindowedAggregate(by="auction", window=window, aggregates={"bids": "count(*)"})
     ranked = Consecutive(of=counts, then=TopK(k=TOP, order_by=["bids DESC", "auction"]))
@@ -42,7 +42,7 @@ def asset(job: Job) -> DerivedAsset:
 
 
 def outcome(rows: DataFrame) -> dict[str, Any]:
-    """How many ranks there are, and a number made of all of them."""
+    """The number of ranks, and a checksum of all of them."""
     end = F.unix_millis("window_end")
     [(found, checksum)] = rows.agg(F.count("*"), checksum_of(end, F.col("rank"), F.col("auction"), F.col("bids"))).collect()
     return {"found": found, "checksum": checksum}

@@ -1,4 +1,4 @@
-"""The input: orders and payments, or bids, as Parquet, made once, in whole and cut into equal micro-batches by arrival.
+"""The input: orders and payments, or bids, as Parquet files, whole and cut into equal micro-batches by arrival.
 
 Row for row what the Flink peer's own generator makes with the same size: two files a table, row i of the arrival order in file
 i % 2, out of order by less than 3 s. `keys` and `step_ms` bend it for the growth curves: fewer keys, a longer time.
@@ -32,7 +32,7 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Shape:
-    """What data to make.
+    """The shape of the data.
 
     Args:
         rows: rows of each table.
@@ -53,7 +53,7 @@ class Shape:
 
 
 def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Path:
-    """Make the data, and its micro-batches, unless they are there.
+    """Make the data and its micro-batches, unless they exist.
 
     Args:
         shape: what to make.
@@ -74,12 +74,12 @@ def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Pat
 
 
 def batches_folder(data: Path, batches: int, first: int = 0) -> Path:
-    """Where the micro-batches of one cut lie, a folder a table."""
+    """The folder of the micro-batches of one cut, with a folder for each table."""
     return data / f"batches-{batches}-{first}"
 
 
 def _whole(folder: Path, make: Callable[[Path], None]) -> None:
-    """Make a folder under another name first, so that one cut short is never taken for a whole one."""
+    """Make a folder under another name first, so that an incomplete one is never taken for a complete one."""
     scratch = folder.with_name(f".{folder.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -97,7 +97,7 @@ def _make(shape: Shape, folder: Path) -> None:
 
 
 def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
-    """Both tables with each row's arrival. The draws are the peer's, in its order: another one would be other data."""
+    """Both tables with each row's arrival. The draws are the peer's, in its order: another order would give other data."""
     n, keys, draw = shape.rows, shape.keys or shape.rows, np.random.default_rng(42)
     row = np.arange(n, dtype=np.int64)
     time, amount = START + row * shape.step_ms, draw.integers(100, 100_000, n)
@@ -112,7 +112,7 @@ def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
 
 
 def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
-    """Ten bids a millisecond; half of them for the one hot auction of each hundred, the others for the newest hundred or so."""
+    """Ten bids a millisecond; half of them for one hot auction of each hundred, the others for the newest hundred or so."""
     n, draw = shape.rows, np.random.default_rng(7)
     row = np.arange(n, dtype=np.int64)
     newest = row * 3 // 46
@@ -127,7 +127,7 @@ def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
 
 
 def tables_of(data: Path) -> tuple[str, ...]:
-    """The tables that lie in a data folder."""
+    """The tables of a data folder."""
     return next(tables for tables in TABLES_OF.values() if (data / tables[-1]).exists())
 
 
@@ -145,14 +145,14 @@ def by_arrival(data: Path, table: str) -> pa.Table:
 
 
 def ends(rows: int, batches: int, first: int = 0) -> list[int]:
-    """Where the micro-batches begin and end: `batches + 1` places, the first 0, the last `rows`."""
+    """The bounds of the micro-batches: `batches + 1` row numbers, the first 0, the last `rows`."""
     if first:
         return [0, *(first + end for end in ends(rows - first, batches - 1))]
     return [rows * n // batches for n in range(batches + 1)]
 
 
 def cut(data: Path, target: Path, batches: int, first: int = 0) -> None:
-    """Cut the tables, by arrival, into files whose modification times tell their order."""
+    """Cut the tables, by arrival, into files whose modification times give their order."""
     for table in tables_of(data):
         rows = by_arrival(data, table)
         (target / table).mkdir(parents=True)
@@ -172,7 +172,7 @@ def micro_batches(data: Path, batches: int, first: int = 0) -> list[list[tuple[s
 
 
 def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
-    """How many pairs a join within the time must find, counted by numpy; kept beside the data."""
+    """The true number of pairs of a join within the time, counted by numpy and cached with the data."""
     kept = data / "pairs.json"
     known: dict[str, int] = json.loads(kept.read_text()) if kept.exists() else {}
     if str(within_ms) not in known:
@@ -182,7 +182,7 @@ def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
 
 
 def _count_pairs(data: Path, within_ms: int) -> int:
-    """Each (key, time) as one number, orders sorted: a payment's orders lie between two places."""
+    """Each (key, time) as one number, orders sorted: a payment's orders are between two positions."""
     key, time = _columns(data, "orders")
     paid_key, paid_time = _columns(data, "payments")
     room = max(time.max(), paid_time.max()) - START + within_ms + 1
@@ -198,7 +198,7 @@ def _columns(data: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
-    """How many ranks the windows have, and their checksum, counted by numpy; kept beside the data.
+    """The true number of ranks of the windows, and their checksum, counted by numpy and cached with the data.
 
     Args:
         data: the data's folder.
@@ -234,7 +234,7 @@ def _count_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_m
 
 
 def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
-    """How many bids are among the highest of their auction, and a number made of them, counted by numpy; kept beside the data.
+    """The true number of the highest bids of each auction, and their checksum, counted by numpy and cached with the data.
 
     Bids of one price may stand in any order: the number is the same.
     """
@@ -255,5 +255,5 @@ def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
 
 
 def checksum(end_ms: np.ndarray, rank: np.ndarray, auction: np.ndarray, bids: np.ndarray) -> int:
-    """A number made of all ranks, whatever their order."""
+    """A checksum of all ranks, in any order."""
     return int(((rank * 1_009 + (end_ms - START) // 1_000) * (auction * 7 + bids)).sum())

@@ -1,4 +1,4 @@
-"""What a long ledger costs: to open it in a fresh process, to ask it, and to append to it. Needs no Spark."""
+"""The cost of a long ledger: opening it in a new process, querying it, and appending to it. Needs no Spark."""
 
 import json
 import subprocess
@@ -93,13 +93,13 @@ def _cpu(act: Callable[[], object]) -> float:
 
 
 def _resident_mb() -> float:
-    """The most memory that this process ever held."""
+    """The largest resident memory of this process so far."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def run(work: Path, batches: int) -> dict[str, float]:
-    """Make a ledger where there is none, and measure it in a fresh process."""
+    """Make a ledger if there is none, and measure it in a new process."""
     root = work / f"ledger-age-{batches}"
     if not (root / "ledger").exists():
         make(root, batches)

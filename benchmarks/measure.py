@@ -24,14 +24,14 @@ class RunFailed(RuntimeError):
 
     @classmethod
     def ended(cls, why: str, log: Path) -> "RunFailed":
-        """It broke down, or took too long."""
+        """It failed, or took too long."""
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         return cls(f"{why}; its log is {log}, and ends with:\n{tail}")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process cost.
+    """The cost of a process.
 
     Args:
         wall_s: from its start to its end.
@@ -51,7 +51,7 @@ class Measured:
 
 
 class Tree:
-    """A process and its descendants, sampled; what has ended keeps its last sample.
+    """A process and its descendants, sampled; an ended process keeps its last sample.
 
     Memory counts from the second look on: the child that a process forks only to start another program shares all its memory.
     """
@@ -80,7 +80,7 @@ class Tree:
         self.peak = max(self.peak, now)
 
     def end(self) -> None:
-        """Wait for those that outlive the root, and stop what does not leave."""
+        """Wait for processes that outlive the root, and stop those that do not end."""
         _, left = psutil.wait_procs(list(self._cpu), timeout=LEAVE_S)
         _kill(left)
 

@@ -1,4 +1,4 @@
-"""What is run: cells (a contender, a size, a turn), each once, in turn, its answer checked before it counts."""
+"""The plan of runs: cells (a contender, a size, a turn), each run once, and recorded if the answer is right."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ WARM_STEPS = 3
 
 
 class WrongResults(AssertionError):
-    """A contender found other results than there are."""
+    """A contender's results are wrong."""
 
     @classmethod
     def of(cls, cell: "Cell", found: Mapping[str, Any], true: Mapping[str, int]) -> "WrongResults":
-        """Say who, what, and what there is."""
+        """Name the contender, its results and the true ones."""
         answer = {key: found[key] for key in true if key in found}
         return cls(f"{cell.contender.name} at {cell.shape.rows:,} rows a table has {answer}; true is {dict(true)}. Its time is not kept")
 
@@ -62,7 +62,7 @@ class Cell:
         return "-".join(map(str, parts))
 
     def truth(self, data: Path) -> dict[str, int]:
-        """What a contender must find: `found`, and `checksum` for those that keep the results."""
+        """The true results: `found`, and `checksum` for contenders that keep the results."""
         if self.shape.data == "payments":
             return {"found": true_pairs(data, self.within_ms)}
         options = {**self.contender.options, **self.options}
@@ -101,7 +101,7 @@ class Bench:
         return self.work / "results.jsonl"
 
     def run(self, cells: Sequence[Cell]) -> list[str]:
-        """Run what has no result yet; returns what failed.
+        """Run the cells without a result; returns the failures.
 
         Raises:
             WrongResults: a contender's answer is not the true one.
@@ -143,7 +143,7 @@ class Bench:
 
 
 def _asked(cell: Cell, true: Mapping[str, int]) -> list[str]:
-    """What a contender's answer is held to. Flink has no sink here: it counts its results, and of a changelog the changes."""
+    """The results to check. Flink has no sink here: it counts its results, and of a changelog the changes."""
     if cell.contender.module != "flink":
         return [*true]
     return [] if cell.contender.workload == "top_bids" else ["found"]
@@ -191,7 +191,7 @@ def _of_bids(
 
 
 def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], slides_ms: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of ever more bids, on ever fewer auctions, and in windows that overlap ever more."""
+    """A catch-up of growing numbers of bids, with fewer and fewer auctions, and in windows with growing overlap."""
     step = HOT_ITEMS[0]
     for rows in sizes:
         yield Cell(kind="bids_rows", contender=step, shape=Shape(rows, data="bids"))
@@ -202,20 +202,20 @@ def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], s
 
 
 def variants(rows: int, runs: int) -> Iterator[Cell]:
-    """Ten micro-batches with one part left out, or one put in."""
+    """Ten micro-batches with one part left out, or one added."""
     for turn in range(runs):
         for contender in VARIANTS:
             yield Cell(kind="variants", contender=contender, shape=Shape(rows), turn=turn)
 
 
 def rows(sizes: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of ever more rows."""
+    """A catch-up of growing numbers of rows."""
     for size in sizes:
         yield Cell(kind="rows", contender=CATCH_UP, shape=Shape(size))
 
 
 def keys(size: int, per_key: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of as many rows and pairs on ever fewer keys: a key comes again when its last payment is long past."""
+    """A catch-up of equal rows and pairs with fewer and fewer keys: a key is reused long after its last payment."""
     for repeats in per_key:
         count = max(1, size // repeats)
         step = 1 if repeats == 1 else -(-2 * LONGEST_DELAY_MS // count)
@@ -223,14 +223,14 @@ def keys(size: int, per_key: Iterable[int]) -> Iterator[Cell]:
 
 
 def bounds(size: int, minutes: Iterable[int]) -> Iterator[Cell]:
-    """Ten micro-batches under ever wider intervals: the longer the reach, the more a step reads again."""
+    """Ten micro-batches under growing intervals: the longer the lookback, the more rows a step reads again."""
     span_ms = 4_000_000
     for minute in minutes:
         yield Cell(kind="bounds", contender=TEN, shape=Shape(size, 0, max(1, span_ms // size)), within_ms=minute * 60_000)
 
 
 def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
-    """Micro-batches of ever more rows (both tables), on a log that fills the join's reach before."""
+    """Micro-batches of growing size (both tables), on a log that fills the join's lookback."""
     for size in sizes:
         steps = 5 if size >= 300_000 else 10 if size >= 100_000 else 20
         small = WARM_STEPS + steps + tail(size)
@@ -238,19 +238,19 @@ def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
 
 
 def tail(size: int) -> int:
-    """How many of the last micro-batches bring nothing newer than was seen, so that their steps close nothing."""
+    """How many of the last micro-batches have no newer row, so that their steps close nothing."""
     return 2 * JITTER_MS // size
 
 
 def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:
-    """Many small micro-batches, on a log that fills the join's reach before."""
+    """Many small micro-batches, on a log that fills the join's lookback."""
     shape = Shape(base + steps * step_rows // 2, 0, -(-(WITHIN_MS + LONGEST_DELAY_MS) // base))
     every = {"count_files_every": max(1, steps // 40)}
     yield Cell(kind="age", contender=TEN, shape=shape, batches=1 + steps, first=base, options=every)
 
 
 def backlog(sizes: Iterable[int], heap: str, max_step: int) -> Iterator[Cell]:
-    """Backlogs of ever more rows (both tables), under one small heap."""
+    """Backlogs of growing size (both tables), under one small heap."""
     for size in sizes:
         batches = max(1, size // max_step)
         options = {"max_step": max_step}

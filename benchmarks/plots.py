@@ -1,4 +1,4 @@
-"""The plots, as SVG that is the same file for the same results."""
+"""The plots, as SVG files that are reproducible from the results."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
-    """Draw what has results; returns the files by title."""
+    """Draw the plots that have results; returns the files by title."""
     folder.mkdir(parents=True, exist_ok=True)
     drawable = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
     return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in drawable.items()}
@@ -56,7 +56,7 @@ def _hot_items(records: Sequence[Record], path: Path) -> Path:
 
 
 def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
-    """Slopes, the best on top, on a logarithmic scale: they span two orders of magnitude."""
+    """Slopes, the best on top, on a logarithmic scale, since they span two orders of magnitude."""
     bars = sorted(((title, s) for title, s in found if s is not None and s > 0), key=lambda bar: -bar[1])
     with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
         colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
@@ -94,7 +94,7 @@ def _batch(records: Sequence[Record], path: Path) -> Path:
 
 
 def _age(records: Sequence[Record], path: Path) -> Path:
-    """Step time, each point the median of a hundredth of the steps, and the tables' files."""
+    """Step time, each point the median of a hundredth of the steps, and the numbers of files."""
     record = chosen(records, "age")[-1]
     seconds, files = step_seconds(record), record["outcome"]["files"]
     places = range(0, len(seconds) + 1, max(1, len(seconds) // 100))

@@ -1,4 +1,4 @@
-"""The report: tables between the markers of docs/benchmarks.md, and the plots beside it, from the recorded results."""
+"""The report: tables between the markers of docs/benchmarks.md, and the plots next to it, from the recorded results."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,16 +16,16 @@ NOTHING = "Not measured."
 
 
 class ReportError(ValueError):
-    """The page cannot take the report."""
+    """The page has no markers for the report."""
 
     @classmethod
     def no_marker(cls, section: str, page: Path) -> "ReportError":
-        """A section has no place in the page."""
+        """The page has no markers for a section."""
         return cls(f"{page} has no `<!-- measured:{section} -->` and `<!-- /measured:{section} -->`: put both where the table is to stand")
 
 
 def write(recorded: Path, docs: Path) -> list[Path]:
-    """Write the tables and plots of what was measured; returns the files. A section of which nothing was keeps what it tells."""
+    """Write the tables and plots of the results; returns the files. A section without results keeps its text."""
     from benchmarks import plots  # matplotlib is needed for the plots alone
 
     records, page = results.read(recorded), docs / "benchmarks.md"
@@ -50,7 +50,7 @@ def between(text: str, section: str, body: str, page: Path) -> str:
 
 
 def machine(records: Sequence[Record]) -> str:
-    """What it ran on, and when."""
+    """The machine and the days of the measurement."""
     if not records:
         return NOTHING
     host = records[-1]["machine"]
@@ -66,17 +66,17 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def _others(records: Sequence[Record]) -> float:
-    """The largest share of the machine's CPU that others had while a contender ran."""
+    """The largest share of the machine's CPU that other processes used during a run."""
     return max((r["other_cpu_s"] / (r["wall_s"] * r["machine"]["cores"]) for r in records if "failed" not in r), default=0.0)
 
 
 def join(records: Sequence[Record]) -> str:
-    """The payment-order join, a line a contender."""
+    """The payment-order join, a line for each contender."""
     return _contenders([r for r in records if r["kind"] == "join"], "join", JOIN, tables=2)
 
 
 def hot_items(records: Sequence[Record]) -> str:
-    """Hot items, a line a contender."""
+    """Hot items, a line for each contender."""
     return _contenders([r for r in records if r["kind"] == "hot_items"], "hot_items", HOT_ITEMS, tables=1)
 
 
@@ -111,7 +111,7 @@ def _ingest_note(records: Sequence[Record], kind: str) -> str:
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
-    """Of the ten, the median micro-batch; the first, which meets a cold session, is put aside."""
+    """The median of the ten micro-batches, without the first, which runs on a cold session."""
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, kind, contender="ten")}
     seconds = {
         part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
@@ -136,14 +136,14 @@ def hot_items_targets(records: Sequence[Record]) -> str:
 
 
 def top_bids(records: Sequence[Record]) -> str:
-    """Top bids, a line a contender; and the changes that come out for each row that comes in."""
+    """Top bids, a line for each contender, and the changes out for each row in."""
     comparison = _contenders([r for r in records if r["kind"] == "top_bids"], "top_bids", TOP_BIDS, tables=1)
     lines = [[c.title, _changes(records, c)] for c in TOP_BIDS if c.module != "top_bids_in_duckdb"]
     return f"{comparison}\n\n{table(('', 'changes out for each row in'), [line for line in lines if line[1]])}"
 
 
 def _changes(records: Sequence[Record], contender: Contender) -> str:
-    """Flink counts what it puts out, where a sink takes it; ours are counted in the changelog."""
+    """Flink counts its output in a sink that counts; ours are counted in the changelog."""
     outcomes = {r["cell"]["rows"]: r["outcome"] for r in chosen(records, "top_bids", contender=contender.name)}
     counts = {rows: outcome.get("changes", outcome.get("found")) for rows, outcome in sorted(outcomes.items())}
     return _each(_number(count / rows) for rows, count in counts.items() if count is not None)
@@ -202,7 +202,7 @@ def _target(title: str, measured: float | None, most: float, unit: str) -> list[
 
 
 def costs(records: Sequence[Record]) -> str:
-    """What each part costs: ten micro-batches with one left out, or put in."""
+    """The cost of each part: ten micro-batches with one part left out, or added."""
     base = _variant(records, "ten")
     if base is None:
         return NOTHING
@@ -301,7 +301,7 @@ def _backlog_line(record: Record) -> list[str]:
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a sentence where it has no line."""
+    """A Markdown table, or a sentence if it has no line."""
     made = ["| " + " | ".join(line) + " |" for line in lines]
     rule = "|".join(["---", *["---:"] * (len(head) - 1)])
     return "\n".join([f"| {' | '.join(head)} |", f"|{rule}|", *made]) if made else NOTHING
@@ -316,7 +316,7 @@ def _each(values: Iterable[str]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, or as many as the whole part has; a whole number as it is."""
+    """Three digits, or all of the integer part; an integer unchanged."""
     if value is None:
         return "-"
     if isinstance(value, int):
@@ -362,5 +362,5 @@ KINDS: Mapping[str, set[str]] = {
     "top_bids": {"top_bids"},
     "top_bids_targets": {"top_bids"},
 }
-"""The kinds of results that a section names."""
+"""The kinds of results of each section."""
 PLOTS = {"join": ["Slopes"], "hot_items": ["Hot items"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

@@ -1,4 +1,4 @@
-"""What was measured, one JSON line a run, so that an interrupted session goes on where it stopped."""
+"""The results, one JSON line a run, so that an interrupted session can resume."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")
 
 
 def read(path: Path) -> list[Record]:
-    """All records; of a cell that was run again, the newest."""
+    """All records; the newest of each cell."""
     if not path.exists():
         return []
     lines = [_renamed(json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
@@ -39,7 +39,7 @@ def append(path: Path, record: Record) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """The machine and the versions of a run."""
     return {
         "cpu": _processor(),
         "cores": psutil.cpu_count(),
@@ -65,12 +65,12 @@ def _commit() -> str:
 
 
 def chosen(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
-    """The records of a kind that ended well, and whose cell holds these values."""
+    """The successful records of a kind whose cells have the given values."""
     return [r for r in records if r["kind"] == kind and "failed" not in r and all(r["cell"].get(k) == v for k, v in cell.items())]
 
 
 def medians(records: Iterable[Record], kind: str, contender: str, *path: str) -> dict[int, float]:
-    """The median of a figure, by rows a table; the figure is named by its path in the record."""
+    """The median of a figure by rows of each table; `path` locates the figure in the record."""
     by_rows: dict[int, list[float]] = {}
     for record in chosen(records, kind, contender=contender):
         value: Any = record
@@ -81,7 +81,7 @@ def medians(records: Iterable[Record], kind: str, contender: str, *path: str) ->
 
 
 def slope(seconds: Mapping[int, float], tables: int = 2) -> float | None:
-    """Seconds for each further million rows read, all tables together, from the smallest size to the largest.
+    """Seconds for each further million rows read, of all tables, from the smallest size to the largest.
 
     Args:
         seconds: the seconds by rows of each table.

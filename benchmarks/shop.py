@@ -1,4 +1,4 @@
-"""Tidemark's part of the benchmark: the engine on a workload, and what is timed of it.
+"""Tidemark's part of the benchmark: the engine on a workload, and its timings.
 
 Every call into the platform stands here, so that a change of the engine needs a change in this module alone.
 """
@@ -26,7 +26,7 @@ from platform_defs.settings import Settings
 
 
 class WrongAnswer(AssertionError):
-    """What was computed is not what it must be; a time of it would mean nothing."""
+    """The results are wrong, so their time is meaningless."""
 
 
 def spark_session(job: Job, **more: str) -> SparkSession:
@@ -44,19 +44,19 @@ def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
 
 
 def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
-    """Ingest files as one micro-batch; returns the rows that the log took."""
+    """Ingest files as one micro-batch; returns the number of accepted rows."""
     found = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
     entry = engine.ingestion.batches.files(found)
     return sum(source.accepted for source in entry or ())
 
 
 def whole_files(job: Job) -> list[tuple[str, Path]]:
-    """The tables' files, not cut."""
+    """The uncut files of the tables."""
     return [(table, path) for table in tables_of(job.data) for path in sorted((job.data / table).glob("*.parquet"))]
 
 
 def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
-    """Hold the rows that steps have settled to the conservation law of a step; returns how many they are.
+    """Check the finalized rows of steps by the conservation law of a step; returns how many they are.
 
     Raises:
         WrongAnswer: it does not hold.
@@ -75,17 +75,17 @@ def only(engine: Engine) -> str:
 
 
 def has_a_law(engine: Engine) -> bool:
-    """Whether each step can be held to the law: results of windows name no rows, so that theirs is one of whole days."""
+    """Whether the law of single steps applies: results of windows name no rows, so theirs is a law of whole days."""
     return isinstance(engine.assets[only(engine)].operator, TracesInputs)
 
 
 def ingested_so_far(engine: Engine) -> int:
-    """How many rows the ledger says were ingested."""
+    """The number of ingested rows in the ledger."""
     return sum(source.accepted for entry in engine.ledger.entries() for source in entry)
 
 
 def check_batch(engine: Engine, job: Job) -> None:
-    """Run the platform's suites on the rows of the newest entry, as far as they speak of columns that the logs have.
+    """Run the platform's suites on the rows of the newest batch, as far as the logs have their columns.
 
     Raises:
         WrongAnswer: an expectation is not met.
@@ -103,25 +103,25 @@ def _columns(kwargs: Mapping[str, Any]) -> set[str]:
 
 
 def pass_time(engine: Engine, ms: int = 1) -> None:
-    """Lift the sources' watermarks, without a row."""
+    """Raise the watermarks of the sources, without a row."""
     last = engine.ledger.last()
     engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
-    """What the derived table holds, in short."""
+    """A summary of the derived table."""
     answer = workload.of(job).outcome(engine.views.table(only(engine)))
     upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
     return answer | ({"changes": engine.views.metrics(only(engine))["changes_out"]} if upserts else {})
 
 
 def tables(engine: Engine) -> dict[str, str]:
-    """The lake's tables, by a short name."""
+    """The lake's tables by short name."""
     return {"ledger": "ledger", only(engine): only(engine), **{name: source.log for name, source in engine.sources.items()}}
 
 
 def files_by_table(engine: Engine) -> dict[str, int]:
-    """How many data files the newest version of each table is made of."""
+    """The number of data files in the newest version of each table."""
     found = {name: engine.lake.delta(table) for name, table in tables(engine).items()}
     return {name: len(delta.file_uris()) for name, delta in found.items() if delta is not None}
 
@@ -138,14 +138,14 @@ class Stopwatch:
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
-        """Time a block, as a part of this lap."""
+        """Time a block as a part of the current lap."""
         began = time.perf_counter()
         yield
         self.laps[-1][name] = round(self.laps[-1].get(name, 0.0) + time.perf_counter() - began, 3)
 
 
 def seconds_of(act: Callable[[], Any]) -> float:
-    """How long a call takes."""
+    """The duration of a call."""
     began = time.perf_counter()
     act()
     return round(time.perf_counter() - began, 3)

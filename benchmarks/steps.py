@@ -1,4 +1,4 @@
-"""What a benchmark of many small steps recorded, as the report and the plots show it."""
+"""The results of benchmarks of many small steps, for the report and the plots."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -11,7 +11,7 @@ PARTS = ("ingest", "advance", "law")
 
 
 class Point:
-    """One point of the latency-throughput curve: medians over its steps, without the first, which warm up, and the tail."""
+    """One point of the latency-throughput curve: medians over its steps, without the warm-up and the tail."""
 
     def __init__(self, record: Record) -> None:
         cell, laps = record["cell"], record["outcome"]["steps"]

@@ -24,7 +24,7 @@ def asset(job: Job) -> DerivedAsset:
 
 
 def outcome(rows: DataFrame) -> dict[str, Any]:
-    """How many bids are on the board, and a number made of all of them, as `benchmarks.data.true_top_bids` has it."""
+    """The number of bids on the leaderboard, and a checksum of them, as in `benchmarks.data.true_top_bids`."""
     rank = F.col("rank") if "rank" in rows.columns else F.lit(1)
     [(found, checksum)] = rows.agg(F.count("*"), F.sum(rank * (F.col("auction") * 7 + F.col("price"))).cast("bigint")).collect()
     return {"found": found, "checksum": checksum}

@@ -1,4 +1,4 @@
-"""What is computed, as Tidemark is told it: the sources, the derived table, and how its answer is told."""
+"""A workload for Tidemark: the sources, the derived table, and the summary of its result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

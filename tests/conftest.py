@@ -1,4 +1,4 @@
-"""What the tests share: one Spark session, a fake clock, and lakes in temporary folders."""
+"""Shared fixtures: one Spark session, a fake clock, and lakes in temporary folders."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ INTERPRETED = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""A step over ten rows spends its time on making and compiling Java code, and on planning each stage anew."""
+"""Compiling and planning each stage takes most of the time of a step over ten rows."""
 
 LOOKED_UP = ("functions", "PythonUtils", "PythonSQLUtils")
 """The classes that PySpark asks for by a short name at every column expression, for which the JVM searches all its JARs."""
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
-    """The one session of the run, as the product makes it."""
+    """The one session of the run, with the product's settings."""
     made = session(Settings(driver_memory="3g", shuffle_partitions=2))
     for name in LOOKED_UP:
         setattr(made._jvm, name, getattr(made._jvm, name))
@@ -61,7 +61,7 @@ def _session() -> SparkSession:
 
 @pytest.fixture(scope="module")
 def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The one session, with interpreted plans where a module's tests are of bookkeeping."""
+    """The one session, with interpreted plans for tests of bookkeeping."""
     folders = request.path.relative_to(request.config.rootpath).parts
     compiled = request.node.get_closest_marker("compiled") or BOOKKEEPING.isdisjoint(folders)
     changes = {} if compiled else INTERPRETED
@@ -81,7 +81,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine:
-    """Make an engine on this test's lake; a second one on it is what a process started anew would see."""
+    """Make an engine on this test's lake; a second one on the same lake stands for a new process."""
     return _maker(spark, tmp_path, clock)
 
 
@@ -113,6 +113,6 @@ def _maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:
 
 @pytest.fixture(autouse=True)
 def _no_faults() -> Iterator[None]:
-    """A test that installs a fault leaves none behind."""
+    """Remove any fault handler that a test installed."""
     yield
     faults.install(None)

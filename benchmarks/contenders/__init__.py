@@ -13,12 +13,12 @@ WITHIN_MS = 600_000
 WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
 """The windows of hot items; how many rows a ranking keeps."""
 OUTCOME_PREFIX = "outcome: "
-"""What a contender's last line starts with; a JSON object follows."""
+"""The start of a contender's last line; a JSON object follows."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a contender is to do.
+    """The instructions for a contender.
 
     Args:
         data: the input's folder, made by `benchmarks.data.prepare`.
@@ -47,12 +47,12 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """For the command line of the contender's process."""
+        """The job as JSON, for the command line of the contender's process."""
         return {k: str(v) if isinstance(v, Path) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Job":
-        """What `as_json` made."""
+        """The job from the values of `as_json`."""
         paths = {k: Path(fields[k]) for k in ("data", "scratch", "flink") if fields.get(k)}
         return cls(**{**fields, **paths})
 
@@ -125,7 +125,7 @@ HOT_ITEMS = (
         options={"state": "rocksdb", "open_ms": 5_000},
     ),
 )
-"""Who counts hot items."""
+"""The contenders of hot items."""
 
 _TOP_BIDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "catch_up": ("Tidemark, one catch-up step, into Delta", "catch_up", {}),
@@ -146,7 +146,7 @@ TOP_BIDS = tuple(
     for shown in (True, False)
     for name, (title, module, options) in _TOP_BIDS.items()
 )
-"""Who keeps the top bids, with ranks and without. Flink's SQL counts what it emits only where a sink does, which is not its best case."""
+"""The contenders of top bids, with ranks and without. Flink's SQL counts its output only in a counting sink, which is not its best case."""
 
 VARIANTS = (
     Contender(name="ten", title="everything on", module="micro_batches"),

@@ -1,4 +1,4 @@
-"""Tidemark, catch-up: everything is in the log, then one step closes it all, into a Delta table."""
+"""Tidemark, catch-up: all rows are in the log, then one step closes them into a Delta table."""
 
 from typing import Any
 

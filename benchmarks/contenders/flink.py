@@ -1,4 +1,4 @@
-"""The Flink peer: the same work over the same Parquet files, with the class path and flags of its own scripts."""
+"""The Flink peer: the same computation over the same Parquet files, with the class path and flags of its own scripts."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn
 
 
 def is_set_up(folder: Path | None) -> bool:
-    """Whether the peer's classes are there."""
+    """Whether the peer's classes exist."""
     return folder is not None and (folder / "java" / "bclasses").is_dir()
 
 
@@ -34,7 +34,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def environment(job: Job, java_home: str) -> dict[str, str]:
-    """What the command is told: heap state without checkpoint or sink is Flink's best case, RocksDB with both what runs in production."""
+    """The environment of the command: heap state without checkpoint or sink is Flink's best case, RocksDB with both runs in production."""
     state = job.options["state"]
     production = state == "rocksdb"
     return {
@@ -53,6 +53,6 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
 
 
 def outcome(printed: str) -> dict[str, Any]:
-    """What the peer's one line says; its SQL does not count what a sink that is none takes."""
+    """The values of the peer's one line; its SQL does not count results without a sink."""
     fields = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
     return {"seconds": float(fields["seconds"]), **({"found": int(fields["out"])} if fields["out"] != "?" else {})}

@@ -1,4 +1,4 @@
-"""Tidemark, live: micro-batches, each ingested exactly once, advanced and held to the law; then a drain, and empty steps."""
+"""Tidemark, live: micro-batches, each ingested exactly once, advanced and checked by the law; then a drain, and empty steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ PARTS = ("ingest", "advance", "law", "checks")
 
 @dataclass
 class Live:
-    """One run: what is timed, and what the law has settled so far."""
+    """One run: its timings, and how many rows the law has counted as final so far."""
 
     job: Job
     engine: Engine
@@ -24,11 +24,11 @@ class Live:
 
     @property
     def lawful(self) -> bool:
-        """Whether each step is held to the law."""
+        """Whether the conservation law is checked after each step."""
         return self.job.options.get("without") != "law" and shop.has_a_law(self.engine)
 
     def advance(self) -> None:
-        """Advance, and hold what was settled to the law."""
+        """Advance, and check the finalized rows by the law."""
         with self.watch.time("advance"):
             steps = self.engine.advance(shop.only(self.engine))
         if self.lawful:
@@ -36,7 +36,7 @@ class Live:
                 self.settled += shop.hold_to_law(self.engine, steps)
 
     def entered(self) -> None:
-        """What follows each micro-batch."""
+        """Advance and run the checks after each micro-batch."""
         self.advance()
         if self.job.options.get("checks"):
             with self.watch.time("checks"):
@@ -52,7 +52,7 @@ class Live:
             after()
 
     def through_folders(self) -> None:
-        """Find each micro-batch in the landing folders, one file of each table at a time."""
+        """Ingest from the landing folders, one file of each table at a time."""
 
         def entered(_: Any) -> None:
             self.watch.lap()
@@ -63,7 +63,7 @@ class Live:
             raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger batches")
 
     def drain(self) -> None:
-        """End the input, and settle every row."""
+        """End the input, and finalize every row."""
         self.watch.lap()
         self.engine.drain()
         self.advance()
@@ -71,7 +71,7 @@ class Live:
             raise shop.WrongAnswer(f"of {shop.ingested_so_far(self.engine)} rows ingested the law has settled {self.settled}")
 
     def empty_steps(self) -> float:
-        """The median of steps that no row came for: a moved watermark, an advance and the law."""
+        """The median time of steps without a row: a moved watermark, an advance and the law."""
 
         def step() -> None:
             self.watch.lap()
@@ -104,7 +104,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _costs(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
-    """What the micro-batches cost; what is not timed by itself is the ingest of one that was found in the landing folders."""
+    """The costs of the micro-batches; the ingest of files from landing folders is the time that is left."""
     parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
     ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)
     return {"seconds": round(feed_s + end_s, 3), **parts, "ingest_s": ingest_s, "end_s": end_s, "steps": laps}

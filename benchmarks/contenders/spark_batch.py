@@ -29,7 +29,7 @@ def _into_nothing(spark: SparkSession, job: Job) -> tuple[float, int]:
 
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:
-    """Each payment beside the order it came within the interval of."""
+    """Each payment with its order within the interval."""
     orders = spark.read.parquet(str(job.data / "orders")).withColumn("ordered_at", F.timestamp_millis("ts")).drop("ts").alias("o")
     payments = spark.read.parquet(str(job.data / "payments")).withColumn("paid_at", F.timestamp_millis("ts")).drop("ts").alias("p")
     latest = F.col("ordered_at") + F.make_dt_interval(secs=F.lit(job.within_ms / 1_000))

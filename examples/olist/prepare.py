@@ -1,4 +1,4 @@
-"""Turn Olist's CSV files into the shop's orders, their items, updates and payments, and give items and payments the time they lack.
+"""Turn Olist's CSV files into the shop's orders, items, updates and payments; items and payments get event times.
 
 An item takes its order's `order_purchase_timestamp` as `item_time`, and its product's category. A payment takes its order's
 `order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown, and such a payment ends in
@@ -26,10 +26,10 @@ UPDATES = {
     "order_delivered_carrier_date": "shipped",
     "order_delivered_customer_date": "delivered",
 }
-"""When an order came to which status; one that was canceled has no time for it."""
+"""The column with the time of each status of an order; cancellation has none."""
 TIMES = {"orders": "order_time", "payments": "payment_time", "order_items": "item_time", "order_updates": "update_time"}
 PREPARED = tuple(TIMES)
-"""The sources that are prepared."""
+"""The prepared sources."""
 ORDER_COLUMNS = ("order_id", "customer_id", "order_status", *UPDATES)
 PAYMENT_COLUMNS = ("order_id", "payment_sequential", "payment_type", "payment_value")
 ITEM_COLUMNS = ("order_id", "order_item_id", "product_id", "seller_id", "price")
@@ -39,7 +39,7 @@ Row = dict[str, str]
 
 
 class OlistError(TidemarkError, ValueError):
-    """A folder does not hold Olist's files as they are published, or a parameter is not legal."""
+    """A folder does not contain Olist's files as published, or a parameter is illegal."""
 
 
 class Prepared(TypedDict):
@@ -156,7 +156,7 @@ def _items(items: list[Row], orders: list[Row], products: list[Row]) -> list[Row
 
 
 def _updates(orders: list[Row]) -> list[Row]:
-    """One row for each time that an order came to another status."""
+    """One row for each status change of an order."""
     updates = [(order, time, status) for order in orders for time, status in UPDATES.items() if order[time]]
     return [
         {

@@ -1,4 +1,4 @@
-"""Contracts are checked when they are made: what is legal, case by case, and any text for any field."""
+"""Contracts are validated at construction: legal and illegal values case by case, and any text for any field."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +34,13 @@ def struct(*names: str) -> StructType:
 
 
 def made(**fields: Any) -> SourceContract:
-    """A contract with some fields."""
+    """Return a contract with the given fields changed."""
     return SourceContract(**{"name": "s", "schema": StructType([K]), "event_time": "ingested_at", **fields})
 
 
 @dataclass(frozen=True)
 class Bad:
-    """Fields that no contract takes, and what the error says."""
+    """Illegal field values, and the text of their error."""
 
     id: str
     fields: dict[str, Any]
@@ -99,12 +99,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda c: c.id)
-def test_what_no_contract_takes(case: Bad) -> None:
+def test_illegal_contracts_are_refused(case: Bad) -> None:
     with pytest.raises(OperatorError, match=case.match):
         made(**case.fields)
 
 
-def test_what_rules_watermarks_and_assets_do_not_take() -> None:
+def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
     with pytest.raises(ContractError, match="`name` is '\\\\x00'"):
         RowRule("\0", "k > 1")
     with pytest.raises(ContractError, match="`condition` is ''"):
@@ -119,7 +119,7 @@ def test_what_rules_watermarks_and_assets_do_not_take() -> None:
         DerivedAsset(name="events", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 
 
-def test_what_was_legal_stays_legal() -> None:
+def test_legal_contracts_are_accepted() -> None:
     legal = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed", "a" * 255)
     contract = made(
         schema=struct(*legal), unique_key=legal[:2], options={"sep": "\t", "quote": "", "nullValue": "NA", "mode": "PERMISSIVE"}
@@ -143,7 +143,7 @@ FIELDS = {
 
 
 def made_or_refused(**fields: Any) -> SourceContract | str:
-    """The contract, or the error's text."""
+    """Return the contract, or the text of its error."""
     try:
         return made(**fields)
     except OperatorError as error:

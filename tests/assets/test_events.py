@@ -1,4 +1,4 @@
-"""The event logs as assets: what was ingested is materialised, also where files could not be read."""
+"""The event logs as assets: every ingested source is materialized, even if some files cannot be read."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ENTRY: Entry = (source_entry("l", 1, rows_read=2, accepted=2, watermark=5),)
 
 
 class _Engine:
-    """An engine that lets one entry in, or fails."""
+    """An engine whose stream yields one batch, or fails."""
 
     def __init__(self, failed: Exception | None = None) -> None:
         self.failed = failed
@@ -38,11 +38,11 @@ def _run(failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
     return done.success, made
 
 
-def test_what_was_ingested_is_materialised() -> None:
+def test_every_ingested_source_is_materialized() -> None:
     assert _run() == (True, {"l": 2, "r": 0})
 
 
-def test_files_that_could_not_be_read_fail_the_run_and_hide_nothing_that_was_ingested() -> None:
+def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized() -> None:
     unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
     assert _run(UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
     assert _run(UnreadError(unread, [])) == (False, {})

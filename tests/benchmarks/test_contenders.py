@@ -14,7 +14,7 @@ def test_the_peers_line_is_read():
 
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
-def test_flink_runs_at_its_best_or_as_in_production(tmp_path, state, expected):
+def test_flink_runs_in_its_best_case_or_as_in_production(tmp_path, state, expected):
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, options={"state": state})
     environment = flink.environment(job, java_home="/java")
     assert (environment["SINK"], environment["CHECKPOINT"]) == expected
@@ -61,7 +61,7 @@ def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
         ("top_bids", {"with_rank": False}, ("topn_norn", "1000")),
     ],
 )
-def test_flink_is_asked_for_the_jobs_own_work(tmp_path, workload, options, asked):
+def test_flink_gets_the_workload_of_the_job(tmp_path, workload, options, asked):
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload=workload, options={"state": "hashmap", **options})
     environment = flink.environment(job, java_home="/java")
     assert (environment["WORKLOAD"], environment["ROWS"]) == asked

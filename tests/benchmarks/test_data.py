@@ -65,18 +65,18 @@ def test_arrival_is_out_of_order_by_less_than_three_seconds(tmp_path):
     ("rows", "batches", "first", "expected"),
     [(10, 2, 0, [0, 5, 10]), (10, 3, 0, [0, 3, 6, 10]), (10, 3, 4, [0, 4, 7, 10]), (10, 1, 0, [0, 10])],
 )
-def test_where_micro_batches_end(rows, batches, first, expected):
+def test_micro_batches_have_equal_sizes_after_the_first(rows, batches, first, expected):
     assert ends(rows, batches, first) == expected
 
 
 @pytest.mark.parametrize("shape", [Shape(300), Shape(300, keys=20, step_ms=72_000), Shape(300, keys=3, step_ms=1_000)])
 @pytest.mark.parametrize("within_ms", [0, 60_000, 600_000])
-def test_the_true_pairs_are_those_of_a_nested_loop(tmp_path, shape, within_ms):
+def test_the_true_pairs_equal_a_nested_loop(tmp_path, shape, within_ms):
     data = prepare(shape, tmp_path)
     assert true_pairs(data, within_ms) == brute_force(data, within_ms)
 
 
-def test_what_is_there_is_not_made_again(tmp_path):
+def test_existing_data_is_not_made_again(tmp_path):
     data = prepare(Shape(100), tmp_path, batches=2, first=60)
     before = (batches_folder(data, 2, 60) / "orders" / "00000-0.parquet").stat().st_ctime_ns
     prepare(Shape(100), tmp_path, batches=2, first=60)
@@ -85,7 +85,7 @@ def test_what_is_there_is_not_made_again(tmp_path):
 
 @pytest.mark.parametrize("shape", [Shape(3_000, data="bids"), Shape(3_000, keys=7, data="bids")])
 @pytest.mark.parametrize("open_ms", [None, 50])
-def test_the_true_hot_items_are_those_of_a_nested_loop(tmp_path, shape, open_ms):
+def test_the_true_hot_items_equal_a_nested_loop(tmp_path, shape, open_ms):
     data = prepare(shape, tmp_path)
     bids = rows_of(data, "bids").select(["auction", "ts"]).to_pylist()
     newest, ranks = max(b["ts"] for b in bids), []
@@ -100,7 +100,7 @@ def test_the_true_hot_items_are_those_of_a_nested_loop(tmp_path, shape, open_ms)
 
 
 @pytest.mark.parametrize("ranked", [True, False])
-def test_the_true_top_bids_are_those_of_a_nested_loop(tmp_path, ranked):
+def test_the_true_top_bids_equal_a_nested_loop(tmp_path, ranked):
     data = prepare(Shape(3_000, keys=7, data="bids"), tmp_path)
     bids = rows_of(data, "bids").select(["auction", "price"]).to_pylist()
     terms = []

@@ -20,7 +20,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """Puts a made-up run in the place of a process; holds what to answer, and counts."""
+    """Replace the process of a run by a function; returns the answer to give, and the number of runs."""
     script = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
 
     def run(*_, **__):
@@ -46,13 +46,13 @@ def test_flink_is_left_out_where_it_is_not_set_up(tmp_path):
     assert names[1] - names[0] == {"flink"}
 
 
-def test_what_has_a_result_is_not_run_again(bench, runs):
+def test_a_cell_with_a_result_is_not_run_again(bench, runs):
     assert bench.run([CELL]) == bench.run([CELL, replace(CELL, turn=1)]) == []
     assert runs["runs"] == 2
     assert [r["cell"]["turn"] for r in results.read(bench.results)] == [0, 1]
 
 
-def test_it_can_be_run_again_and_the_newest_counts(bench, runs):
+def test_with_again_the_newest_result_counts(bench, runs):
     bench.run([CELL])
     replace(bench, again=True).run([CELL])
     assert runs["runs"] == 2
@@ -67,7 +67,7 @@ def test_a_failed_run_is_recorded_and_tried_again(bench, runs):
     assert ["failed" in r for r in results.read(bench.results)] == [False]
 
 
-def test_a_wrong_answer_is_refused_and_its_time_not_kept(bench, runs):
+def test_a_wrong_answer_is_refused_and_not_recorded(bench, runs):
     runs["pairs"] += 1
     with pytest.raises(
         WrongResults, match=r"catch_up at 100 rows a table has {'found': 7\d}; true is {'found': 7\d}\. Its time is not kept"
@@ -81,18 +81,18 @@ def test_a_job_survives_its_command_line(tmp_path):
     assert Job.from_json(job.as_json()) == job
 
 
-def test_few_keys_come_again_only_when_their_last_payment_is_past(tmp_path):
+def test_repeated_keys_do_not_change_the_pairs(tmp_path):
     pairs = {true_pairs(prepare(c.shape, tmp_path)) for c in plan.keys(1_000, (1, 10, 100))}
     assert len(pairs) == 1
 
 
-def test_small_micro_batches_follow_one_that_fills_the_reach():
+def test_small_micro_batches_follow_one_that_fills_the_lookback():
     cell = next(plan.batch_sizes([1_000], base=50_000))
     assert cell.first == 50_000
     assert 2 * (cell.shape.rows - cell.first) == 1_000 * (cell.batches - 1)
 
 
-def test_windows_that_a_stream_leaves_open_are_not_asked_for(tmp_path):
+def test_windows_that_a_stream_leaves_open_are_not_expected(tmp_path):
     cell = next(plan.hot_items([1_000], 1, ["duckdb"], NOWHERE))
     data = prepare(cell.shape, tmp_path)
     assert set(cell.truth(data)) == {"found", "checksum"}

@@ -59,7 +59,7 @@ def line(text, start):
     return [cell.strip() for cell in found.strip("|").split("|")][1:]
 
 
-def test_a_contenders_line_holds_its_slope_and_its_cost_at_each_size():
+def test_the_line_of_a_contender_has_its_slope_and_its_cost_at_each_size():
     cells = line(report.join(SAMPLE), "Flink DataStream, heap state")
     assert cells == ["1 M / 5 M", "1", "5.00", "10.0 / 50.0", "30.0 / 70.0", "20.0 / 100", "2,048 / 2,048"]
 
@@ -68,18 +68,18 @@ def test_a_contender_that_was_not_run_has_no_line():
     assert "DuckDB" not in report.join(SAMPLE)
 
 
-def test_it_is_said_when_flink_was_left_out():
+def test_the_report_notes_that_flink_was_left_out():
     assert "Flink was left out" in report.join([r for r in JOIN if r["cell"]["contender"] != "flink"])
     assert "Flink was left out" not in report.join(JOIN)
 
 
-def test_what_the_join_tells_of_ours_beside_the_table():
+def test_the_join_section_has_the_engines_own_timings():
     text = report.join(JOIN)
     assert "before the catch-up: 30.0 / 30.0 s" in text
     assert "the first put aside: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, law 0.25 / 0.25 s" in text
 
 
-def test_the_machine_is_told_and_how_quiet_it_was():
+def test_the_report_names_the_machine_and_its_other_load():
     text = report.machine(SAMPLE)
     assert text.startswith(
         "2 cores (a slow one), 8 GiB, Linux 6; Java 17, Python 3.11.7; pyspark 4.1.3. Measured 2026-03-01, at `abc1234`;"
@@ -87,7 +87,7 @@ def test_the_machine_is_told_and_how_quiet_it_was():
     assert text.endswith("at most 0% busy with something else.")
 
 
-def test_what_failed_is_said():
+def test_failed_runs_are_listed():
     broken = {**record("join", "spark_stream", 5_000_000, 0.0), "failed": "ended with 1; its log is x\nmore"}
     assert "- spark_stream at 5 M: ended with 1; its log is x\n" in report.join([*JOIN, broken]) + "\n"
 
@@ -106,16 +106,16 @@ def test_a_target_is_met_missed_or_not_measured(target, expected):
     assert line(report.targets(SAMPLE), target) == expected
 
 
-def test_a_part_costs_what_its_absence_saves():
+def test_the_cost_of_a_part_is_the_time_saved_without_it():
     assert line(report.costs(SAMPLE), "without the law") == ["37.5", "-2.5", "20.0", "10.0", "0.000", "0.000", "1.00", "0.90", "1.40"]
 
 
-def test_the_curve_leaves_out_the_warming_steps_and_those_that_close_nothing():
+def test_the_curve_excludes_warm_up_and_tail_steps():
     (point,) = curve(SAMPLE)
     assert (point.rows, point.parts_s) == (1_000, pytest.approx([2.05, 0.5, 0.25]))
 
 
-def test_growth_age_and_backlog_have_their_lines():
+def test_growth_age_and_backlog_have_lines():
     assert line(report.growth(SAMPLE), "20 M") == ["60.0", "1.50", "2,048"]
     assert line(report.growth(SAMPLE), "10 k") == ["100", "9.00", "75"]
     assert line(report.growth(SAMPLE), "60") == ["44.0", "3.05", "75"]
@@ -130,13 +130,13 @@ def test_without_results_a_section_says_so(section):
 
 
 @pytest.mark.parametrize("section", report.SECTIONS)
-def test_the_page_has_a_place_for_each_section(section):
+def test_the_page_has_markers_for_each_section(section):
     page = PROJECT / "docs" / "benchmarks.md"
     written = report.between(page.read_text(), section, "here it is", page)
     assert re.search(rf"<!-- measured:{section} -->\nhere it is\n<!-- /measured:{section} -->", written)
 
 
-def test_a_section_without_results_keeps_what_it_tells(tmp_path):
+def test_a_section_without_results_keeps_its_text(tmp_path):
     pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
     (tmp_path / "benchmarks.md").write_text(report.between(PAGE.read_text(), "join", "of another day", PAGE))
     results.append(tmp_path / "results.jsonl", next(r for r in SAMPLE if r["kind"] == "backlog"))
@@ -146,7 +146,7 @@ def test_a_section_without_results_keeps_what_it_tells(tmp_path):
     assert line(written, "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
 
-def test_a_page_without_a_place_is_refused(tmp_path):
+def test_a_page_without_markers_is_refused(tmp_path):
     with pytest.raises(report.ReportError, match="has no `<!-- measured:join -->`"):
         report.between("nothing", "join", "", tmp_path)
 

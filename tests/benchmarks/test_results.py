@@ -21,13 +21,13 @@ def test_one_size_has_no_slope():
     assert results.slope({1_000_000: 30.0}) is None
 
 
-def test_medians_are_by_size_and_of_runs_that_ended_well():
+def test_medians_are_by_size_over_successful_runs():
     records = [record(s, turn=t) for t, s in enumerate((3.0, 1.0, 8.0))]
     records += [record(10.0, rows=5_000_000), {**record(0.1, turn=9), "failed": "out of memory"}]
     assert results.medians(records, "join", "ten", "outcome", "seconds") == {1_000_000: 3.0, 5_000_000: 10.0}
 
 
-def test_of_a_cell_run_again_the_newest_counts(tmp_path):
+def test_the_newest_result_of_a_cell_counts(tmp_path):
     path = tmp_path / "bench" / "results.jsonl"
     for seconds in (3.0, 2.0):
         results.append(path, record(seconds))

@@ -1,4 +1,4 @@
-"""Kill a stream's processes, again and again, and compare what is left with an undisturbed run: `make chaos`."""
+"""Kill the processes of a stream repeatedly, and compare the resulting lake with that of an undisturbed run: `make chaos`."""
 
 import argparse
 import sys
@@ -41,7 +41,7 @@ class Chaos:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> Planner:
-        """Run; returns what was killed."""
+        """Run until enough kills were made; returns the planner, which counts them."""
         first = Life(self.work / "undisturbed", self.seed, self.parts, True, self.work / "classes.jsa", self.log)
         wanted = first.undisturbed()
         self.log(f"undisturbed: {sum(c.total() for c in wanted.values())} rows, {sum(map(len, first.passages.values()))} points passed")
@@ -51,7 +51,7 @@ class Chaos:
         return planner
 
     def _lane(self, lane: int, planner: Planner, wanted: Content) -> None:
-        """Live one life after the other; every second one has its lake behind a URI."""
+        """Run one life after the other; the lake of every second one is behind a URI."""
         number = lane
         while not planner.done and not self.failed:
             life = Life(self.work / f"life-{number}", self.seed, self.parts, number % 2 == 0, self.work / "classes.jsa", self.log)
@@ -66,7 +66,7 @@ class Chaos:
             number += self.lanes if self.lanes % 2 else self.lanes + 1
 
     def log(self, message: str) -> None:
-        """Tell what happens."""
+        """Write a line to the log and to the terminal."""
         with self._lock, (self.work / "chaos.log").open("a", encoding="utf-8") as file:
             line = f"{time.monotonic() - self._began:7.1f} s  {message}"
             file.write(f"{line}\n")

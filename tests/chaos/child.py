@@ -1,4 +1,4 @@
-"""One process of a life: does its actions in order, and kills its own process group where it is told to."""
+"""One process of a life: it performs its actions in order, and kills its own process group at the planned points."""
 
 import json
 import os
@@ -29,14 +29,14 @@ from tests.support.clock import Clock
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
 LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'card'"}
-"""What a rebuild finds missing, by table: one that appends, and one that is corrected as it goes."""
+"""What is deleted before a rebuild, by table: one append-only table, and one with corrections."""
 LEASE_S = 2.4
-"""Shorter than a process takes to start, so that the next one finds the lease of a dead one run out."""
+"""Shorter than the start of a process, so that the next process finds the lease of a killed one expired."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a process is told.
+    """The instructions for a process.
 
     Args:
         home: the life's folder, which holds the landed files.
@@ -60,7 +60,7 @@ class Order:
 
 
 def quick_session(order: Order) -> SparkSession:
-    """A session that starts as quickly as it can: what it computes is small."""
+    """A Spark session that starts as quickly as possible: its computations are small."""
     archive = f"-XX:{'ArchiveClassesAtExit' if order.make_archive else 'SharedArchiveFile'}={order.archive}" if order.archive else ""
     flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {archive}"
     java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
@@ -100,13 +100,13 @@ class Child:
         self.actions = script(self.day)
 
     def run(self) -> None:
-        """Do the rest of the script."""
+        """Perform the rest of the script."""
         engine = self.engine()
         for index in range(self.order.start, len(self.actions)):
             self.act(engine, index)
 
     def act(self, engine: Engine, index: int) -> None:
-        """Do one action."""
+        """Perform one action."""
         action = self.actions[index]
         faults.install(self._pass)
         self._begin(index, action)
@@ -115,12 +115,12 @@ class Child:
         faults.install(None)
 
     def engine(self) -> Engine:
-        """The engine as a process started anew sees it."""
+        """The engine as a new process makes it."""
         folders = {name: f"{self.order.home}/landing/{name}" for name in CONTRACTS}
         return Engine(self.lake(), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
 
     def lake(self) -> Lake:
-        """The lake; behind a `file://` URI its writers take leases."""
+        """The lake. Writers take leases if it has a `file://` URI."""
         return Lake(self.order.root, LEASE_S, leases="://" in self.order.root)
 
     def _begin(self, index: int, action: Action) -> None:
@@ -136,7 +136,7 @@ class Child:
         self._die("timer")
 
     def _pass(self, point: str) -> None:
-        with self.mutex:  # sources are ingested side by side
+        with self.mutex:  # sources are ingested concurrently
             self.passed[point] = self.passed.get(point, 0) + 1
             self.tell({"passed": point, "in": self.current})
             if self.order.kills.get(str(self.current)) == (point, self.passed[point]):
@@ -198,7 +198,7 @@ class Child:
 
 
 def main() -> None:
-    """Read the order from the command line; tell the parent through the pipe whose number comes after it."""
+    """Read the order from the command line; send messages to the parent through the pipe whose number is the next argument."""
     fields = json.loads(sys.argv[1])
     order = Order(**fields | {"kills": {index: tuple(kill) for index, kill in fields["kills"].items()}})
 

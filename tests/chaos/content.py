@@ -1,4 +1,4 @@
-"""All that a life leaves, its lake and what it published, read without Spark; and how two differ."""
+"""The content of a lake and of its published folder, read without Spark, and the differences between two of them."""
 
 from collections import Counter
 from pathlib import Path
@@ -21,17 +21,17 @@ TABLES = (
     ASSETS["visits"].verdicts,
 )
 COMPARED = (*TABLES, PUBLISHED)
-"""What is compared."""
+"""The tables and folders that are compared."""
 Content = dict[str, Counter[tuple[Any, ...]]]
 
 
 def content(lake: str, home: Path) -> Content:
-    """Every row of every table with every column, and every line published; only the life's own folder is left out of paths."""
+    """Every row of every table with every column, and every published line. The path of the life's own folder is removed."""
     return {table: _rows(f"{lake}/{table}", str(home)) for table in TABLES} | {PUBLISHED: _lines(home / PUBLISHED)}
 
 
 def _lines(folder: Path) -> Counter[tuple[Any, ...]]:
-    """The lines of each step, in whatever order, since a key has one in a step; and the mark."""
+    """The lines of each step in any order, since a key has one line in a step; and the marker file."""
     files = [*folder.glob("step=*/part-*"), *folder.glob("_published")]
     return Counter((path.parent.name, line) for path in files for line in path.read_text("utf-8").split("\n"))
 
@@ -46,7 +46,7 @@ def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
 
 
 def differences(wanted: Content, found: Content) -> list[str]:
-    """Each table or folder that differs, with how many rows it lacks and has too many, and one of each."""
+    """One line for each table or folder that differs: how many rows are missing or superfluous, with an example of each."""
     found_differences: list[str] = []
     for table in COMPARED:
         lacks, extra = wanted[table] - found[table], found[table] - wanted[table]

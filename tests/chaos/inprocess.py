@@ -1,4 +1,4 @@
-"""The actions of a life in this process, on the tests' session, where a kill is an exception."""
+"""The actions of a life in this process, on the session of the tests; a kill is an exception."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class InProcess(Child):
 
 
 def attempt(spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]]) -> tuple[str | None, list[dict[str, Any]]]:
-    """Do one action as a process started anew; returns the point it died at, if it did, and what it said."""
+    """Perform one action as a new process; returns the point of the kill, if any, and the messages to the parent."""
     messages: list[dict[str, Any]] = []
     child = InProcess(Order(str(home), str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
     try:

@@ -1,4 +1,4 @@
-"""One life: processes start, die and start again over one lake until its script is done; then the lake is judged."""
+"""One life: processes start, are killed and start again on one lake until the script is complete; then the lake is checked."""
 
 import json
 import os
@@ -21,16 +21,16 @@ from tests.chaos.plan import Kill, Passages, Planner
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROCESS_S = 900
-"""A process that takes longer hangs: one that no kill ends does the whole script."""
+"""The timeout of a process; an undisturbed process performs the whole script."""
 
 
 class LifeError(RuntimeError):
-    """A life did not come to its end, or its lake is wrong."""
+    """A process failed by itself, or the lake is wrong."""
 
 
 @dataclass
 class Life:
-    """A lake, and what happens to it.
+    """A lake, and the processes that run on it.
 
     Args:
         home: its folder.
@@ -56,7 +56,7 @@ class Life:
         return f"file://{self.home}/lake" if self.remote else f"{self.home}/lake"
 
     def undisturbed(self) -> Content:
-        """Live without a kill, and write the class data archive on the way."""
+        """Run the script without a kill, and write the class data archive."""
         self._prepare()
         self._process(replace(self._order(0, {}), make_archive=True))
         return self.judge(None)
@@ -82,7 +82,7 @@ class Life:
         return Order(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
 
     def judge(self, wanted: Content | None) -> Content:
-        """Return what the lake holds, if it is right.
+        """Check the lake and return its content.
 
         Raises:
             LifeError: it is not.
@@ -117,7 +117,7 @@ class Life:
         return at, how
 
     def _messages(self, order: Order) -> Iterator[dict[str, Any]]:
-        """What a process says; it has ended, with its JVM, when this does."""
+        """Yield the messages of a process, after it and its JVM have ended."""
         read, write = os.pipe()
         command = [sys.executable, "-m", "tests.chaos.child", json.dumps(asdict(order)), str(write)]
         with (self.home / "stderr.log").open("ab") as errors, os.fdopen(read) as pipe:
@@ -138,14 +138,14 @@ class Life:
 
 
 def bury(home: Path) -> None:
-    """After a ghost: its files were never there."""
+    """Delete the files of a ghost, an ingest that was killed before its ledger batch."""
     for path in home.glob("landing/*/ghost-*"):
         path.unlink()
 
 
 def _wait_for_end(group: int) -> None:
-    """Wait until nothing of a process group is left."""
-    for _ in range(2400):  # at its end, the first one writes the class data archive
+    """Wait until no process of a group is left."""
+    for _ in range(2400):  # the first process writes the class data archive when it ends
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

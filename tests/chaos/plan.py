@@ -1,4 +1,4 @@
-"""Which kill comes next: every fault point its share first, then any passing at random, some by the clock."""
+"""The choice of kills: every fault point gets its share first, then any passing at random, some by a timer."""
 
 import threading
 from collections import Counter, defaultdict
@@ -48,7 +48,7 @@ class Planner:
             self.by_action[point][self.actions[action].kind] += 1
 
     def plan(self, rng: Random, start: int, spent: Counter[int], leases: bool) -> dict[str, Kill]:
-        """A kill for each action from `start` on that may still have one; a process dies at the first it passes."""
+        """Plan at most one kill for each action from `start` on; a process dies at the first one it passes."""
         with self._lock:
             found = {str(i): self._kill(rng, i, leases) for i in range(start, len(self.actions)) if self._wanted(rng, i, spent)}
         return {i: kill for i, kill in found.items() if kill is not None}
@@ -71,5 +71,5 @@ class Planner:
         return point, rng.randint(1, passed[point])
 
     def missing(self) -> list[str]:
-        """Points of the registry that were never killed."""
+        """Points of the registry that no kill hit."""
         return [p for p in POINTS if not self.made[p]]

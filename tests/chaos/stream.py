@@ -1,4 +1,4 @@
-"""The worst stream, and the script of one life: what lands, and what is done with it, in a fixed order."""
+"""The most difficult stream, and the script of one life: which files land, and the actions in a fixed order."""
 
 import json
 import os
@@ -23,7 +23,7 @@ AFTER = 60 * HOUR  # what is simulated lies before the wall clock
 
 @dataclass(frozen=True)
 class Takings:
-    """An operator that upserts: what was paid by method, folded from new entries."""
+    """An operator that upserts: the total paid by method, merged from new rows."""
 
     inputs: tuple[str, ...] = ("payments",)
 
@@ -83,14 +83,14 @@ VISITS = DerivedAsset(
         early=EveryStep(),
     ),
 )
-"""Sessions, whose late rows are judged entry by entry, and corrected; open ones are shown early."""
+"""Sessions with allowed lateness, corrections and early results."""
 ASSETS = {a.name: a for a in (WIDE, TAKINGS, VISITS)}
 PUBLISHED = "published"
-"""The folder of a life that the changes of takings are written to."""
+"""The folder that the changes of takings are published to."""
 
 
 def shop(seed: int, parts: int) -> ShopDay:
-    """A small day, landed in parts, with late, doubled, malformed and rule-breaking rows, and rows without a time or from the future."""
+    """A small day in parts, with late, duplicate, malformed and rule-breaking rows, and rows without a time or in the future."""
     return simulate(Shop(seed=seed, orders=15 * parts, parts=parts, late=0.05, duplicate=0.05, malformed=0.05, null_time=0.02, beyond=0.05))
 
 
@@ -116,7 +116,7 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
 
 
 def put(day: ShopDay, landing: Path, part: int) -> None:
-    """Land a part: two files a source, whose modification times are the same in every life. After the last, the nasty rows alone."""
+    """Land a part: two files a source, with the same modification times in every life. The part after the last has unusual rows only."""
     for n, source in enumerate(SOURCES):
         sent = day.lines(source, part, day.shop.parts) if part < day.shop.parts else []
         for half, lines in enumerate((sent, nasty(day, source, part))):
@@ -124,7 +124,7 @@ def put(day: ShopDay, landing: Path, part: int) -> None:
 
 
 def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
-    """Land files that will be gone before their ledger batch is written."""
+    """Land files that are deleted before a ledger batch names them."""
     for source in SOURCES:
         lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, day.shop.parts)[:9]]
         _file(landing / source / f"ghost-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
@@ -141,7 +141,7 @@ def _file(path: Path, lines: Sequence[str], modified: int) -> None:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that a user does.
+    """One action of the script.
 
     Args:
         kind: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
@@ -156,7 +156,7 @@ class Action:
 
 
 def script(day: ShopDay) -> list[Action]:
-    """A life, from the first file to the drained end."""
+    """The actions of a life, from the first file to the drained end."""
     steps: list[tuple[str, int]] = []
     for part in range(day.shop.parts):
         steps += [("ghost", part)] if part % 2 else []
@@ -171,7 +171,7 @@ def script(day: ShopDay) -> list[Action]:
 
 
 def _clocks(now: int, kinds: Sequence[str]) -> list[int]:
-    """A minute from action to action; long silence before sources are found idle."""
+    """The clock of each action: a minute apart, and two hours before sources become idle."""
     times: list[int] = []
     for kind in kinds:
         now += 2 * HOUR if kind == "idle" else MINUTE

@@ -25,7 +25,7 @@ def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
 
 
 def write(text: str) -> None:
-    """Put the table in place of the old one."""
+    """Replace the table in the page."""
     page = PAGE.read_text(encoding="utf-8")
     fresh = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.DOTALL)
     PAGE.write_text(fresh, encoding="utf-8")

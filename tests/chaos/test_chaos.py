@@ -1,4 +1,4 @@
-"""The chaos run's own parts, and a short run of it: two kills of a real process group."""
+"""The parts of the chaos run, and a short run of it with two kills of a real process group."""
 
 from collections import Counter
 from pathlib import Path
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_row_lost_doubled_or_altered_is_seen(lake: Path) -> None:
+def test_a_lost_duplicated_or_altered_row_is_detected(lake: Path) -> None:
     wanted = content(str(lake), lake)
     assert differences(wanted, content(str(lake), lake)) == []
     DeltaTable(str(lake / "wide")).delete("a = 1")
@@ -67,7 +67,7 @@ def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None
         life.judge({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
 
 
-def test_rare_points_come_first_and_every_choice_is_the_seeds() -> None:
+def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() -> None:
     def killed(seed: int) -> list[tuple[str, int]]:
         planner, rng, found = Planner(SCRIPT, PASSED, 20, share=2), Random(seed), []
         for _ in range(40):
@@ -84,7 +84,7 @@ def test_rare_points_come_first_and_every_choice_is_the_seeds() -> None:
     assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
 
 
-def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_lists_every_point_and_its_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{table.BEGIN}\nof the run before\n{table.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(table, "PAGE", page)
@@ -102,7 +102,7 @@ def test_the_table_tells_every_point_and_what_became_of_it(tmp_path: Path, monke
     assert "2 lives differ" in page.read_text(encoding="utf-8")
 
 
-def test_the_page_has_every_point() -> None:
+def test_reliability_md_lists_every_point() -> None:
     """`make chaos` writes the table; a point added since must be in it."""
     text = table.PAGE.read_text(encoding="utf-8")
     assert [p for p in POINTS if f"| `{p}` |" not in text] == []

@@ -1,4 +1,4 @@
-"""A kill at every fault point of the registry, once each, along one short life of the worst stream."""
+"""One kill at every fault point of the registry, along one short life of the most difficult stream."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ledger entries in few words."""
+"""Short constructors of ledger batches."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 
 
 def source_entry(source: str, seq: int, **changes: Any) -> SourceEntry:
-    """What one entry says of one source."""
+    """The entry of one source in one batch."""
     return SourceEntry(**{"seq": seq, "kind": "rows", "ingested_at": seq, "source": source, **changes})
 
 
 def marks(*by_entry: dict[str, int | str | None]) -> list[Entry]:
-    """Entries by their watermarks, by source; `'idle'` in place of one for a source that falls idle and keeps its last."""
+    """Batches with the given watermarks by source; `'idle'` makes a source idle with its last watermark."""
     known: dict[str, int | None] = {}
     entries: list[Entry] = []
     for seq, entry in enumerate(by_entry, 1):

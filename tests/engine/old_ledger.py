@@ -1,4 +1,4 @@
-"""A ledger as format 1 wrote it: whole paths, and no column that came later."""
+"""A ledger in format 1: absolute paths, and no later column."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -21,7 +21,7 @@ from tests.support.shopkeeping import DAY
         pytest.param(253_402_300_799_999, date(9999, 12, 31), id="year 9999"),
     ],
 )
-def test_a_day_holds_its_milliseconds(epoch_ms: int, day: date) -> None:
+def test_a_day_contains_all_of_its_milliseconds(epoch_ms: int, day: date) -> None:
     assert day_of(epoch_ms) == day
     assert day_start(day) <= epoch_ms < day_start(day) + DAY
 
@@ -34,6 +34,6 @@ def test_an_instant_keeps_its_millisecond() -> None:
 
 
 @pytest.mark.parametrize(("epoch_ms", "day"), [(-62_135_596_800_001, date.min), (253_402_300_800_000, date.max), (10**17, date.max)])
-def test_what_no_date_can_hold_is_shown_as_the_first_or_the_last(epoch_ms: int, day: date) -> None:
+def test_instants_outside_the_calendar_are_shown_as_the_first_or_last_day(epoch_ms: int, day: date) -> None:
     assert day_of(epoch_ms) == moment(epoch_ms).date() == day
     assert render.instant(epoch_ms) in ("0001-01-01 00:00:00.000Z", "9999-12-31 23:59:59.999Z")

@@ -1,4 +1,4 @@
-"""The registry of fault points is the code's."""
+"""The registry of fault points equals the points in the code."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ CODE = Path(platform_defs.__path__[0])
 CALL = re.compile(r"""\bpoint\(\s*["']([^"']+)["']""")
 
 
-def test_every_point_in_the_code_is_in_the_registry_and_the_other_way_round() -> None:
+def test_the_fault_points_in_the_code_equal_the_registry() -> None:
     passed = [name for file in CODE.rglob("*.py") for name in CALL.findall(file.read_text(encoding="utf-8"))]
     assert sorted(set(passed)) == sorted(faults.POINTS)
     assert len(passed) > 20
 
 
 def test_a_point_is_named_by_a_literal() -> None:
-    """So that the registry can be held against the code."""
+    """A literal name lets the registry be compared with the code."""
     calls = [
         line.strip()
         for file in CODE.rglob("*.py")
@@ -28,13 +28,13 @@ def test_a_point_is_named_by_a_literal() -> None:
 
 
 def test_every_write_has_a_point_on_both_sides() -> None:
-    """What stands before a write is told apart from what stands after it."""
+    """A point before a write is named differently from a point after it."""
     sides = {name: name.partition(".")[2].partition("_")[0] for name in faults.POINTS}
     assert set(sides.values()) == {"before", "after"}
     assert all(len(meaning) > 20 for meaning in faults.POINTS.values())
 
 
-def test_points_do_nothing_unless_asked() -> None:
+def test_fault_points_do_nothing_unless_installed() -> None:
     passed: list[str] = []
     faults.point("ingest.after_log")
     faults.install(passed.append)

@@ -1,4 +1,4 @@
-"""Olist's files as landing files; the real ones are read where they lie, and checked by a naive join."""
+"""Olist's files as landing files; the real sample is read where it lies, and checked by a naive join."""
 
 import csv
 from collections import defaultdict
@@ -93,7 +93,7 @@ def test_items_take_the_time_of_their_order_and_their_products_category(small: P
     )
 
 
-def test_each_time_that_an_order_came_to_another_status_is_a_row(small: Path) -> None:
+def test_each_status_change_of_an_order_is_a_row(small: Path) -> None:
     prepare(small, small / "landing")
     assert (small / "landing" / "order_updates" / "part-00000.csv").read_text() == (
         "order_update_id,order_id,status,amount,update_time\n"
@@ -118,7 +118,7 @@ def test_orders_take_the_shops_names_and_keep_their_values(small: Path) -> None:
     )
 
 
-def test_as_is_keeps_the_order_of_the_files(small: Path) -> None:
+def test_the_option_as_is_keeps_the_order_of_the_files(small: Path) -> None:
     prepare(small, small / "landing", arrival="as_is")
     assert [row["order_id"] for row in _rows(small / "landing" / "orders")] == ["b", "a", "c"]
     assert [row["order_id"] for row in _rows(small / "landing" / "payments")] == ["c", "b", "b", "a", "nowhere"]
@@ -133,7 +133,7 @@ def test_parts_have_a_header_each_and_all_rows_once(small: Path) -> None:
     assert len(_rows(small / "landing" / "orders")) == 3
 
 
-def test_preparing_again_changes_nothing_and_preparing_otherwise_is_refused(small: Path) -> None:
+def test_preparing_again_changes_nothing_and_with_other_options_is_refused(small: Path) -> None:
     assert prepare(small, small / "landing") == prepare(small, small / "landing")
     with pytest.raises(FileExistsError, match=r"part-00000\.csv already holds other input"):
         prepare(small, small / "landing", parts=2)
@@ -195,7 +195,7 @@ def test_a_naive_join_of_the_real_sample_gives_the_known_pairs(tmp_path: Path) -
 
 
 @real
-def test_values_of_the_real_sample_pass_untouched(tmp_path: Path) -> None:
+def test_values_of_the_real_sample_are_unchanged(tmp_path: Path) -> None:
     prepare(DATA, tmp_path, arrival="as_is")
     with (DATA / PAYMENTS).open(newline="", encoding="utf-8") as file:
         values = [(row["order_id"], row["payment_type"], row["payment_value"]) for row in csv.DictReader(file)]

@@ -53,7 +53,7 @@ DEAREST = """
 
 
 @pytest.mark.skipif(not (OLIST / ITEMS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
-def test_the_best_of_each_window_are_those_that_duckdb_finds(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_the_rankings_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([order_items(POLICY)], ASSETS)
     prepare(OLIST, Path(engine.folders["order_items"]).parent, parts=2)
     engine.ingest()

@@ -31,7 +31,7 @@ WIDE_KEY = dg.AssetKey("payment_order_wide")
 
 @dataclass
 class FakeEngine:
-    """Gives frames for tables; a table it was not given is missing as a lake's table is."""
+    """Frames by table; any other table is missing, with the error of the lake."""
 
     spark: SparkSession
     tables: dict[str, DataFrame] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def log_row(**own):
 
 @dataclass(frozen=True)
 class Case:
-    """A dataset: its checks, a good row, and for each check what spoils a row (a list: in how many rows)."""
+    """A dataset: its checks, a good row, and the change that makes a row violate each check (a list: in several rows)."""
 
     table: str
     key: dg.AssetKey
@@ -63,7 +63,7 @@ class Case:
         return next(d for d in all_checks(10, 3) if next(iter(d.check_keys)).asset_key == self.key)
 
     def rows(self):
-        """Good rows, and the spoiled ones tagged with the check they break; each with an identity of its own."""
+        """Good rows, and corrupted ones tagged with the check they violate; each with its own identity."""
         tagged = [("good", {})] * 3 + [
             (check, row) for check, rows in self.spoiled.items() for row in (rows if isinstance(rows, list) else [rows])
         ]
@@ -163,13 +163,13 @@ def frame(spark):
     def make(case, rows):
         schema = StructType([*schemas[case.table].fields, StructField("breaks", StringType())])
         assert all(set(row) == set(schema.fieldNames()) for row in rows)
-        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation: quick
+        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation, which is quick
 
     return make
 
 
 def run(engine, checks, key, *, only=None, tags=None):
-    """Run checks (or one of them) as a job of Dagster's, and give what they said by name."""
+    """Run checks (or one of them) as a Dagster job; returns their evaluations by name."""
     selection = dg.AssetSelection.checks(dg.AssetCheckKey(key, only)) if only else dg.AssetSelection.all_asset_checks()
     job = dg.define_asset_job("checks", selection=selection)
     defs = dg.Definitions(assets=[dg.AssetSpec(key)], asset_checks=[checks], jobs=[job], resources={"engine": engine})
@@ -195,7 +195,7 @@ def test_good_rows_pass_every_check(case, frame, spark):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
-def test_each_spoiled_row_fails_its_own_check_and_no_other(case, frame, spark):
+def test_each_corrupted_row_fails_exactly_its_own_check(case, frame, spark):
     rows = case.rows()
     evaluations = run(FakeEngine(spark, {case.table: frame(case, rows)}), case.checks, case.key)
     for name, evaluation in evaluations.items():
@@ -206,7 +206,7 @@ def test_each_spoiled_row_fails_its_own_check_and_no_other(case, frame, spark):
         assert evaluation.severity == (dg.AssetCheckSeverity.WARN if name in WARNINGS else dg.AssetCheckSeverity.ERROR)
 
 
-def test_a_failed_check_tells_how_many_rows_which_and_why(frame, spark):
+def test_a_failed_check_reports_the_count_the_rows_and_the_expectation(frame, spark):
     rows = [row for row in ORDER_LOG.rows() if row["breaks"] in ("good", "amount_not_negative")]
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
     assert [name for name, e in evaluations.items() if not e.passed] == ["amount_not_negative"]
@@ -218,7 +218,7 @@ def test_a_failed_check_tells_how_many_rows_which_and_why(frame, spark):
     assert failing(evaluation, "event_time") == ["2026-03-01T12:00:00+00:00"]
 
 
-def test_the_sample_is_limited_and_the_count_is_not(frame, spark):
+def test_the_failing_sample_is_limited_and_the_count_is_complete(frame, spark):
     rows = [{**ORDER_LOG.good, "seq": 1, "arrival": i, "amount": Decimal("-1.00"), "breaks": ""} for i in range(20)]
     checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), sample=3)
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), checks, ORDER_LOG.key, only="amount_not_negative")
@@ -250,7 +250,7 @@ def test_a_missing_column_fails_as_an_error_that_names_it(frame, spark):
     assert evaluations["row_identity_unique"].passed
 
 
-def test_a_broken_table_is_no_missing_table(spark, tmp_path):
+def test_a_corrupted_table_is_not_reported_as_missing(spark, tmp_path):
     (tmp_path / "events/orders/_delta_log").mkdir(parents=True)
     (tmp_path / "events/orders/_delta_log/00000000000000000000.json").write_text("{}\n")
     with pytest.raises(Exception, match=r"DELTA_|protocol"):
@@ -291,7 +291,7 @@ def test_only_critical_expectations_block(spark):
     assert not any(spec.blocking for spec in ORDER_LOG.checks.check_specs)
 
 
-def test_an_expectation_on_the_whole_table_shows_what_it_saw(frame, spark):
+def test_a_table_level_expectation_shows_the_observed_value(frame, spark):
     table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"])
     suite = gx.ExpectationSuite(name="own", expectations=[ExpectTableRowCountToBeBetween(min_value=10, meta={"check": "enough_rows"})])
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), suite_checks(ORDER_LOG.key, ORDER_LOG.table, suite), ORDER_LOG.key)

@@ -1,4 +1,4 @@
-"""The checks of leaderboards see a lost row, a gap, a row too many and a changelog that leads elsewhere."""
+"""The checks of leaderboards detect a lost row, a gap, a superfluous row and a changelog that does not apply."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,9 +33,7 @@ TOPS = {
         ("dense_rank", [1, 2, 3, 4], False, True),
     ],
 )
-def test_ranks_that_are_not_as_they_are_counted_are_seen(
-    spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool
-) -> None:
+def test_wrong_ranks_are_detected(spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool) -> None:
     table = spark.createDataFrame([("a", rank) for rank in ranks] + [(None, rank) for rank in (2, 3)], "k string, rank int")
     whole = table.where("k IS NOT NULL")
     assert flawed(whole, TOPS[top], GAPS).isEmpty() != gap
@@ -43,14 +41,14 @@ def test_ranks_that_are_not_as_they_are_counted_are_seen(
     assert {r.k for r in flawed(table, TOPS["range"], GAPS).collect()} <= {"a"}
 
 
-def test_without_ranks_rows_are_counted_and_an_empty_board_of_all_is_none(spark: SparkSession) -> None:
+def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSession) -> None:
     top = TopN(order_by="v", rank_end=2, with_rank=False)
     rows = spark.createDataFrame([(1,), (2,), (3,)], "v int")
     assert [flawed(frame, top, KEPT).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
     assert flawed(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
 
 
-def test_a_changelog_that_leads_elsewhere_is_seen(spark: SparkSession) -> None:
+def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSession) -> None:
     changelog = spark.createDataFrame(
         [("a", 1, "+I", 1), ("a", 1, "-U", 2), ("a", 2, "+U", 2)], "k string, v int, change string, step long"
     )
@@ -74,7 +72,7 @@ def test_an_asset_has_the_checks_that_its_operator_allows(operator: TopN | Aggre
     assert {key.name for key in checks.check_keys} == names
 
 
-def test_what_only_grows_is_no_leaderboard() -> None:
+def test_leaderboard_checks_of_an_append_only_asset_are_refused() -> None:
     joined = DerivedAsset(name="wide", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
     with pytest.raises(OperatorError, match="the rows of wide are added and stay; it is no leaderboard"):
         leaderboard_checks(joined)

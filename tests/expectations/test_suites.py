@@ -18,14 +18,14 @@ WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_k
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda s: s.name)
-def test_each_expectation_has_a_name_of_its_own_and_says_why(suite):
+def test_each_expectation_has_a_unique_name_and_a_reason(suite):
     names = [check_name(e) for e in suite.expectations]
     assert len(set(names)) == len(names)
     assert all(e.meta and e.description for e in suite.expectations)
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda s: s.name)
-def test_what_the_platform_cannot_break_is_a_warning(suite):
+def test_expectations_that_depend_on_the_input_are_warnings(suite):
     for expectation in suite.expectations:
         assert (expectation.severity == suites.WARNING) == (check_name(expectation) in WARNINGS), check_name(expectation)
 

@@ -1,4 +1,4 @@
-"""Hunt: live thousands of random histories, and print what must never be: `make hunt ARGS="--seed N --seconds S"`."""
+"""Run thousands of random histories against a model, and print the findings: `make hunt ARGS="--seed N --seconds S"`."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from tests.hunt.life import live, shrink
 
 _AT_ONCE = 200
 _SHOWN = 20
-"""Findings of as many kinds are cut down and printed."""
+"""The number of kinds of findings that are shrunk and printed."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Found:
 
 
 def main() -> int:
-    """Hunt; returns 1 where something was found."""
+    """Hunt; returns 1 if something was found."""
     parser = argparse.ArgumentParser(prog="make hunt", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the first history; the next has the next (default: at random)")
     parser.add_argument("--seconds", type=float, help="how long to go on (default: 60, unless --histories is given)")
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def hunt(first: int, histories: int | None, seconds: float | None, jobs: int) -> tuple[int, list[Found]]:
-    """Live histories, from a seed on, until there are enough or time is up; returns how many they were, and what was found."""
+    """Run histories from a seed on until the number or the time is reached; returns how many there were, and the findings."""
     lived, found, until = 0, list[Found](), None if seconds is None else time.monotonic() + seconds
     with ProcessPoolExecutor(jobs) as pool:
         chunks = _chunks(first, histories)
@@ -71,7 +71,7 @@ def _live(seeds: range) -> list[Found]:
 
 
 def show(kind: str, alike: list[Found]) -> None:
-    """Print one finding of a kind, cut down, and how to repeat it."""
+    """Print one shrunk finding of a kind, and how to repeat it."""
     seed = alike[0].seed
     finding = live(generate(seed))
     if finding is None:

@@ -1,4 +1,4 @@
-"""The engine's own classes on a lake in memory: all that Spark does with rows is done here, over tuples, and nothing else is replaced."""
+"""The engine's own classes on a lake in memory: only Spark's work on rows is replaced, by functions of tuples."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ POSITION_BITS = 42
 
 
 def _unlock(*classes: type) -> None:
-    """Take away the lock that a cached property of Python 3.11 shares among all instances: processes share none."""
+    """Remove the lock that a cached property of Python 3.11 shares among all instances: processes share no lock."""
     for found in (value for of in classes for value in vars(of).values() if isinstance(value, cached_property)):
         if hasattr(found, "lock"):
             vars(found)["lock"] = nullcontext()
@@ -107,7 +107,7 @@ class SimLedgerStore:
 
 
 class SimLedger(Ledger):
-    """The ledger; what one process has worked out of a version serves the others, which would work out the same."""
+    """The ledger. What one process derives from a version serves the others, which would derive the same."""
 
     _store: SimLedgerStore
 
@@ -118,7 +118,7 @@ class SimLedger(Ledger):
         key = "history", id(known) if known.head else 0, id(seen)
         if key not in memo:
             super()._take_rows()
-            memo[key] = self._history, dict(self._last), known, seen  # what is in it keeps its `id`
+            memo[key] = self._history, dict(self._last), known, seen  # an object in the cache keeps its `id`
             return
         self._history, last, _, _ = memo[key]
         self._last = {**self._last, **last}
@@ -126,7 +126,7 @@ class SimLedger(Ledger):
 
 @dataclass(frozen=True)
 class Judged:
-    """Raw rows, typed and judged: `(arrival, event, reason, file)`."""
+    """Parsed rows with their lateness decisions: `(arrival, event, reason, file)`."""
 
     rows: Sequence[tuple[int, Event, str | None, str]]
 
@@ -139,7 +139,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class SimIngest(Ingest):
-    """Ingest, from files in memory."""
+    """Ingestion from files in memory."""
 
     lake: SimLake
 
@@ -213,7 +213,7 @@ def _judged(lake: SimLake, contract: SourceContract, files: Sequence[File], now:
 
 @dataclass(frozen=True)
 class SimStream(Stream):
-    """Ingest from folders in memory."""
+    """Streaming from folders in memory."""
 
     lake: SimLake
 
@@ -225,7 +225,7 @@ class SimStream(Stream):
 
 
 def listed(lake: SimLake, folder: str, source: str) -> list[File]:
-    """The files of a source; a stale list lacks the newest."""
+    """The files of a source; a stale listing lacks the newest."""
 
     def look(stale: bool) -> list[File]:
         files = [
@@ -240,7 +240,7 @@ def listed(lake: SimLake, folder: str, source: str) -> list[File]:
 
 @dataclass(frozen=True)
 class SimReading(Reading):
-    """Reads inputs from memory. Watermarks and the entries that may hold late rows are the engine's own."""
+    """Reads inputs from memory. Watermarks and the choice of batches with late rows are the engine's own."""
 
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
         name = asset.inputs[which]
@@ -294,7 +294,7 @@ def _columns(asset: DerivedAsset) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SimAdvance(Advance):
-    """Advances over tuples: what is closed and what differs is computed here, where and when is the engine's own."""
+    """Advances over tuples: closed rows and corrections are computed here, the ranges and commits are the engine's own."""
 
     reading: SimReading
 
@@ -323,7 +323,7 @@ class SimAdvance(Advance):
 
 @dataclass(frozen=True)
 class SimMaintenance(Maintenance):
-    """Maintenance in memory: what is left of a log after it is its newest commit."""
+    """Maintenance in memory: it deletes all but the newest commit of a log."""
 
     lake: SimLake
 
@@ -376,7 +376,7 @@ class SimAccounts(Accounts):
 
 @dataclass(frozen=True)
 class SimEngine(Engine):
-    """The engine, made of the classes above."""
+    """The engine, made from the classes above."""
 
     lake: SimLake
 

@@ -1,4 +1,4 @@
-"""Accounts over tuples: which rows there are and what was recomputed is the engine's, how they are counted is done here."""
+"""Accounts over tuples: the engine selects the rows and recomputes results, and the counting is done here."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from platform_defs.engine.inputs.reader import Span
 from tests.hunt.operators import difference
 
 _SIDE = ((1, 2, 3), (4, 5, 6))
-"""Where a pair names its rows."""
+"""The columns of a pair that identify its rows."""
 
 
 @dataclass(frozen=True)
 class _Recounts(Books):
-    """The results that a table lacks, and those it should not hold."""
+    """The missing and the superfluous results of a table."""
 
     def _sides_of(self, row: tuple[Any, ...]) -> Iterator[tuple[int, date]]:
         raise NotImplementedError

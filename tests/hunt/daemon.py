@@ -1,4 +1,4 @@
-"""Dagster's daemon, as far as the sensors see it: cursors, run keys that are launched once, and what became of the runs."""
+"""Dagster's daemon as the sensors see it: cursors, run keys that launch once, and the status of runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ RunOf = Callable[[Callable[[Any], Any], Sequence[Trouble]], tuple[str, Any]]
 
 @dataclass
 class Run:
-    """A run, as `DagsterRun` names it."""
+    """A run, with the fields of `DagsterRun`."""
 
     run_id: str
     tags: dict[str, str]
@@ -30,7 +30,7 @@ class Run:
 
 @dataclass
 class Record:
-    """A run's record, as `RunRecord` is one."""
+    """A run's record, with the fields of `RunRecord`."""
 
     dagster_run: Run
     job: str
@@ -44,7 +44,7 @@ class Record:
 
 @dataclass
 class Context:
-    """What a sensor gets."""
+    """The context of a sensor."""
 
     instance: "Daemon"
     cursor: str | None
@@ -65,18 +65,18 @@ class Daemon:
     records: list[Record] = field(default_factory=list)
 
     def get_run_records(self, filters: dg.RunsFilter, limit: int) -> list[Record]:
-        """As `DagsterInstance` has it: the newest first."""
+        """As `DagsterInstance` returns them: the newest first."""
         tags = dict(filters.tags or {})
         found = [r for r in reversed(self.records) if r.job == filters.job_name and tags.items() <= r.dagster_run.tags.items()]
         return found[:limit]
 
     def is_quiet(self) -> bool:
-        """Whether no run makes the sensors wait: the newest of each job succeeded."""
+        """Whether no run makes the sensors wait: the newest run of each job succeeded."""
         newest = {record.job: record for record in self.records}
         return all(record.dagster_run.status == dg.DagsterRunStatus.SUCCESS for record in newest.values())
 
     def tick(self, sensor: str, run: RunOf, troubles: Sequence[Trouble]) -> None:
-        """Ask a sensor, and launch the runs that it asks for, unless their key was launched before."""
+        """Evaluate a sensor, and launch the runs that it requests, unless their key was launched before."""
         definition: Any = getattr(sensors, sensor)
         context = Context(self, self.cursors.get(sensor))
         _, answer = run(lambda engine: definition._raw_fn(context, engine), ())
@@ -93,7 +93,7 @@ class Daemon:
         record = Record(of, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
         self.records.append(record)
         outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), troubles)
-        if outcome in ("killed", "held up"):  # the daemon never hears what became of it
+        if outcome in ("killed", "held up"):  # the daemon does not get its result
             return
         of.status = dg.DagsterRunStatus.SUCCESS if outcome == "done" else dg.DagsterRunStatus.FAILURE
         record.end_time = self.clock() / 1000

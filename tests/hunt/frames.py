@@ -1,4 +1,4 @@
-"""What stands in for data frames: rows as tuples, with the few methods that the engine's bookkeeping calls."""
+"""Stand-ins for data frames: rows as tuples, with the few methods that the engine's bookkeeping calls."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Rows:
         return len(self.rows)
 
     def at(self, column: str) -> int:
-        """Where a column stands in a row."""
+        """The position of a column in a row."""
         return self.columns.index(column)
 
     def between(self, column: str, first: int | None, last: int | None) -> "Rows":
-        """The rows with `first <= column <= last`; None for no end."""
+        """The rows with `first <= column <= last`; None is an open end."""
         n = self.columns.index(column)
         return Rows(self.columns, [r for r in self.rows if (first is None or r[n] >= first) and (last is None or r[n] <= last)])
 

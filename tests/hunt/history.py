@@ -1,4 +1,4 @@
-"""Histories: what happens, in order, made from a seed."""
+"""Histories: sequences of actions, made from a seed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ _TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maint
 
 
 def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) -> History:
-    """The history of a seed; of some kinds of actions, and of some assets, alone, where they are named."""
+    """The history of a seed; `only` limits the kinds of actions, `assets` the assets."""
     random = Random(seed)
     setup = Setup(
         sources=("a", "b") if random.random() < 0.8 else ("a", "b", "c"),
@@ -67,7 +67,7 @@ def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) ->
         max_step=random.choice((8, 1_000)),
         max_files=random.choice((1, 3)),
     )
-    rare = random.sample(sorted(_OFTEN), 12)  # not every history has everything: what is short is more often whole
+    rare = random.sample(sorted(_OFTEN), 12)  # a history has some kinds only, so that a finding is often short already
     often = {kind: n for kind, n in _OFTEN.items() if (kind in only if only else kind in rare or n > 2)}
     making = _Making(random, setup)
     kinds = random.choices(list(often), list(often.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
@@ -85,7 +85,7 @@ class _Making:
     window: int = 10
 
     def actions(self, kind: str) -> Iterator[Action]:
-        """One action; or a story, a few that bear on each other."""
+        """One action, or a story of several related ones."""
         who = 0 if self.random.random() < 0.7 else 1
         story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{kind}", None)
         if story is None:
@@ -94,7 +94,7 @@ class _Making:
             yield from story(who)
 
     def _story_meanwhile(self, who: int) -> Iterator[Action]:
-        """A process is held up, others do something meanwhile, and it goes on."""
+        """A process is paused, others act meanwhile, and it resumes."""
         random = self.random
         on = random.choice(_ON)
         pauses = [Trouble("pause", on, nth) for nth in sorted(random.sample(range(1, _MOST[on] + 1), random.randint(1, 3)))]
@@ -106,7 +106,7 @@ class _Making:
             yield Action("resume", who)
 
     def _story_anew(self, who: int) -> Iterator[Action]:
-        """A table is deleted and made again, perhaps with other parameters, and goes on; so do its readers."""
+        """A table is deleted and recomputed, perhaps with other parameters, and then advanced, as are its readers."""
         table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
         yield from self._closed(who)
         if self.random.random() < 0.7:
@@ -117,7 +117,7 @@ class _Making:
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _closed(self, who: int) -> Iterator[Action]:
-        """Something is closed in every table."""
+        """Some results are closed in every table."""
         for source in self.setup.sources:
             self.files, self.events = self.files + 1, self.events + 3
             times = (self.now - self.random.randint(3, 9) * HOUR, self.now - 2 * HOUR, self.now)
@@ -127,7 +127,7 @@ class _Making:
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _story_cut(self, who: int) -> Iterator[Action]:
-        """An ingest dies, its source leaves the configuration, others go on, and it comes back."""
+        """An ingest dies, its source leaves the configuration, others continue, and the source returns."""
         land = self._action("land", who, ())
         yield land
         yield Action("ingest", who, (), (Trouble("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
@@ -138,7 +138,7 @@ class _Making:
         yield self._action("ingest", who, ())
 
     def _story_usurped(self, who: int) -> Iterator[Action]:
-        """An ingest has left rows in a log; while one writer is held up that knows of them, another decides about them."""
+        """An ingest has left uncommitted rows in a log; while one writer that knows them is paused, another reuses or deletes them."""
         random, other = self.random, 1 - who
         land = self._action("land", who, ())
         yield land
@@ -156,7 +156,7 @@ class _Making:
         yield Action("resume", who)
 
     def _story_late(self, who: int) -> Iterator[Action]:
-        """Rows come that are behind what is closed, and all that is made of them follows."""
+        """Rows arrive behind the closed ranges, and every downstream table is advanced."""
         for kind in ("land", "ingest"):
             yield self._action(kind, who, ())
         for name in self.setup.assets:
@@ -164,7 +164,7 @@ class _Making:
             yield Action("account", 1 - who, (name,))
 
     def _story_audit(self, who: int) -> Iterator[Action]:
-        """An account is held up, and what it reads moves on meanwhile."""
+        """An account is paused, and its inputs change meanwhile."""
         random = self.random
         pauses = tuple(Trouble("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
         yield self._action("land", who, ())
@@ -176,7 +176,7 @@ class _Making:
         yield Action("resume", who)
 
     def _story_outage(self, who: int) -> Iterator[Action]:
-        """The power fails, the engine goes on without what it lost, and the backup comes back."""
+        """A power cut, a run without the lost commits, and the return of the backup."""
         if self.random.random() < 0.5:
             yield from (self._action(kind, who, ()) for kind in ("land", "ingest"))
         lost = f"events/{self._source()}", self.random.random() < 0.4

@@ -23,7 +23,7 @@ _CARRIED = "rows_of"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A table as it was seen; stands for deltalake's `DeltaTable`."""
+    """A table as it was read; stands for deltalake's `DeltaTable`."""
 
     identity: str
     seen: Version
@@ -45,11 +45,11 @@ class Snapshot:
 
 
 class SimTables(Lake):
-    """What a lake does with tables, on those that `delta` shows, live or pinned."""
+    """The lake's methods on the tables that `delta` returns, current or from a snapshot."""
 
     @property
     def sim(self) -> "SimLake":
-        """The lake as it goes on."""
+        """The current lake, of which this one is a snapshot."""
         live = self.live
         assert isinstance(live, SimLake)
         return live
@@ -88,7 +88,7 @@ class SimTables(Lake):
                 seen = self.sim.delta(table)
                 continue
             except StoreFault:
-                fresh: Any = self.sim.delta(table)  # whether it landed all the same
+                fresh: Any = self.sim.delta(table)  # whether the commit was made anyway
                 if fresh is not None and any(v.metadata.get("id") == name for v in fresh.versions):
                     return len(new)
                 raise
@@ -105,7 +105,7 @@ class SimTables(Lake):
         self.sim.commit(table, lambda _: new, metadata, written=len(new), step=number, guarded=True)
 
     def replace_rows(self, table: str, removed: Sequence[Row], new: Sequence[Row], metadata: dict[str, Any], number: int) -> None:
-        """What a merge does: take rows away, one copy each, and add others, as one commit."""
+        """Remove rows, one copy each, and add others as one commit, as a merge does."""
 
         def change(rows: tuple[Row, ...]) -> tuple[Row, ...]:
             left = list(removed)
@@ -153,7 +153,7 @@ class SimLake(SimTables):
         return SimPinned(self.root, self.lease_s, self.leases, base=self)
 
     def named(self, identity: str) -> str:
-        """The name of a table, by its identity."""
+        """The name of a table with an identity."""
         return next((name for name, table in self.store.tables.items() if table.identity == identity), identity)
 
     def _seen(self, table: str, stale: bool) -> Snapshot | None:
@@ -161,7 +161,9 @@ class SimLake(SimTables):
         if held is None:
             return None
         seen, versions = self.process.seen, held.versions
-        if stale and len(versions) > 1 and seen.get(held.identity, -1) < versions[-1].number:  # never older than what it saw or wrote
+        if (
+            stale and len(versions) > 1 and seen.get(held.identity, -1) < versions[-1].number
+        ):  # never older than a version that the process read or wrote
             versions = versions[:-1]
         seen[held.identity] = versions[-1].number
         return Snapshot(held.identity, versions[-1], tuple(versions))
@@ -183,7 +185,7 @@ class SimLake(SimTables):
         guarded: bool = False,
         **how: Any,
     ) -> None:
-        """Commit; where it is guarded, not a step that is not above the table's newest."""
+        """Commit; a guarded commit must have a step above the table's newest."""
         self.still_mine()
         stored = {key: _stored(value) for key, value in metadata.items()}
 
@@ -242,15 +244,15 @@ class SimLake(SimTables):
 
 
 class SimPinned(PinnedLake, SimTables):
-    """A lake in memory as it is at one time."""
+    """A snapshot of a lake in memory."""
 
 
 def rows_of(lake: Lake, table: str, columns: tuple[str, ...]) -> Rows:
-    """What a table holds, as far as a lake knows it; nothing where there is none."""
+    """The rows of a table as the lake sees them; none if it is missing."""
     seen: Any = lake.delta(table)
     return Rows(columns, () if seen is None else seen.seen.rows)
 
 
 def _stored(value: Any) -> Any:
-    """A value as a commit gives it back."""
+    """A value after a commit has stored it."""
     return json.loads(json.dumps(value))

@@ -10,7 +10,7 @@ from platform_defs.engine.ledger.rows import SourceEntry, as_ints, entries_of
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one commit added."""
+    """The rows of one commit."""
 
     ints: pa.Table
     rows: tuple[SourceEntry, ...]
@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class LedgerRow:
-    """A row, and the part that it is of."""
+    """A row, and its part."""
 
     entry: SourceEntry
     part: Part

@@ -1,4 +1,4 @@
-"""Histories lived through, and cut down to what still shows a finding."""
+"""Running a history, and shrinking one to the actions that still show a finding."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,16 +16,16 @@ from tests.hunt.world import Action, Finding, World
 from tests.support.shopkeeping import MINUTE
 
 ROUNDS = 8
-"""Plain retries after which everything must be closed and counted."""
+"""Plain retries after which every row must be closed and counted."""
 
 
 TICKS = 10
-"""Ticks of the sensors after which they must have brought in everything."""
+"""Ticks of the sensors after which every file must be ingested."""
 
 
 @dataclass
 class Life:
-    """A history being lived."""
+    """A running history."""
 
     history: History
     make: Callable[..., SimEngine] = SimEngine
@@ -53,7 +53,7 @@ class Life:
             self.world.current.point()
 
     def _end(self) -> None:
-        """No thread is left behind."""
+        """Leave no thread behind."""
         for process in self.world.processes.values():
             while process.thread is not None:
                 try:
@@ -82,7 +82,7 @@ class Life:
             truth.check_table(asset)
 
     def _check_error(self, number: int, struck: bool, error: Exception) -> None:
-        """An error is right where something went wrong; else it is a false alarm."""
+        """An error is legitimate after a fault; otherwise it is a false alarm."""
         if struck or self.damaged:
             return
         others = self.history.setup.owners != "locks"
@@ -119,7 +119,7 @@ class Life:
         self.truth.check_all_closed(self.history.setup.assets, world.window, world.away)
 
     def _by_daemon(self) -> None:
-        """The sensors alone bring everything in, and every table to its watermark."""
+        """The sensors alone ingest every file, and advance every table to its watermark."""
         world = self.world
         for _ in range(TICKS):
             world.clock.pass_ms(20 * MINUTE)
@@ -137,7 +137,7 @@ class Life:
             raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
 
     def _round(self) -> str | None:
-        """Ingest, drain, advance, as anybody would; returns what failed."""
+        """Ingest, drain and advance; returns the first failure."""
         world, failed = self.world, None
         world.clock.pass_ms(MINUTE)
         works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.ingest), ("drain", SimEngine.drain)]
@@ -152,19 +152,19 @@ class Life:
         return failed
 
     def _way_out(self, label: str, outcome: str) -> None:
-        """What the error says to do: make the table, and what is made of it, again."""
+        """Do as the error says: recompute the table and its downstream tables."""
         if outcome.startswith("ProgressError"):
             name = label.split()[1]
             self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
 
 
 def live(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:
-    """Live a history; returns what was found."""
+    """Run a history; returns its finding, if any."""
     return Life(history, make)()
 
 
 def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
-    """The history with actions and troubles taken away as long as a finding of the same kind stays."""
+    """Remove actions and troubles from the history as long as it shows a finding of the same kind."""
     budget = tries
     size = max(1, len(history.actions) // 2)
     while size and budget > 0:

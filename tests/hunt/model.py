@@ -1,4 +1,4 @@
-"""The truth, computed naively and from scratch: from the files that landed and the decisions that the ledger records."""
+"""The expected content of every table, computed from scratch from the landed files and the decisions in the ledger."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _MADE_WITH = {identity_of(asset): window for window, recipe in RECIPES.items() f
 
 @dataclass(slots=True)
 class _Source:
-    """What is known of a source after some entries."""
+    """The state of a source after some batches."""
 
     mark: int | None = None
     newest: int | None = None
@@ -37,7 +37,7 @@ class _Source:
 
 @dataclass
 class Truth:
-    """What every table must hold.
+    """The expected content of every table.
 
     Args:
         store: the store.
@@ -51,7 +51,7 @@ class Truth:
     _sources: dict[str, _Source] = field(default_factory=dict)
     _checked: dict[str, Any] = field(default_factory=dict)
     _steady: bool = True
-    """Whether no clock was seen to step back."""
+    """Whether the clock never stepped back."""
 
     def landed(self, file: Landed) -> None:
         self.contents[file.source, file.name] = file.events
@@ -59,7 +59,7 @@ class Truth:
     # the ledger
 
     def take(self) -> None:
-        """Take what the ledger holds now, each entry held to what it must record."""
+        """Read the ledger, and check each batch against its files."""
         held = self.store.tables.get("ledger")
         version = None if held is None else held.newest
         if version is self._checked.get("ledger"):
@@ -122,7 +122,7 @@ class Truth:
         return self._entries[0][0].ingested_at if of.heard is None else of.heard
 
     def _read(self, entry: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
-        """The good events of an entry's files, and its counts; rows that are accepted are taken."""
+        """The good events of a batch's files, and its counts; accepted rows are added to the source."""
         good, counts = list[Event](), Counter[str]()
         ahead = self._ahead(entry)
         files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in entry.offsets))
@@ -154,7 +154,7 @@ class Truth:
         return good, counts
 
     def _ahead(self, entry: SourceEntry) -> set[int]:
-        """The events that were too far ahead of the clock. The ledger tells how many; what it read on the clock is not always told."""
+        """The events that were too far in the future. The ledger records how many, and not always the clock that decided."""
         read = [offset.split("|") for offset in entry.offsets]
         events = [e for path, *rest in read if not rest[2:] for e in self.contents[entry.source, path.rsplit("/", 1)[-1]]]
         bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
@@ -166,7 +166,7 @@ class Truth:
         return {id(e) for e in newest}
 
     def check_logs(self) -> None:
-        """Readers of a log see the accepted rows, those of a quarantine the others, each once."""
+        """A log contains exactly the accepted rows, and a quarantine exactly the rejected ones."""
         for name, of in self._sources.items():
             self._check_log(f"events/{name}", of.accepted, 5)
             self._check_log(f"quarantine/{name}", of.rejects, 2)
@@ -196,7 +196,7 @@ class Truth:
         return found
 
     def results(self, asset: str, window: int, seq: int) -> list[Row]:
-        """All results of an asset for the rows of entries up to `seq`, open ones too."""
+        """All results of an asset for the rows of batches up to `seq`, open ones too."""
         recipe = RECIPES[window][asset]
         operator: Any = recipe.operator
         if asset == "pairs":
@@ -215,7 +215,7 @@ class Truth:
         return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], marks[row[0] - 1])]
 
     def check_table(self, asset: str) -> None:
-        """A table of sources holds what the entries that it handled close, after each of its commits."""
+        """After each of its commits, a table contains the results that its handled batches close."""
         held = self.store.tables.get(asset)
         if held is None or self._checked.get(asset) is held.newest:
             return
@@ -227,13 +227,13 @@ class Truth:
         self._checked[asset] = held.newest
 
     def check_all_read(self) -> None:
-        """No file was left out."""
+        """Every file was read."""
         for (source, name), file in self.store.landing.items():
             if source not in self._sources or name not in self._sources[source].read:
                 raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")
 
     def check_all_closed(self, assets: Iterable[str], window: int, away: set[str]) -> None:
-        """Nothing is open any more, no file was left out, and every table holds what a computation from scratch gives."""
+        """Every file was read, and every table equals a computation from scratch."""
         for (source, name), file in self.store.landing.items():
             if (source in self._sources and name not in self._sources[source].read) or source not in self._sources:
                 raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")

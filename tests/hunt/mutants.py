@@ -1,4 +1,4 @@
-"""Defects that were mended, put back by hand: the hunter must find each."""
+"""Fixed defects, reintroduced by hand: the hunt must find each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ def a_drain_that_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
 
 
 def orphans_of_a_source_that_was_away(patch: pytest.MonkeyPatch) -> None:
-    """Readers go by the head alone, and only attempts at the next batch are taken for orphans."""
+    """Readers use the newest batch only, and only attempts at the next batch are taken for uncommitted rows."""
     patch.setattr(adapters, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
     for module in (ingest, signals):
         patch.setattr(module, "clear_orphans", _clear_by_number)
@@ -43,7 +43,7 @@ def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, An
 
 
 def offsets_that_are_absolute(patch: pytest.MonkeyPatch) -> None:
-    """The ledger keeps whole paths, for no file knows its source's folder."""
+    """The ledger keeps absolute paths, for no file knows its source's folder."""
     made = files.File.__post_init__
 
     def forget(file: files.File) -> None:
@@ -59,7 +59,7 @@ def a_log_that_may_lose_its_last_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_that_ask_for_no_progress(patch: pytest.MonkeyPatch) -> None:
-    """A step's commit lands on whatever is there."""
+    """A step commits on any version of the table."""
     commit = lake.SimLake.commit
     patch.setattr(lake.SimTables, "_check_follows", lambda *of: None)
     patch.setattr(lake.SimLake, "commit", lambda self, *of, **how: commit(self, *of, **how | {"guarded": False}))
@@ -70,7 +70,7 @@ def an_account_that_asks_for_the_head_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def sensors_that_give_up(patch: pytest.MonkeyPatch) -> None:
-    """A run's key says what is to be done, and nothing of the run before."""
+    """A run key names the work, and not the previous run."""
     patch.setattr(tries.Tries, "key", property(lambda self: self.asked))
 
 
@@ -92,7 +92,7 @@ def a_table_made_anew_that_nobody_notices(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A defect put back.
+    """A reintroduced defect.
 
     Args:
         mutate: puts it back.
@@ -105,7 +105,7 @@ class Mutant:
     assets: tuple[str, ...] = ()
 
     def history(self, seed: int) -> History:
-        """A history that bears on it."""
+        """A history that concerns it."""
         return generate(seed, self.only, self.assets)
 
 
@@ -122,4 +122,4 @@ MUTANTS: Mapping[str, Mutant] = {
     "rows deleted that were taken over": Mutant(rows_taken_over_without_a_commit, ("land", "usurped")),
     "a batch upon another": Mutant(batches_that_follow_any_ledger, ("land", "usurped")),
 }
-"""By the number of the finding; those that the hunt found itself, by what goes wrong."""
+"""By the number of the finding; those that the hunt found itself, by the effect."""

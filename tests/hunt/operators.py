@@ -45,7 +45,7 @@ def _pair(one: Any, other: Any, time: int) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SimCount(WindowedAggregate):
-    """A count of rows by key and tumbling window, over tuples; a row's watermark stands behind its own columns."""
+    """A count of rows by key and tumbling window, over tuples; the watermark of a row is its last column."""
 
     @property
     def size(self) -> int:
@@ -69,14 +69,14 @@ class SimCount(WindowedAggregate):
 
 
 def closed_by(operator: Any) -> ByTimeRange:
-    """What an operator of closed ranges reads."""
+    """The read of an operator of closed ranges."""
     reads = operator.reads
     assert isinstance(reads, ByTimeRange)
     return reads
 
 
 def difference(held: Iterable[Any], wanted: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """The rows that are too many, and those that are missing, copies counted."""
+    """The superfluous and the missing rows, copies counted."""
     left = list(wanted)
     extra = [row for row in held if not (row in left and (left.remove(row) or True))]
     return extra, left

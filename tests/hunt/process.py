@@ -1,4 +1,4 @@
-"""A process of the simulation: what it calls, where it dies, where it is held up, what the store answers."""
+"""A process of the simulation: its calls, faults and pauses, and the answers of the store."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ On = Literal["any", "write", "point"]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What goes wrong in an operation.
+    """A fault in an operation.
 
     Args:
         kind: the process dies; is held up until it is resumed; the store does not answer and has done nothing; it does not answer
@@ -31,7 +31,7 @@ MOST_CALLS = 5_000
 
 
 class Endless(Exception):
-    """An operation comes to no end."""
+    """An operation does not end."""
 
 
 class StoreFault(OSError):
@@ -40,7 +40,7 @@ class StoreFault(OSError):
 
 @dataclass
 class Process:
-    """One process. It does one thing at a time.
+    """One process, which runs one operation at a time.
 
     Args:
         number: which.
@@ -54,9 +54,9 @@ class Process:
     troubles: tuple[Trouble, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    """The leases that others took from it while it was held up."""
+    """The leases that others took while it was paused."""
     seen: dict[str, int] = field(default_factory=dict)
-    """The newest version of each table that it saw or wrote, by the table's identity."""
+    """The newest version of each table that it read or wrote, by the table's identity."""
     struck: bool = False
     """Whether the present operation met a fault."""
     thread: "Held | None" = None
@@ -71,7 +71,7 @@ class Process:
         return self.thread is not None
 
     def _met(self, on: On) -> str | None:
-        """Count a call; what goes wrong at it."""
+        """Count a call, and raise its fault, if any."""
         self.counts["any"] += 1
         if on != "any":
             self.counts[on] += 1
@@ -99,7 +99,7 @@ class Process:
     calls: int = 0
 
     def call(self, effect: Callable[[bool], Any], *, writes: bool = False) -> Any:
-        """Ask the store; `effect` is told whether it shall answer with what was there one version ago."""
+        """Call the store; `effect` gets whether it must answer from one version ago."""
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise Endless(f"an operation asked the store more than {MOST_CALLS} times")
@@ -115,7 +115,7 @@ class Process:
 
 
 class Held:
-    """An operation in a thread of its own, so that it can be held up half-way. One thread runs at a time."""
+    """An operation in a thread of its own, so that it can be paused. One thread runs at a time."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -123,12 +123,12 @@ class Held:
         self.thread = threading.Thread(target=self._run, args=(work,), daemon=True)
 
     def start(self) -> None:
-        """Run until it is held up, or done."""
+        """Run until it pauses or ends."""
         self.thread.start()
         self._back.acquire()
 
     def resume(self, *, dies: bool = False) -> None:
-        """Go on from where it was held up."""
+        """Resume after a pause."""
         self._dies = dies
         self._go.release()
         self._back.acquire()

@@ -12,7 +12,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit of a table, and what the table holds after it."""
+    """One commit of a table, and the rows of the table after it."""
 
     number: int
     rows: tuple[Row, ...]
@@ -24,7 +24,7 @@ class Version:
 
 @dataclass(slots=True)
 class Table:
-    """A table. `identity` is another one when the table is deleted and made anew."""
+    """A table. A recreated table has another `identity`."""
 
     identity: str
     versions: list[Version] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of an input file. `uid` names it for good, also where a file repeats it."""
+    """One row of an input file. `uid` identifies the event, even if a file repeats it."""
 
     uid: int
     k: str | None
@@ -63,7 +63,7 @@ class Conflict(Exception):
 
 @dataclass(slots=True)
 class Store:
-    """Everything that outlives a process."""
+    """The state that outlives processes."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     landing: dict[tuple[str, str], Landed] = field(default_factory=dict)
@@ -71,9 +71,9 @@ class Store:
     home: str = "s3a://lake"
     made: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
-    """What was worked out of a version once, and serves all processes."""
+    """Values derived from a version once, for all processes."""
     lost: dict[str, list[Version]] = field(default_factory=dict)
-    """Commits that a power cut took, by table: what a backup would bring back."""
+    """Commits lost in a power cut, by table: a backup restores them."""
 
     def commit(
         self,
@@ -86,7 +86,7 @@ class Store:
         operation: str = "WRITE",
         step: int | None = None,
     ) -> int:
-        """Commit what a table holds next; the first commit makes it.
+        """Commit the next rows of a table; the first commit creates it.
 
         Args:
             table: the table.
@@ -122,7 +122,7 @@ class Store:
         return self.tables[table].step if table in self.tables else -1
 
     def identity(self, table: str) -> str:
-        """What a table has that one made again has not."""
+        """The identity of a table, which a recreated one does not share."""
         return self.tables[table].identity if table in self.tables else ""
 
     def drop(self, table: str) -> None:
@@ -131,13 +131,13 @@ class Store:
         self.lost.pop(table, None)
 
     def forget(self, table: str) -> None:
-        """Clean the log behind the newest version, as a checkpoint and a passed retention allow."""
+        """Delete the log before the newest version, as a checkpoint and an expired retention allow."""
         held = self.tables.get(table)
         if held is not None:
             held.versions[:] = held.versions[-1:]
 
     def lose(self, table: str, *, torn: bool) -> bool:
-        """Take the newest commit away, as a power cut would; a torn one leaves a commit that says nothing."""
+        """Remove the newest commit, as a power cut does; a torn one leaves an unreadable commit."""
         held = self.tables.get(table)
         if held is None or len(held.versions) < 2 or table in self.lost:
             return False
@@ -153,7 +153,7 @@ class Store:
         return bool(self.lost)
 
     def restore(self) -> list[str]:
-        """Bring back what was taken; returns the tables that were written past the loss, where no backup fits any more."""
+        """Restore the lost commits; returns the tables that were written after the loss, which no backup fits any more."""
         beyond: list[str] = []
         for table, [taken] in self.lost.items():
             held = self.tables[table]

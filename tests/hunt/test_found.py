@@ -1,4 +1,4 @@
-"""Histories in which the hunt found something, cut down, and mended since: nothing is found in them any more."""
+"""Shrunk histories of findings that are fixed: they must show no finding."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -81,6 +81,6 @@ FOUND: dict[str, list[Lived]] = {
 
 @pytest.mark.parametrize("name", FOUND)
 @pytest.mark.parametrize("settled", [0, 1], ids=["by hand", "by the sensors"])
-def test_nothing_is_found_any_more(name: str, settled: int) -> None:
+def test_the_recorded_findings_do_not_recur(name: str, settled: int) -> None:
     found = [(history, finding) for lived in FOUND[name] if (finding := live(history := History(settled, lived[0], tuple(lived[1]))))]
     assert found == []

@@ -1,4 +1,4 @@
-"""The short form of the hunt; that the hunter finds mended defects that are put back; that it repeats and cuts down what it finds."""
+"""A short hunt, and tests of the hunt itself: it finds reintroduced defects, is reproducible, and shrinks its findings."""
 
 import pytest
 
@@ -10,18 +10,18 @@ from tests.hunt.store import Store
 from tests.hunt.world import Action
 
 HISTORIES = 250
-"""As many as `make test` has time for; `make hunt` lives thousands."""
+"""As many as `make test` has time for; `make hunt` runs thousands."""
 BUDGET = 800
-"""Histories within which a mended defect that is put back must be found."""
+"""Histories within which a reintroduced defect must be found."""
 
 
-def test_no_row_is_lost_doubled_or_wrongly_decided_no_alarm_is_false_and_there_is_always_a_way_on() -> None:
+def test_random_histories_hold_to_the_model() -> None:
     found = {seed: finding for seed in range(HISTORIES) if (finding := live(generate(seed))) is not None}
     assert not found
 
 
 @pytest.mark.parametrize("number", MUTANTS)
-def test_a_mended_defect_that_is_put_back_is_found(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reintroduced_defect_is_found(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[number]
     for seed in range(BUDGET):
         history = mutant.history(seed)
@@ -33,7 +33,7 @@ def test_a_mended_defect_that_is_put_back_is_found(number: str, monkeypatch: pyt
     pytest.fail(f"{BUDGET} histories did not find it")
 
 
-def test_a_finding_repeats_and_stays_when_it_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_is_reproducible_and_survives_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS["14"]
     mutant.mutate(monkeypatch)
     seed, finding = next((n, found) for n in range(BUDGET) if (found := live(mutant.history(n))) is not None)
@@ -44,17 +44,17 @@ def test_a_finding_repeats_and_stays_when_it_is_cut_down(monkeypatch: pytest.Mon
     assert {action.kind for action in fewer.actions} == {"land", "ingest", "move"}
 
 
-def test_a_seed_makes_one_history() -> None:
+def test_a_seed_determines_the_history() -> None:
     assert generate(7) == generate(7)
     assert str(generate(7)).startswith("seed 7: Setup(")
     assert generate(7).actions != generate(8).actions
 
 
-def test_an_action_says_what_troubles_it() -> None:
+def test_an_action_prints_its_troubles() -> None:
     assert str(Action("ingest", 1, (), (Trouble("kill", "write", 2),))) == "ingest() by process 1 [kill at write 2]"
 
 
-def test_a_commit_follows_the_version_that_was_seen_or_fails() -> None:
+def test_a_commit_on_an_outdated_version_fails() -> None:
     store = Store()
     assert store.commit("t", lambda rows: (*rows, (1,)), {}, written=1, seen=-1) == 0
     assert store.commit("t", lambda rows: (*rows, (2,)), {}, written=1) == 1

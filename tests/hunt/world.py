@@ -1,4 +1,4 @@
-"""The simulated world: a store, a clock, processes with the engine in them, and what a history's actions do to these."""
+"""The simulated world: a store, a clock, processes with the engine in them, and the effects of a history's actions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ NOON = START + 12 * HOUR
 SOURCES = ("a", "b", "c")
 ASSETS = ("pairs", "counts", "tops", "wides")
 EXPECTED = (StoreFault, LakeBusy, LakeError, LedgerError, ProgressError, IngestError)
-"""What an operation may end with; anything else is a finding."""
+"""The errors that an operation may raise; any other is a finding."""
 
 
 def _source(name: str, **changes: Any) -> SourceContract:
@@ -58,7 +58,7 @@ RECIPES: Mapping[int, Mapping[str, DerivedAsset]] = {n: _assets(n * MINUTE) for 
 
 @dataclass(frozen=True)
 class Setup:
-    """What stays the same through a history.
+    """The fixed parameters of a history.
 
     Args:
         sources: the configured sources.
@@ -78,7 +78,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that happens."""
+    """One action of a history."""
 
     kind: str
     who: int = 0
@@ -91,7 +91,7 @@ class Action:
 
 
 class Finding(Exception):
-    """Something that must never be."""
+    """A violated law."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -125,13 +125,13 @@ class World:
         self.process(1)
 
     def process(self, number: int) -> Process:
-        """A process; started where it does not run."""
+        """Return a process, and start it if it does not run."""
         if number not in self.processes:
             self.processes[number] = Process(number, f"spelling {number}" if self.setup.owners == "none" else "")
         return self.processes[number]
 
     def engine(self, number: int) -> SimEngine:
-        """The engine of a process, made with the configuration that holds when it starts."""
+        """Make the engine of a process with the configuration at its start."""
         if number not in self.engines:
             process = self.process(number)
             lake = SimLake(self.store.home, store=self.store, process=process, shares_leases=self.setup.owners == "leases")
@@ -144,15 +144,15 @@ class World:
         return self.engines[number]
 
     def is_fed(self, name: str) -> bool:
-        """Whether none of the sources that an asset is made of is away."""
+        """Whether every source of an asset is configured."""
         if name in CONTRACTS:
             return name not in self.away
         return all(self.is_fed(of) for of in RECIPES[self.window][name].inputs)
 
-    # what operations do
+    # the outcome of operations
 
     def run(self, number: int, work: Callable[[SimEngine], Any], troubles: Sequence[Trouble] = ()) -> Any:
-        """Let a process do something. It is in a thread of its own where it may be held up."""
+        """Run an operation of a process, in a thread of its own if it may be paused."""
         self.finish(number)
         process = self.process(number)
         process.begin(tuple(troubles))
@@ -172,7 +172,7 @@ class World:
         self.raise_failed()
 
     def raise_failed(self) -> None:
-        """Raise what a thread met."""
+        """Raise the error of a thread."""
         if self.failed:
             raise self.failed.pop()
 
@@ -197,26 +197,26 @@ class World:
         return None
 
     def check_error(self, process: Process, error: Exception) -> None:
-        """Whether an operation may end in this."""
+        """Whether an operation may end with this error."""
         self.errors.append((process.number, process.struck, error))
 
     daemon: Daemon = field(init=False)
     errors: list[tuple[int, bool, Exception]] = field(default_factory=list)
 
     def resume(self, number: int, *, dies: bool = False) -> None:
-        """Let a process that is held up go on, or die."""
+        """Resume a paused process, or kill it."""
         process = self.process(number)
         if process.thread is not None:
             thread = process.thread
             self._baton(process, lambda: thread.resume(dies=dies))
 
     def finish(self, number: int) -> None:
-        """Let a process that is held up come to its end."""
+        """Let a paused process end its operation."""
         while self.process(number).is_paused:
             self.resume(number)
 
     def restart(self, number: int) -> None:
-        """Start a process anew: nothing that it knew is kept."""
+        """Restart a process: it loses all state in memory."""
         self.engines.pop(number, None)
         process = self.process(number)
         for key in [key for key, owner in self.store.locks.items() if owner is process]:
@@ -233,7 +233,7 @@ class World:
     # actions
 
     def act(self, action: Action) -> None:
-        """Do an action."""
+        """Perform an action."""
         getattr(self, f"_{action.kind}")(action)
 
     def _land(self, action: Action) -> None:
@@ -308,17 +308,17 @@ class World:
         self.restart(action.who)
 
     def _away(self, action: Action) -> None:
-        """A source leaves the configuration, or comes back; processes are started anew."""
+        """A source leaves the configuration, or returns; processes are restarted."""
         self.restart_all()
         self.away ^= {action.args[0]}
 
     def _window(self, action: Action) -> None:
-        """An asset's parameters change; processes are started anew."""
+        """The parameters of an asset change; processes are restarted."""
         self.restart_all()
         self.window = action.args[0]
 
     def _daemon(self, action: Action) -> None:
-        """Dagster's daemon asks a sensor, and launches the run that it asks for."""
+        """Dagster's daemon evaluates a sensor, and launches the run that it requests."""
         self.finish(action.who)
         self.daemon.tick(action.args[0], lambda work, troubles: self._run_of(action.who, work, troubles), action.troubles)
 
@@ -327,11 +327,11 @@ class World:
         return self.outcome, answer
 
     def _drop(self, action: Action) -> None:
-        """A table is deleted, as an error tells a user to do."""
+        """A table is deleted, as an error message tells a user to do."""
         self.store.drop(action.args[0])
 
     def _move(self, action: Action) -> None:
-        """The lake's folder is renamed, landing and all."""
+        """The lake's folder is renamed, with its landing folders."""
         self.restart_all()
         self.store.home = action.args[0]
 
@@ -342,7 +342,7 @@ class World:
         self.store.lose(table, torn=torn)
 
     def _restore(self, action: Action) -> None:
-        """The backup is put back: all processes stop meanwhile."""
+        """The backup is restored; all processes are stopped meanwhile."""
         self.restart_all()
         for table in self.store.restore():
             if table.startswith("events/"):

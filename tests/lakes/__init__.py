@@ -1,1 +1,1 @@
-"""Lakes written by earlier versions of the project, which later ones must read, advance, rebuild and account for."""
+"""Lakes that earlier versions of the project wrote, which later ones must read, advance, rebuild and account for."""

@@ -1,4 +1,4 @@
-"""Writes the lake that later versions are held to: `python -m tests.lakes.make FILE.tar.gz`, in a checkout of the version.
+"""Write the lake that later versions are tested with: `python -m tests.lakes.make FILE.tar.gz`, in a checkout of the version.
 
 One table of each operator and state: a join, corrected windows, sessions with late rows, rankings, tables that upsert, one of another.
 """
@@ -41,9 +41,9 @@ LATER = {"l": [Event("c", 10, DAY - 2 * MINUTE), Event("d", 11, 2 * DAY)], "r": 
 
 
 def engine(root: Path) -> Engine:
-    """The engine of such a lake, `root/lake`, with its input files beside it."""
+    """The engine of such a lake, `root/lake`, with its input files next to it."""
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
-    spark = lambda: session(Settings(driver_memory="2g", shuffle_partitions=2))  # noqa: E731 - a resource, made when it is first needed
+    spark = lambda: session(Settings(driver_memory="2g", shuffle_partitions=2))  # noqa: E731 - a resource, made on first use
     return Engine(Lake(str(root / "lake")), {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}, spark, Clock(), folders=folders)
 
 
@@ -63,7 +63,7 @@ def main(file: Path) -> None:
 
 
 def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """A member without its owner; none for what belongs to the machine: locks, Spark's checkpoint and checksums."""
+    """A tar member without its owner; None for files that belong to the machine: locks, Spark's checkpoint and checksums."""
     if member.name.endswith(".crc") or {"_locks", "_checkpoints"} & {*Path(member.name).parts}:
         return None
     member.uid = member.gid = 0

@@ -1,4 +1,4 @@
-"""A lake that an earlier version wrote is read, accounted for, advanced, corrected, rebuilt and reconciled by this one."""
+"""This version reads, accounts for, advances, corrects, rebuilds and reconciles a lake of an earlier version."""
 
 import tarfile
 from dataclasses import replace
@@ -26,7 +26,7 @@ def _tables(engine: Engine) -> dict[str, object]:
     return {name: rows_of(engine.views.table(name).drop("updated_at")) for name in engine.assets}
 
 
-def test_an_earlier_lake_goes_on_as_if_this_version_had_written_it(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
     assert [name for name in engine.assets if broken(engine, name) or engine.accounts.uncounted(name)] == []
     assert {name: engine.pending.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
     before = _tables(engine)

@@ -1,4 +1,4 @@
-"""No false alarm: whatever a stream commits beside it, an account of a lake that is right says so."""
+"""No false alarm: an account of a correct lake holds during any commits of a stream."""
 
 import threading
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _batches() -> Iterator[dict[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("accounts", [10, pytest.param(500, marks=pytest.mark.soak)])
-def test_accounts_beside_a_stream_that_ingests_advances_corrects_and_is_maintained(make_engine: MakeEngine, accounts: int) -> None:
+def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: MakeEngine, accounts: int) -> None:
     writer, reader = (make_engine(SOURCES, ASSETS) for _ in range(2))
     ended, failed = threading.Event(), list[BaseException]()
     batches = _batches()

@@ -1,4 +1,4 @@
-"""Rows within the allowed lateness correct what is closed, and what was made of it: as if they had come in time, and by net changes."""
+"""Rows within the allowed lateness correct closed results and downstream tables, by net changes, as if they had arrived in time."""
 
 import random
 from collections import Counter
@@ -27,11 +27,11 @@ WINDOWS: dict[str, Aligned] = {
 }
 TOP = TopK(k=2, order_by=["total DESC", "k"])
 HELD = WindowedAggregate(by="rank", window=Tumbling(size="6 minutes"), aggregates={"keys": "count(k)", "most": "max(total)"})
-"""Of what a Top-K ranked, made of it once more: the third of a chain."""
+"""An asset derived from a Top-K: the third of a chain."""
 
 
 def _batches(seed: int, batches: int = 5) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest, where the watermark is one minute behind: some correct a window, some are late for it."""
+    """Rows up to nine minutes behind the newest, with a watermark one minute behind: some correct a window, some are late for it."""
     seeded, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
         newest += seeded.randrange(0, 4 * MINUTE)
@@ -45,7 +45,7 @@ def _event(seeded: random.Random, newest: int) -> Event:
 
 
 def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> int:
-    """Advance some assets with each entry, others once in the end; returns how many steps corrected something."""
+    """Advance some assets after each batch, others once in the end; returns how many steps made a correction."""
     steps = []
     for batch in batches:
         replay(engine, [batch])
@@ -58,7 +58,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 
 
 def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
-    """Hold a table's change feed to its content, and to no superfluous change; returns how many updates and deletes it names."""
+    """Check that a table's change feed applies to its content and contains no superfluous change; returns its updates and deletes."""
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
     columns = engine.views.table(table).columns
     folded: Counter[tuple[Any, ...]] = Counter()
@@ -79,7 +79,7 @@ def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
-    """An aggregate, its Top-K and what is made of that, another aggregate; each advanced with every entry, and once more in the end."""
+    """An aggregate, its Top-K and another aggregate over that; each advanced after every batch, and once more in the end."""
     made: dict[str, tuple[Operator, str]] = {}
     for again in ("", "_again"):
         for name, window in WINDOWS.items():
@@ -91,7 +91,7 @@ def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: str) -> None:
+def test_corrected_aggregates_equal_the_models(chain: tuple[Engine, int], name: str) -> None:
     engine, corrected = chain
     assert corrected > 5
     rows = _seen(engine, name)
@@ -100,14 +100,14 @@ def test_corrected_aggregates_are_the_models(chain: tuple[Engine, int], name: st
     assert engine.views.late(name, "l").count() == missed > 0
 
 
-def test_what_is_made_of_corrected_results_is_corrected_as_a_backfill_would_have_it(chain: tuple[Engine, int]) -> None:
+def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
     assert _results(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
     for table in TABLES:
         assert rows_of(engine.views.table(table)) == rows_of(engine.views.table(f"{table}_again"))
 
 
-def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[Engine, int]) -> None:
+def test_the_change_feed_applies_to_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
     counts = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
     assert min(updates for updates, _ in counts.values()) > 0
@@ -116,7 +116,7 @@ def test_the_change_feed_folds_to_the_table_and_tells_net_changes(chain: tuple[E
 
 
 def _seen(engine: Engine, name: str) -> list[Seen]:
-    """The log's rows, each with the watermark before its entry, as the ledger tells it."""
+    """The log's rows, each with the watermark before its batch by the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[name]).after
     log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
@@ -132,7 +132,7 @@ def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]
 
 
 def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The two largest totals of each window, by key where they are equal, a null first."""
+    """The two largest totals of each window; ties by key, null first."""
     found = []
     for span in {r[1:3] for r in rows}:
         inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
@@ -143,7 +143,7 @@ def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "names", [["full", "best", "lasts"], pytest.param(["anti", "groups", "firsts"], marks=pytest.mark.soak)], ids="-".join
 )
-def test_with_lateness_enough_a_run_is_the_operator_over_all_rows(make_engine: MakeEngine, names: list[str]) -> None:
+def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": WINDOWS["sliding"], "allowed_lateness": "1 hour"}
     operators: dict[str, Operator] = {
         "full": WindowJoin(on="k", how="full", **window),

@@ -1,4 +1,4 @@
-"""Laws of advance: however a log is stepped through, the table is the same."""
+"""Laws of advance: the table does not depend on the steps through a log."""
 
 import random
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, re
 
 
 def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 2, late: float = 0.05) -> list[dict[str, list[Event]]]:
-    """Batches of two hours each, crossing midnight, out of order by less than the bound but for the late ones."""
+    """Batches of two hours each, across midnight, out of order by less than the bound except for the late rows."""
     rng = random.Random(seed)
     keys = [None, *"abcdefgh"]
     made: list[dict[str, list[Event]]] = []
@@ -33,7 +33,7 @@ def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 
 
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("how", ["full", pytest.param("inner", marks=pytest.mark.soak)])
-def test_a_run_is_a_backfill_over_the_log_it_left(make_engine: MakeEngine, seed: int, how: str) -> None:
+def test_a_run_equals_a_backfill_over_its_log(make_engine: MakeEngine, seed: int, how: str) -> None:
     names = ["stepwise", "at_once", "in_small_steps"]
     engine = make_engine([source("l"), source("r")], [join(n, how=how) for n in names])
     for batch in stream(seed):
@@ -58,10 +58,10 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 
 @given(batches=st.lists(BATCH, min_size=2, max_size=4), max_step=st.integers(80, 200))
 @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_a_run_is_a_backfill_whatever_arrives_when(
+def test_a_run_equals_a_backfill_for_any_arrival_order(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:
-    """Any rows in any order, most of them late, and steps as small as they come."""
+    """Rows in any order, most of them late, and the smallest possible steps."""
     sources = {name: source(name) for name in ("l", "r")}
     assets = {name: join(name) for name in ("stepwise", "in_small_steps")}
     engine = Engine(Lake(str(tmp_path_factory.mktemp("any") / "lake")), sources, assets, lambda: spark, Clock())
@@ -78,7 +78,7 @@ def test_a_run_is_a_backfill_whatever_arrives_when(
         assert not any(events for batch in batches for events in batch.values())
 
 
-def test_two_batchings_agree_when_arrival_is_within_the_bound(make_engine: MakeEngine) -> None:
+def test_two_batchings_agree_when_no_row_is_late(make_engine: MakeEngine) -> None:
     batches = stream(3, late=0)
     merged = [{name: [e for b in batches[i : i + 2] for e in b[name]] for name in ("l", "r")} for i in range(0, 4, 2)]
     names = [("l", "r"), ("l3", "r3")]
@@ -94,7 +94,7 @@ def test_two_batchings_agree_when_arrival_is_within_the_bound(make_engine: MakeE
     assert fine == rows_of(engine.views.table("coarse"), *content)
 
 
-def test_advancing_twice_is_advancing_once(make_engine: MakeEngine) -> None:
+def test_a_second_advance_changes_nothing(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
     replay(engine, stream(4, batches=2))
     assert len(engine.advance("pairs")) == 1
@@ -104,7 +104,7 @@ def test_advancing_twice_is_advancing_once(make_engine: MakeEngine) -> None:
     assert engine.lake.version("pairs") == version
 
 
-def test_an_advance_stops_where_it_is_told_and_goes_on_from_there(make_engine: MakeEngine) -> None:
+def test_an_advance_stops_at_until_and_resumes_from_there(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join("cut"), join("whole")])
     replay(engine, stream(5))
     from tests.support.shopkeeping import START
@@ -129,7 +129,7 @@ def test_a_drained_stream_leaves_nothing_pending(make_engine: MakeEngine) -> Non
     assert broken(engine) == set()
 
 
-def test_a_table_made_of_a_derived_table_is_exact_too(make_engine: MakeEngine) -> None:
+def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: MakeEngine) -> None:
     """(l join r) join r: the second join reads the first one's results, and its watermark follows from the first one's."""
     first = join("first", how="inner")
     second = join("second", ("first", "r"), how="left", lower=0, upper="10 minutes", left_prefix="pair_", right_prefix="again_")

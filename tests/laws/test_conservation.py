@@ -1,4 +1,4 @@
-"""The conservation law can fail, and a rebuild puts right what it found, beside a live stream too."""
+"""The conservation law can fail, and a rebuild repairs what it finds, even during a running stream."""
 
 import shutil
 from collections.abc import Callable
@@ -83,7 +83,7 @@ PUT_RIGHT = ("the only pair of its rows is deleted", "a pair is doubled", "a res
 
 
 @pytest.mark.parametrize("case", SPOILED)
-def test_one_spoiled_result_names_its_side_and_day_and_a_rebuild_puts_it_right(engine: Engine, case: str) -> None:
+def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(engine: Engine, case: str) -> None:
     spoil, named = SPOILED[case]
     whole = rows_of(engine.views.table("pairs"))
     spoil(engine)
@@ -96,7 +96,7 @@ def test_one_spoiled_result_names_its_side_and_day_and_a_rebuild_puts_it_right(e
     assert broken(engine) == set()
 
 
-def test_an_inner_join_notices_a_lost_pair_though_its_rows_would_pass_for_unmatched(engine: Engine) -> None:
+def test_an_inner_join_detects_a_lost_pair(engine: Engine) -> None:
     assert broken(engine, "inner_pairs") == set()
     table(engine, "inner_pairs").delete("k = 'c'")
     assert broken(engine, "inner_pairs") == {("l", SECOND), ("r", SECOND)}
@@ -118,21 +118,21 @@ def test_every_row_is_counted_once(engine: Engine) -> None:
     assert rows_of(engine.views.late("pairs", "l"), "v") == [(50,)]
 
 
-def test_the_ledger_is_held_to_the_log(engine: Engine) -> None:
+def test_the_law_compares_the_ledger_with_the_log(engine: Engine) -> None:
     assert engine.accounts.uncounted("pairs") == {}
     DeltaTable.forPath(engine.spark, engine.lake.path("events/l")).delete("v = 3")
     assert engine.accounts.uncounted("pairs") == {("l", 1): (5, 4)}
     assert ("l", FIRST) in broken(engine)
 
 
-def test_a_rebuild_of_equal_days_makes_no_commit(engine: Engine) -> None:
+def test_a_rebuild_of_correct_days_makes_no_commit(engine: Engine) -> None:
     version = engine.lake.version("pairs")
     assert engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 3)).days == ()
     assert engine.lake.version("pairs") == version
 
 
-def test_a_rebuild_beside_a_live_stream_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
-    """Between the rebuild's read and its write the stream ingests; its step of the same table is refused, and made after the rebuild."""
+def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
+    """Between the rebuild's read and its write the stream ingests; its step on the same table is refused and repeated after the rebuild."""
     engine.drain()
     replay(engine, [{"l": [Event("n", 1, 60 * HOUR)], "r": [Event("n", 2, 60 * HOUR + MINUTE)]}])
     table(engine).delete("k = 'c'")

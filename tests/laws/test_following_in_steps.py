@@ -1,4 +1,4 @@
-"""Leaderboards of a table that is upserted: whatever steps they follow it in, the table is the operators over the log."""
+"""Leaderboards of an upserted table: for any steps in which they read its changelog, the table equals the operators over the log."""
 
 import random
 import re
@@ -37,8 +37,8 @@ def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("names", [["most", "fewest"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_each_step_of_a_leaderboard_leads_to_that_of_the_table_it_follows(make_engine: MakeEngine, names: list[str]) -> None:
-    """`most` folds changes, the others recompute what they touch; one follows each step, and all catch up by several at once."""
+def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_engine: MakeEngine, names: list[str]) -> None:
+    """`most` merges changes, the others recompute changed keys; one is advanced after each step, and all catch up several steps at once."""
     tops = {name: TOPS[name] for name in names}
     made = {"counts": DerivedAsset(name="counts", inputs=("l",), operator=COUNTS)}
     made |= {name: DerivedAsset(name=name, inputs=(of,), operator=o) for name, (o, of) in tops.items()}
@@ -71,7 +71,7 @@ def test_each_step_of_a_leaderboard_leads_to_that_of_the_table_it_follows(make_e
 
 
 def _is_read_as_it_was(engine: Engine, seen: dict[int, list[tuple[object, ...]]]) -> None:
-    """At each entry's time; and as it would have been, were every row there by its own time. The table's change feed agrees with it."""
+    """The table at the time of each batch, and by event time. The table's change feed agrees with it."""
     columns = engine.views.table("most").columns
     for time, held in seen.items():
         assert rows_of(engine.views.as_of("most", time), *columns) == held
@@ -116,7 +116,7 @@ def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
     assert (again.missing, again.extra) == (0, 0)
 
 
-def test_what_cannot_be_followed_is_refused(make_engine: MakeEngine) -> None:
+def test_an_unsuitable_upstream_table_is_refused(make_engine: MakeEngine) -> None:
     windowed = WindowedAggregate(by="k", window=Tumbling(size="3 minutes"), aggregates={"n": "count(*)"})
     top = TopN(order_by="k", rank_end=1)
     wrong = {

@@ -1,4 +1,4 @@
-"""A kill between any two writes, then a run again, loses and doubles nothing."""
+"""After a kill between any two writes, another run loses and duplicates nothing."""
 
 import random
 from pathlib import Path
@@ -26,7 +26,7 @@ REST = [
 
 
 def lines(seed: int, hours: int) -> list[str]:
-    """An hour's rows, out of order, some doubled, some broken."""
+    """An hour's rows, out of order, some duplicated, some malformed."""
     rng = random.Random(seed)
     rows = [Event(rng.choice("abcd"), rng.randrange(200), hours * HOUR + rng.randrange(HOUR)).line for _ in range(30)]
     return [*rows, *rows[:2], '{"k": "a", "v": "many", "ts": "2026-03-01"}', "{cut"]
@@ -40,7 +40,7 @@ def feed(engine: Engine, part: int) -> None:
 
 
 def content(engine: Engine) -> list[object]:
-    """All that the lake holds, as a user reads it."""
+    """The content of the lake, as a user reads it."""
     tables = [
         rows_of(engine.views.table(t).drop("ingested_at", "path"))
         for t in ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
@@ -53,7 +53,7 @@ def content(engine: Engine) -> list[object]:
 
 @pytest.fixture(scope="module")
 def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    """What one part leads to when nothing dies."""
+    """The content after one part without a kill."""
     from platform_defs.engine.lake.tables import Lake
     from tests.support.clock import Clock
 
@@ -77,7 +77,9 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
         *(pytest.param(*rest, marks=pytest.mark.soak) for rest in REST),
     ],
 )
-def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int) -> None:
+def test_a_run_repeated_after_a_kill_equals_an_undisturbed_run(
+    make_engine: MakeEngine, undisturbed: list[object], point: str, nth: int
+) -> None:
     def engine() -> Engine:
         return make_engine([source("l", **KEYED), source("r", **KEYED)], [join()])
 
@@ -94,7 +96,7 @@ def test_a_kill_then_a_run_again_is_an_undisturbed_run(make_engine: MakeEngine, 
     assert content(again) == undisturbed
 
 
-def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: MakeEngine) -> None:
+def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
     removed_later = land(engine, "l", "gone.jsonl", lines(1, 1))
     run_and_die(engine.ingest, "ingest.before_ledger")
@@ -107,8 +109,8 @@ def test_orphans_of_another_input_are_removed_before_anything_else(make_engine: 
     assert anew.accounts.uncounted("pairs") == {}
 
 
-def test_upserts_survive_kills_and_their_changelog_folds_to_the_table(make_engine: MakeEngine) -> None:
-    """Both kinds die in every step but the first: one folds new entries, one recomputes the keys they touch."""
+def test_after_kills_the_changelog_still_applies_to_the_upserted_table(make_engine: MakeEngine) -> None:
+    """Both kinds are killed in every step but the first: one merges new rows, one recomputes the changed keys."""
 
     def engine() -> Engine:
         return make_engine([source("l")], [TOTAL, SPREAD])

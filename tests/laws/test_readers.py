@@ -1,4 +1,4 @@
-"""No input is an error, and no line vanishes: random bytes, random rows and random options, many files in each ingest.
+"""No input is an error, and no line is lost: random bytes, random rows and random options, many files in each ingest.
 
 A naive reader counts the lines of each file; the event log and the quarantine must hold as many rows of it between them.
 """
@@ -48,12 +48,12 @@ class Input:
 
 
 def _lines(content: bytes, blanks: bytes = BLANKS) -> list[bytes]:
-    """The lines that are not blank, ended by a line feed, a carriage return or both; a byte order mark is none of the first."""
+    """The lines that are not blank, ended by a line feed, a carriage return or both; the byte order mark is not part of the first."""
     return [line for line in re.split(rb"\r\n|\r|\n", content.removeprefix(b"\xef\xbb\xbf")) if line.strip(blanks)]
 
 
 def _of_csv(content: bytes, options: dict[str, str]) -> int:
-    """The rows of a CSV file: its lines, but for those that repeat a header that names the contract's columns."""
+    """The rows of a CSV file: its lines, except those that repeat a header with the contract's columns."""
     sep = CsvStyle.of(options).sep
     found = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
     text = re.split(r"[\r\n]+", content.decode("utf-8", "replace").removeprefix("\ufeff"))
@@ -95,7 +95,7 @@ _OPTIONS = st.fixed_dictionaries(
 
 
 def _spoiled(content: bytes, random: Random) -> bytes:
-    """Torn, flipped or stretched somewhere."""
+    """The content cut short, with a changed byte, or with bytes inserted."""
     how, at = random.randrange(4), random.randrange(len(content) + 1)
     if how == 0:
         return content[:at]
@@ -159,7 +159,7 @@ _NAMES = st.sampled_from(["a", "12:00", "12:00 [x]*", "[x]", "ü 漢", "#?%41", 
 
 @dataclass(frozen=True)
 class Case:
-    """A source of one contract, and what lands in its folder."""
+    """A source of one contract, and the files in its folder."""
 
     contract: SourceContract
     files: list[Input]
@@ -196,7 +196,7 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
 
 
 def _found(engine: Engine, contract: SourceContract) -> Counter[int]:
-    """How many rows the log and the quarantine hold of each file, by its rank in the entry."""
+    """How many rows the log and the quarantine hold of each file, by its rank in the batch."""
     found = Counter[int]()
     for table in (contract.log, contract.quarantine):
         if engine.lake.delta(table) is not None:
@@ -238,14 +238,14 @@ _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 @given(st.tuples(*[_cases(f"s{n}", 15) for n in range(3)]))
 @settings(max_examples=3, derandomize=True, phases=[Phase.generate], **_SLOW)
-def test_every_line_of_every_file_is_ingested_or_kept_with_its_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_is_ingested_or_quarantined_with_a_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _hold(make_module_engine, _root(make_module_engine), cases)
 
 
 @pytest.mark.soak
 @given(st.tuples(_cases("s0", 10)))
 @settings(max_examples=100, **_SLOW)
-def test_every_line_of_many_more_files(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_of_many_files_is_ingested_or_quarantined(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _hold(make_module_engine, _root(make_module_engine), cases)
 
 

@@ -1,4 +1,4 @@
-"""Sessions closed step by step: what a run made is the model's answer, entry by entry, and what a backfill makes of its log."""
+"""Sessions closed step by step: a run equals the model batch by batch, and a backfill of its log."""
 
 import random
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _count(lateness: int | str) -> WindowedAggregate:
 
 
 def _batches(seed: int, batches: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to ten minutes behind the newest, where the watermark is one minute behind."""
+    """Rows up to ten minutes behind the newest, with a watermark one minute behind."""
     seeded, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
         newest += seeded.randrange(0, 3 * MINUTE)
@@ -52,7 +52,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 
 
 def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged]:
-    """What the rows of the log make, as the ledger's entries brought them."""
+    """The sessions of the rows of the log, in the batches of the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
     for k, t, seq, arrival in (
@@ -67,7 +67,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged
 
 
 @pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
-def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, how: str) -> None:
+def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
     tables: dict[str, tuple[Operator, str]] = {}
@@ -92,7 +92,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
 
 
 @pytest.mark.parametrize(("how", "newest"), [("strict", 8.2), pytest.param("lenient", 11.2, marks=SOAK)])
-def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make_engine: MakeEngine, how: str, newest: float) -> None:
+def test_a_late_row_does_not_enter_a_session_that_was_cut_at_its_maximum_length(make_engine: MakeEngine, how: str, newest: float) -> None:
     assets = [DerivedAsset(name=name, inputs=("l",), operator=_count(LATENESS[how])) for name in ("live", "again")]
     engine = make_engine([source("l")], assets)
     entries = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
@@ -104,7 +104,7 @@ def test_a_row_before_a_cut_does_not_slip_into_the_session_that_ended_there(make
 
 
 @pytest.mark.parametrize("names", [["groups"], pytest.param(["groups", "pairs"], marks=SOAK)], ids=len)
-def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngine, names: list[str]) -> None:
+def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS["lenient"]}
     both: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=both[n]) for n in names for again in ("", "_again")]
@@ -118,7 +118,7 @@ def test_sessions_of_two_sides_run_as_they_are_backfilled(make_engine: MakeEngin
     assert engine.views.table("groups").selectExpr(ids).collect()[0][0] == accepted
 
 
-def test_a_kill_between_a_verdict_and_its_results_changes_nothing(make_engine: MakeEngine) -> None:
+def test_a_kill_between_lateness_decisions_and_results_changes_nothing(make_engine: MakeEngine) -> None:
     asset = DerivedAsset(name="live", inputs=("l",), operator=_count("3 minutes"))
     engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="calm", inputs=("l",), operator=_count("3 minutes"))])
     points = ["advance.before_commit", "verdicts.before_commit", "verdicts.after_commit", "advance.after_commit"]

@@ -1,4 +1,4 @@
-"""The law of one step: every row is settled by exactly one step, and a row lost, doubled or made up is seen there."""
+"""The law of one step: every row is finalized by exactly one step, and a lost, duplicated or invented row violates it."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ HOWS: tuple[How, ...] = ("inner", "full")
 
 @pytest.fixture(scope="module")
 def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
-    """Both joins, one step an entry, and a last one after the drain."""
+    """Both joins, one step a batch, and a last one after the drain."""
     engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in HOWS])
     steps: dict[str, list[Step]] = {how: [] for how in HOWS}
     for batch in [*STREAM, None]:
@@ -36,7 +36,7 @@ def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(ran: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
+def test_each_row_is_finalized_by_exactly_one_step(ran: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
     engine, steps = ran
     accounts = [a for step in steps[how] for a in engine.accounts.step(how, step)]
     assert all(a.holds for a in accounts)
@@ -60,7 +60,7 @@ def test_each_row_is_settled_by_one_step_as_the_whole_account_has_it(ran: tuple[
     ],
     ids=["lost", "unmatched twice", "matched and unmatched", "made up"],
 )
-def test_a_result_that_is_not_as_it_should_be_breaks_its_step(
+def test_a_wrong_result_violates_the_law_of_its_step(
     ran: tuple[Engine, dict[str, list[Step]]], condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> None:
     engine, steps = ran

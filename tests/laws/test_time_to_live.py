@@ -1,4 +1,4 @@
-"""Leaderboards whose partitions live for a time: after each entry the board is the naive model's, whatever came before."""
+"""Leaderboards whose keys have a time to live: after each batch the leaderboard equals the naive model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ BATCHES = [
     [Event("a", 2, 25 * MINUTE), Event("a", 1, 4 * MINUTE), Event("b", 7, 13 * MINUTE)],
     [Event("c", 1, 36 * MINUTE)],
 ]
-"""At 14 minutes `a` is silent for 13; at 25 it begins another life; `b` comes late, in the life it had."""
+"""At 14 minutes `a` has been silent for 13; at 25 it starts again; a late row of `b` belongs to the earlier period."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _log(engine: Engine) -> list[Row]:
 
 
 def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
-    """Of each key the rows since its last gap; none of a key that is silent for too long."""
+    """The rows of each key since its last gap; none of a key that has expired."""
     found: list[tuple[Any, ...]] = []
     for key in {r.k for r in rows}:
         life: list[Row] = []
@@ -61,7 +61,7 @@ def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> 
 
 
 @pytest.mark.parametrize("names", [["left"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_after_each_entry_the_board_is_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
+def test_after_each_batch_the_leaderboard_equals_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TOPS[n]) for n in names])
     boards: dict[str, list[list[tuple[Any, ...]]]] = {name: [] for name in names}
     for batch in BATCHES:

@@ -1,4 +1,4 @@
-"""Top-N advanced entry by entry: the table is the operator over the log so far, and its changelog folds to it."""
+"""Top-N advanced batch by batch: the table equals the operator over the log so far, and its changelog applies to it."""
 
 import json
 import random
@@ -21,7 +21,7 @@ TOPS = {
     "as_told": TopN(by="k", order_by="ts", rank_end="v", function="dense_rank"),
     "moving": TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2),
 }
-"""`moving`: a row has the number `v`, and leaves its partition when one with the same number comes in another."""
+"""`moving`: a row with the number `v` leaves its partition when a row with the same number arrives in another one."""
 
 
 APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
@@ -29,7 +29,7 @@ APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table is taken for a large one, of which files are chosen."""
+    """Every table is treated as a large one, so that data skipping applies."""
     monkeypatch.setattr(reads, "SMALL_BYTES", 0)
 
 
@@ -42,7 +42,7 @@ def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("names", [["newest", "moving"], pytest.param(["of_all", "a_range", "as_told", "moving"], marks=pytest.mark.soak)])
-def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeEngine, names: list[str]) -> None:
+def test_after_each_step_the_leaderboard_equals_that_of_the_log(make_engine: MakeEngine, names: list[str]) -> None:
     tops = {name: TOPS[name] for name in names}
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in tops.items()])
     for batch in _batches(4, 2):
@@ -60,7 +60,7 @@ def test_each_step_leads_to_the_leaderboard_of_the_log_so_far(make_engine: MakeE
 
 
 @pytest.mark.usefixtures("large")
-def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engine: MakeEngine) -> None:
+def test_a_row_moves_out_of_a_partition_that_its_change_does_not_name(make_engine: MakeEngine) -> None:
     top = TopN(by="k", order_by="v", unique_key="v", change="change", rank_end=5, with_rank=False)
     engine = make_engine(
         [source("l", schema=StructType([*ROW.fields, StructField("change", StringType())]))],
@@ -77,7 +77,7 @@ def test_a_row_leaves_its_partition_though_its_change_does_not_name_it(make_engi
 
 
 @pytest.mark.usefixtures("large")
-def test_a_killed_step_is_repeated_and_doubles_no_change(make_engine: MakeEngine) -> None:
+def test_a_killed_step_is_repeated_without_duplicate_changes(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "calm")])
     for point, batch in zip(["advance.after_changelog", "advance.before_fold"], _batches(5, 2), strict=True):
         replay(engine, [batch])

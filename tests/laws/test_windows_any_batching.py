@@ -1,4 +1,4 @@
-"""Windows whatever the batches and the order of arrival, within the watermark's bound, and wherever a step is killed: one answer."""
+"""Windows in any batching and any order of arrival within the watermark's bound, with kills at any step: one result."""
 
 import random
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ def _rows(seed: int) -> dict[str, list[Event]]:
 
 
 def _batches(rows: Mapping[str, list[Event]], parts: int, seed: int) -> list[Mapping[str, list[Event]]]:
-    """The rows in an order of arrival of their own, less than a minute out of order, cut into batches."""
+    """The rows in another order of arrival, less than a minute out of order, cut into batches."""
     seeded = random.Random(seed)
     arrived = {side: sorted(events, key=lambda e: e.at + seeded.randrange(MINUTE - 1)) for side, events in rows.items()}
     return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrived.items()} for part in range(parts)]
 
 
 def _answers(engine: Engine) -> dict[str, list[object]]:
-    """Every table without what tells how its rows came."""
+    """Every table, without the columns that depend on the arrival of rows."""
     found: dict[str, list[object]] = {}
     for name in engine.assets:
         table = engine.views.table(name)
@@ -53,7 +53,7 @@ def _answers(engine: Engine) -> dict[str, list[object]]:
     return found
 
 
-def test_batchings_orders_and_kills_lead_to_one_answer(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
+def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
     assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in OPERATORS.items()]
     rows = _rows(8)
     at_once, in_parts = (make([source("l"), source("r")], assets) for make in (make_module_engine, make_engine))

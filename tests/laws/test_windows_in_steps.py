@@ -1,4 +1,4 @@
-"""Windows closed step by step: what a run made is the model's answer by its own ledger, and what a backfill makes of its log."""
+"""Windows closed step by step: a run equals the model by its own ledger, and a backfill of its log."""
 
 import random
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ WINDOWS: dict[str, Aligned] = {
 
 
 def _assets(names: list[str]) -> list[DerivedAsset]:
-    """Each window, twice: advanced with each entry, and at the end; and the Top-K of it, by way of a table and without one."""
+    """Each window twice: advanced after each batch, and at the end; and its Top-K, with a table in between and without one."""
     made = []
     for name in names:
         window = WINDOWS[name]
@@ -38,7 +38,7 @@ def _assets(names: list[str]) -> list[DerivedAsset]:
 
 
 def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest, where the watermark is one minute behind: many of them late, for some windows or all."""
+    """Rows up to nine minutes behind the newest, with a watermark one minute behind: many are late, for some windows or all."""
     seeded, batches, newest = random.Random(seed), [], 0
     for _ in range(4):
         newest += seeded.randrange(0, 4 * MINUTE)
@@ -48,7 +48,7 @@ def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
 
 
 def _seen(engine: Engine, asset: str) -> list[Seen]:
-    """The log's rows, each with the watermark before its entry, as the ledger tells it."""
+    """The log's rows, each with the watermark before its batch by the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
@@ -60,7 +60,7 @@ def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
-def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engine: MakeEngine, names: list[str]) -> None:
+def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     engine = make_engine([source("l")], _assets(names))
     live = [n for name in names for n in (name, f"{name}_top", f"{name}_both")]
     for batch in _batches(1):
@@ -87,7 +87,7 @@ def test_a_run_is_the_model_by_its_ledger_and_a_backfill_over_its_log(make_engin
 
 
 def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The two largest totals of each window, by key where they are equal, a null first."""
+    """The two largest totals of each window; ties by key, null first."""
     found = []
     for span in {r[1:3] for r in rows}:
         inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))

@@ -54,13 +54,13 @@ def check(spark: SparkSession, example: Example) -> None:
 
 
 def parse(text: str) -> Table:
-    """The header and the rows of a text table."""
+    """Parse the header and the rows of a text table."""
     header, *rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
     return header, rows
 
 
 def read(spark: SparkSession, text: str, batches: int | None = None) -> DataFrame:
-    """The rows of a text table as a frame; with `batches`, those of the first batches only."""
+    """The rows of a text table as a frame; `batches` limits it to the first batches."""
     header, rows = parse(text)
     columns: dict[str, pa.Array] = {}
     for n, title in enumerate(header):
@@ -116,7 +116,7 @@ def _cell(row: Any, title: str, times: set[str]) -> str:
 
 
 def _clock(ms: int) -> str:
-    """A time as the text tables write it."""
+    """A time in the format of the text tables."""
     minutes, rest = divmod(ms, 60_000)
     clock = f"{minutes // 60:02}:{minutes % 60:02}"
     return f"{clock}:{rest // 1_000:02}.{rest % 1_000:03}" if rest else clock

@@ -35,7 +35,7 @@ def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def by_tag(rows: DataFrame) -> dict[str, Counter[tuple[Any, ...]]]:
-    """What each tag's rows are, without the tag."""
+    """The rows of each tag, without the tag."""
     found: dict[str, Counter[tuple[Any, ...]]] = {}
     for tag, *rest in rows.collect():
         found.setdefault(tag, Counter())[tuple(rest)] += 1
@@ -43,6 +43,6 @@ def by_tag(rows: DataFrame) -> dict[str, Counter[tuple[Any, ...]]]:
 
 
 def times(rows: DataFrame) -> DataFrame:
-    """An interval join's result in short: whose rows met, and the two times in epoch milliseconds."""
+    """The rows of an interval join in short: the names of both rows, and the two times in epoch milliseconds."""
     millis = [F.unix_millis(c).alias(c) for c in ("result_time", "final_at")]
     return rows.select("case_id", "left_id", "right_id", *millis)

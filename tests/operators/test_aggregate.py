@@ -73,7 +73,7 @@ def _rows(found: DataFrame) -> dict[Any, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_each_batch_leads_to_the_models_answer(spark: SparkSession, name: str) -> None:
+def test_each_batch_gives_the_result_of_the_model(spark: SparkSession, name: str) -> None:
     aggregates, model = AGGREGATES[name]
     operator = Aggregate(by=("case_id", "k"), aggregates=aggregates)
     assert operator.reads == NewRows()

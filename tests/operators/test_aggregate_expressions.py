@@ -1,4 +1,4 @@
-"""What is read from the SQL of an aggregate: whether partial results merge, and whether every row changes it."""
+"""The analysis of an aggregate's SQL: whether partial results merge, and whether every row changes the result."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Changelogs: folding a difference over the older table gives the newer one, and nothing in it is superfluous."""
+"""Changelogs: applying a difference to the older table gives the newer one, and no change is superfluous."""
 
 import random
 from collections import Counter
@@ -74,7 +74,7 @@ def changes(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_a_difference_holds_just_the_changes(changes: dict[str, Counter[tuple[Any, ...]]], case: str):
+def test_a_difference_contains_the_changes_only(changes: dict[str, Counter[tuple[Any, ...]]], case: str):
     assert changes.get(case, Counter()) == Counter(CHANGES[case])
 
 
@@ -93,7 +93,7 @@ def _count(before: Keyed, after: Keyed) -> int:
 
 @settings(max_examples=3, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_folding_the_differences_gives_each_table_in_turn_and_no_change_is_superfluous(spark: SparkSession, seed: int):
+def test_applying_the_differences_gives_each_table_without_superfluous_changes(spark: SparkSession, seed: int):
     tables: list[Keyed] = [{}, *_random(seed)]
     frames = [frame(spark, _rows(t), KEYED) for t in tables]
     steps = [difference(before, after, key=KEY).withColumn("step", F.lit(n)) for n, (before, after) in enumerate(pairwise(frames), start=1)]
@@ -106,7 +106,7 @@ def test_folding_the_differences_gives_each_table_in_turn_and_no_change_is_super
         assert counts[n] == _count(before, now)
 
 
-def test_net_keeps_each_keys_last_change_and_fold_what_is_still_there(spark: SparkSession):
+def test_net_keeps_the_last_change_of_each_key_and_fold_the_present_rows(spark: SparkSession):
     schema = pa.schema({"k": pa.string(), "v": pa.int32(), "change": pa.string(), "step": pa.int32()})
     log = [
         ("added", 1, "+I", 1),
@@ -132,7 +132,7 @@ def test_net_keeps_each_keys_last_change_and_fold_what_is_still_there(spark: Spa
     assert folded.columns == ["k", "v"]
 
 
-def test_bag_changes_lead_from_one_bag_to_the_other_and_leave_equal_rows_alone(spark: SparkSession):
+def test_bag_changes_turn_one_bag_into_the_other_without_changing_equal_rows(spark: SparkSession):
     schema = pa.schema({"case_id": pa.string(), "v": pa.int32()})
     cases = {"same": (2, 2), "more": (1, 3), "new": (0, 2), "fewer": (3, 2), "gone": (2, 0)}
     before, after = ([(c, None) for c, n in cases.items() for _ in range(n[which])] for which in (0, 1))
@@ -149,7 +149,7 @@ def test_bag_changes_lead_from_one_bag_to_the_other_and_leave_equal_rows_alone(s
     }
 
 
-def test_a_bag_difference_counts_copies_and_takes_nulls_for_equal(spark: SparkSession):
+def test_a_bag_difference_counts_copies_and_treats_nulls_as_equal(spark: SparkSession):
     schema = pa.schema({"k": pa.string(), "v": pa.int32()})
     before = [("equal", 1), ("fewer", 1), ("fewer", 1), ("fewer", 1), ("gone", 1), (None, None), (None, 1), ("moved", None)]
     after = [("equal", 1), ("fewer", 1), ("more", 1), ("more", 1), (None, None), (None, None), (None, 1), ("moved", 1)]
@@ -159,14 +159,14 @@ def test_a_bag_difference_counts_copies_and_takes_nulls_for_equal(spark: SparkSe
     assert found.dtypes == [("k", "string"), ("v", "int"), ("copies", "bigint")]
 
 
-def test_the_later_table_may_hold_its_columns_in_another_order(spark: SparkSession):
+def test_the_column_order_of_the_later_table_does_not_matter(spark: SparkSession):
     before = frame(spark, [("1", "a", 1, "x")], KEYED)
     after = frame(spark, [("1", "a", 1, "x")], KEYED).select("w", "v", "k", "case_id")
     assert difference(before, after, key=KEY).collect() == []
     assert bag_difference(before, after).collect() == []
 
 
-def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
+def test_a_table_without_a_unique_key_is_refused(spark: SparkSession):
     rows = frame(spark, [], KEYED)
     with pytest.raises(ColumnError, match="`key` names the column 'nope', which the frame does not have; its columns: case_id, k, v, w"):
         difference(rows, rows, key=["nope"])
@@ -187,14 +187,14 @@ def test_what_is_no_keyed_table_is_refused(spark: SparkSession):
         difference(reserved, reserved, key=KEY)
 
 
-def test_keys_a_microsecond_apart_stay_apart(spark: SparkSession) -> None:
+def test_keys_a_microsecond_apart_are_different(spark: SparkSession) -> None:
     at = "timestamp'2026-03-01 10:00:00.000001Z'"
     changelog = spark.sql(f"SELECT {at} AS t, '+I' AS change, 1 AS step UNION ALL SELECT {at} + interval '1 microsecond', '+I', 1")
     found = [r.key for r in keyed_upserts(changelog, key=("t",), order="step").collect()]
     assert sorted(found) == [f'{{"t":"2026-03-01T10:00:00.00000{n}Z"}}' for n in (1, 2)]
 
 
-def test_upserts_have_the_newest_value_of_a_key_and_a_tombstone_where_it_went(spark: SparkSession) -> None:
+def test_upserts_contain_the_newest_value_of_a_key_or_a_tombstone(spark: SparkSession) -> None:
     changes = [
         ("a", 1, "+I", 1),
         (None, 2, "+I", 1),

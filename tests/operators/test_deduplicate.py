@@ -1,4 +1,4 @@
-"""Deduplicate: first and last, by event time and by arrival, whole and by window, and folded in any batches."""
+"""Deduplicate: first and last, by event time and by arrival, whole and by window, and merged in any batches."""
 
 import random
 import re
@@ -20,7 +20,7 @@ KINDS = [(keep, order) for keep in ("first", "last") for order in ("event_time",
 
 
 def _rows(seed: int) -> list[Row]:
-    """Few times and keys, so that ties abound; some rows without a time, some with a watermark past their windows."""
+    """Few times and keys, so that there are many ties; some rows without a time, some with a watermark past their windows."""
     seeded = random.Random(seed)
     positions = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
     return [
@@ -47,7 +47,7 @@ def _wanted(rows: Sequence[Row], keep: str, order: str) -> dict[str | None, tupl
 
 
 @pytest.mark.parametrize(("keep", "order"), KINDS)
-def test_the_row_kept_is_the_models_and_folds_alike_in_any_batches(spark: SparkSession, keep: Any, order: Any) -> None:
+def test_the_kept_row_equals_the_model_in_any_batching(spark: SparkSession, keep: Any, order: Any) -> None:
     deduplicate = Deduplicate(by="k", keep=keep, order=order)
     for seed in (1, 2):
         rows = _rows(seed)
@@ -63,7 +63,7 @@ def test_the_row_kept_is_the_models_and_folds_alike_in_any_batches(spark: SparkS
 
 @pytest.mark.parametrize("window", [Tumbling(size=10, offset=-3), Sliding(size=10, slide=4)])
 @pytest.mark.parametrize(("keep", "order"), KINDS)
-def test_each_window_keeps_one_row_of_those_that_found_it_open(spark: SparkSession, keep: Any, order: Any, window: Any) -> None:
+def test_each_window_keeps_one_of_its_rows_that_were_not_late(spark: SparkSession, keep: Any, order: Any, window: Any) -> None:
     rows = _rows(3)
     wanted: dict[tuple[Any, ...], tuple[int, int]] = {}
     spans: dict[tuple[int, int], list[Row]] = {}
@@ -82,7 +82,7 @@ def test_each_window_keeps_one_row_of_those_that_found_it_open(spark: SparkSessi
     assert found.columns == ["k", "event_time", "seq", "arrival", "window_start", "window_end", "result_time", "final_at"]
 
 
-def test_only_a_first_row_by_event_time_can_come_too_late(spark: SparkSession) -> None:
+def test_only_a_first_row_by_event_time_can_be_late(spark: SparkSession) -> None:
     times = spark.sql("SELECT timestamp_millis(t) AS event_time FROM VALUES (9), (10), (11) AS v(t)")
     mark, never = F.expr("timestamp_millis(10)"), F.lit(None).cast("timestamp")
     for keep, order in KINDS:

@@ -1,4 +1,4 @@
-"""Aggregates that depend on the order of rows, on chance or on the clock are refused; the others are not."""
+"""Aggregates that depend on the order of rows, on randomness or on the clock are refused; others are accepted."""
 
 import pytest
 

@@ -17,6 +17,6 @@ def test_docstring_examples_run(name: str):
     assert result.failed == 0
 
 
-def test_there_are_examples():
+def test_docstrings_have_examples():
     finder = doctest.DocTestFinder()
     assert sum(len(t.examples) for name in MODULES for t in finder.find(importlib.import_module(name))) >= 3

@@ -1,4 +1,4 @@
-"""The interval join on static frames: its edges, its laws, and what it refuses."""
+"""The interval join on static frames: edges, laws, and refused parameters."""
 
 import random
 from collections import Counter
@@ -123,7 +123,7 @@ EDGES = (
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Every edge's answer, by one job: edges with one join share it."""
+    """The result of every edge, by one job: edges with the same parameters share a join."""
     left, right = (frame(spark, [row for edge in EDGES for row in edge.rows(side)]).cache() for side in "lr")
     joins: dict[IntervalJoin, list[str]] = {}
     for edge in EDGES:
@@ -173,7 +173,7 @@ class Sample:
 
 
 def naive(sample: Sample, interval: Interval, how: How, *, residual: bool) -> Counter[tuple[Any, ...]]:
-    """The join as a double loop."""
+    """The join as a nested loop."""
     found: list[tuple[Any, ...]] = []
     met: set[tuple[str, str]] = set()
     for case, k, left_us, one, left_v in sample.left:
@@ -197,7 +197,7 @@ BOUND = st.integers(-8, 8)
 
 @LAW
 @given(seed=SEED, lower=BOUND, width=st.integers(-2, 9), ends=st.tuples(st.booleans(), st.booleans()), residual=st.booleans())
-def test_equal_to_a_double_loop(spark: SparkSession, seed: int, lower: int, width: int, ends: tuple[bool, bool], residual: bool):
+def test_the_join_equals_a_nested_loop(spark: SparkSession, seed: int, lower: int, width: int, ends: tuple[bool, bool], residual: bool):
     sample = Sample.drawn(seed)
     frames = sample.frames(spark)
     spec: dict[str, Any] = {"on": ON, "lower": lower, "upper": lower + width, "lower_exclusive": ends[0], "upper_exclusive": ends[1]}
@@ -228,9 +228,7 @@ def test_a_shift_of_all_times_shifts_the_results(spark: SparkSession, seed: int,
 
 @settings(LAW, max_examples=2)
 @given(seed=SEED, lower=BOUND, upper=BOUND, marks=st.sets(st.integers(-20, 25), min_size=1, max_size=4))
-def test_closed_ranges_read_within_their_reach_partition_the_answer(
-    spark: SparkSession, seed: int, lower: int, upper: int, marks: set[int]
-):
+def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSession, seed: int, lower: int, upper: int, marks: set[int]):
     frames = Sample.drawn(seed).frames(spark)
     edges = [None, *sorted(marks), 100]
     ranges = [ClosedRange(after, upto) for after, upto in pairwise(edges) if upto is not None]
@@ -252,7 +250,7 @@ def test_closed_ranges_read_within_their_reach_partition_the_answer(
 
 
 def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: ClosedRange) -> DataFrame:
-    """A range's results from the rows within its reach alone, as the engine computes them (its times are whole ms)."""
+    """The results of a range from the rows within its lookback only, as the engine computes them (times in whole ms)."""
     time = F.timestamp_millis(F.unix_millis("event_time"))
     near = [f.where(time <= instant(closing.upto, time)) for f in frames]
     if closing.after is not None:
@@ -269,7 +267,7 @@ def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: Cl
         pytest.param("full", (15, 15), id="full"),
     ],
 )
-def test_what_the_engine_is_told(how: How, reach: tuple[int, int]):
+def test_the_contract_for_the_engine(how: How, reach: tuple[int, int]):
     join = IntervalJoin(on="k", lower=-5, upper=10, how=how)
     assert (join.reads, join.emits, join.inputs) == (ByTimeRange(reach=reach, delay=1), Append(), ("left", "right"))
     assert (join.pads(0), join.pads(1)) == (how in ("left", "full"), how in ("right", "full"))
@@ -277,7 +275,7 @@ def test_what_the_engine_is_told(how: How, reach: tuple[int, int]):
     assert join.traced("seq") == ("left_seq", "right_seq")
 
 
-def test_late_is_before_the_watermark_and_a_row_expires_with_its_last_chance(spark: SparkSession):
+def test_a_row_before_the_watermark_is_late_and_expires_after_its_last_match(spark: SparkSession):
     join = IntervalJoin(on="k", lower=-5, upper=10)
     rows = spark.range(98, 102).select("id", F.timestamp_millis("id").alias("t"))
     late = [
@@ -289,7 +287,7 @@ def test_late_is_before_the_watermark_and_a_row_expires_with_its_last_chance(spa
     assert found == [(t, t < 100, False, t + 11, t + 6) for t in (98, 99, 100, 101)]
 
 
-def test_equal_names_take_their_sides_prefix_and_the_results_own_names_always(spark: SparkSession):
+def test_equal_column_names_get_the_prefix_of_their_side(spark: SparkSession):
     left = frame(spark, []).selectExpr("k", "event_time", "v", "id as only_left", "event_time as result_time")
     right = frame(spark, []).selectExpr("id as only_right", "v", "k", "event_time", "event_time as final_at")
     join = IntervalJoin(on="k", lower=0, upper=0, how="full", left_prefix="l_")
@@ -308,7 +306,7 @@ def test_no_temporary_column_leaks_and_the_times_are_timestamps(spark: SparkSess
 
 
 def test_odd_keys(spark: SparkSession):
-    """Keys named as the operator's own words, of two widths, and a time that is itself a key."""
+    """Keys named like the operator's own columns, of two widths, and a time that is also a key."""
     left = spark.range(3).selectExpr("id as there_left", "cast(id as int) as is_there", "timestamp_millis(id) as event_time")
     right = spark.range(2).selectExpr("id as there_left", "id as is_there", "timestamp_millis(id) as event_time")
     join = IntervalJoin(on=("is_there", "there_left", "event_time"), lower=0, upper=0, how="left")
@@ -328,7 +326,7 @@ def test_odd_keys(spark: SparkSession):
         pytest.param({"upper": "soon"}, r"`upper` is 'soon'; legal: whole milliseconds", id="upper"),
     ],
 )
-def test_a_bad_parameter_is_refused_when_the_spec_is_made(spec: dict[str, Any], match: str):
+def test_an_illegal_parameter_is_refused_at_construction(spec: dict[str, Any], match: str):
     with pytest.raises(OperatorError, match=match):
         IntervalJoin(**({"on": "k", "lower": 0, "upper": 0} | spec))
 
@@ -369,7 +367,7 @@ def test_a_bad_parameter_is_refused_when_the_spec_is_made(spec: dict[str, Any], 
         pytest.param({"on": ("k", "k")}, "*", "*", r"the result would have k twice", id="one key twice"),
     ],
 )
-def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, spec: dict[str, Any], left: str, right: str, match: str):
+def test_an_illegal_frame_is_refused(spark: SparkSession, spec: dict[str, Any], left: str, right: str, match: str):
     rows = frame(spark, [])
     one, other = (rows.selectExpr(f"{s}") if s == "*" else spark.sql(f"select {s} from {{rows}}", rows=rows) for s in (left, right))
     with pytest.raises(ColumnError, match=match):

@@ -1,4 +1,4 @@
-"""Top-K, Top-N and Deduplicate by example: which rows are kept, in which order, and what changes as rows arrive."""
+"""Top-K, Top-N and Deduplicate by example: the kept rows, their order, and the changes as rows arrive."""
 
 from dataclasses import dataclass
 

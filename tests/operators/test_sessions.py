@@ -1,4 +1,4 @@
-"""Session windows: Spark's answer is the model's, on edges and before 1970; what is legal; lateness decisions by cases."""
+"""Session windows: Spark's result equals the model on edges and before 1970; legal parameters; lateness decisions by cases."""
 
 import random
 from itertools import count
@@ -33,7 +33,7 @@ def _found(frame: DataFrame) -> dict[str | None, list[tuple[tuple[int, int], lis
     return {k: sorted(parts) for k, parts in found.items()}
 
 
-def test_sessions_are_the_models(spark: SparkSession) -> None:
+def test_sessions_equal_the_models(spark: SparkSession) -> None:
     rows: dict[str | None, list[Row]] = {}
     for n in range(60):
         seeded, t = random.Random(n), -200
@@ -48,7 +48,7 @@ def test_sessions_are_the_models(spark: SparkSession) -> None:
     assert any(end - start == LONGEST for parts in wanted.values() for (start, end), _ in parts)
 
 
-def test_a_row_at_the_end_of_a_session_belongs_to_it_so_the_session_is_final_there(spark: SparkSession) -> None:
+def test_a_row_at_the_end_of_a_session_belongs_to_it(spark: SparkSession) -> None:
     frame = _frame(spark, [{"k": "a", "id": i, "t": t} for i, t in enumerate([0, GAP, 2 * GAP + 1])])
     times = ("window_start", "window_end", "result_time", "final_at")
     results = COUNT(frame).select(*map(F.unix_millis, times), "ids").collect()
@@ -56,7 +56,7 @@ def test_a_row_at_the_end_of_a_session_belongs_to_it_so_the_session_is_final_the
     assert COUNT.reads.delay == 1
 
 
-def test_a_session_is_read_whole_from_any_start_within_the_reach(spark: SparkSession) -> None:
+def test_the_lookback_contains_whole_sessions(spark: SparkSession) -> None:
     times = list(range(0, 400, 7))
     frame = _frame(spark, [{"k": str(cut), "id": t, "t": t} for cut in range(0, 250, 5) for t in times if t >= cut])
     whole = sessions([(t, t) for t in times], GAP, LONGEST)
@@ -108,7 +108,7 @@ def test_lateness_decisions(spark: SparkSession, which: str) -> None:
 
 
 @pytest.mark.parametrize("lateness", [0, 15])
-def test_lateness_decisions_are_the_models_batch_by_batch(spark: SparkSession, lateness: int) -> None:
+def test_lateness_decisions_equal_the_models_batch_by_batch(spark: SparkSession, lateness: int) -> None:
     counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
     seeded, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
     keys = {str(k): Judged(GAP, LONGEST, lateness) for k in range(100)}
@@ -134,7 +134,7 @@ def test_a_recorded_session_is_kept_apart(spark: SparkSession) -> None:
     assert _found(COUNT(frame)) == {"a": [((0, 10), [0]), ((9, 29), [1, 2])]}
 
 
-def test_what_is_legal() -> None:
+def test_legal_parameters_are_accepted() -> None:
     with pytest.raises(OperatorError, match=r"`longest` is 5; legal: at least `gap` \(10\)"):
         Session(gap=10, longest=5)
     with pytest.raises(WindowError, match="`gap` is 0; legal: a duration of more than zero"):

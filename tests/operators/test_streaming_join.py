@@ -1,4 +1,4 @@
-"""The interval join on streams: the static call's rows where Spark is right, a refusal with a way out where it is not."""
+"""The interval join on streams: the rows of the static call where Spark is correct, otherwise an error with the fix."""
 
 import os
 import random
@@ -57,7 +57,7 @@ QUERIES = (
 
 
 def _files(side: str) -> list[list[Row]]:
-    """A side's rows by micro-batch: null keys, doubled instants, out of order by less than the watermark's delay.
+    """The rows of a side by micro-batch: null keys, duplicate times, out of order by less than the watermark's delay.
 
     All times are after 1970: Spark's watermark starts there, and it drops earlier rows.
     """
@@ -92,7 +92,7 @@ def _stream(spark: SparkSession, folder: Path, delay: str | None) -> DataFrame:
 
 @dataclass(frozen=True)
 class Ran:
-    """A query's rows, those of the static call, and the numbers of rows that Spark kept and dropped."""
+    """The rows of a query, those of the static call, and how many rows Spark kept and dropped."""
 
     rows: dict[str, Counter[tuple[Any, ...]]]
     static: dict[str, Counter[tuple[Any, ...]]]
@@ -102,7 +102,7 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """Every query, run side by side, one state partition each, no shuffle shared by two joins (see `spark_streaming`)."""
+    """Every query, run concurrently, one state partition each, no shuffle shared by two joins (see `spark_streaming`)."""
     usual = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
         spark.conf.set(name, value)
@@ -148,7 +148,7 @@ def test_the_stream_gives_the_static_calls_rows(ran: dict[str, Ran], query: Quer
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.id)
-def test_state_goes_with_two_watermarks_and_stays_without(ran: dict[str, Ran], query: Query):
+def test_state_is_dropped_only_with_two_watermarks(ran: dict[str, Ran], query: Query):
     pushes = 2 * len(query.joins)
     assert ran[query.id].kept <= pushes if query.watermarks == BOTH else ran[query.id].kept > pushes
 
@@ -191,7 +191,7 @@ def test_an_outer_kind_needs_a_watermark_on_both_time_columns(
         join(*frames)
 
 
-def test_a_chained_join_is_refused_because_spark_takes_one_watermark_a_side(spark: SparkSession):
+def test_a_chained_streaming_join_is_refused(spark: SparkSession):
     marked = _rates(spark).withWatermark("event_time", "1 second")
     chained = JOIN(marked, marked.drop("other"))
     match = "the left frame has a watermark on each of left_event_time, right_event_time, .*; write the streams to tables"

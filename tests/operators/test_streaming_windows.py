@@ -1,4 +1,4 @@
-"""Windows on streams: the static call's rows where Spark's own are right, a refusal with a way out where they are not."""
+"""Windows on streams: the rows of the static call where Spark's own are correct, otherwise an error with the fix."""
 
 import os
 import random
@@ -70,7 +70,7 @@ def _ran(rows: DataFrame, name: str, checkpoint: Path) -> Counter[tuple[Any, ...
 
 
 def _bag(rows: DataFrame) -> Counter[tuple[Any, ...]]:
-    """The rows of windows that end before the one of the last row, which stays open for ever."""
+    """The rows of windows that end before that of the last row, which never closes."""
     return Counter(tuple(r) for r in rows.where(F.unix_millis("window_end") < PUSH - 1_000).collect())
 
 
@@ -119,6 +119,6 @@ def test_a_stream_without_a_watermark_is_refused(spark: SparkSession, stream: Pa
         TopK(k=1, order_by="k")(windows)
 
 
-def test_every_row_of_a_streams_window_is_not_kept_to_rank_it(spark: SparkSession, stream: Path) -> None:
+def test_a_streaming_ranking_does_not_keep_every_row_of_a_window(spark: SparkSession, stream: Path) -> None:
     with pytest.raises(OperatorError, match="Spark would keep every row of a window to rank them; aggregate by window first"):
         TopK(k=1, order_by="v", window=Tumbling(size=10))(_streamed(spark, stream))

@@ -1,4 +1,4 @@
-"""Durations, intervals and closed ranges as values; none of it needs Spark."""
+"""Durations, intervals and closed ranges as values; no test needs Spark."""
 
 from datetime import timedelta
 from typing import Any
@@ -55,12 +55,12 @@ def test_a_duration_is_read_as_whole_milliseconds(value: int | str | timedelta, 
         pytest.param(timedelta(microseconds=-1500), id="finer than 1 ms below zero"),
     ],
 )
-def test_what_is_no_duration_is_refused_by_name(value: Any):
+def test_an_illegal_duration_is_refused_by_name(value: Any):
     with pytest.raises(DurationError, match=r"`upper` is .*; legal: whole milliseconds as an int, a timedelta"):
         duration_ms(value, "upper")
 
 
-def test_a_length_is_zero_or_more():
+def test_a_negative_length_is_refused():
     assert length_ms(0, "size") == 0
     with pytest.raises(DurationError, match=r"`size` is '-1 ms'; legal: a duration of zero or more"):
         length_ms("-1 ms", "size")
@@ -75,12 +75,12 @@ def test_a_length_is_zero_or_more():
         pytest.param(True, True, Interval(-4, 9), id="both ends open"),
     ],
 )
-def test_an_open_end_is_the_closed_one_1_ms_further_in(lower_exclusive: bool, upper_exclusive: bool, interval: Interval):
+def test_an_exclusive_bound_is_the_inclusive_one_moved_by_1_ms(lower_exclusive: bool, upper_exclusive: bool, interval: Interval):
     assert Interval.between(-5, "10 ms", lower_exclusive=lower_exclusive, upper_exclusive=upper_exclusive) == interval
 
 
 @pytest.mark.parametrize(("parameter", "bounds"), [("lower", (True, 0)), ("upper", (0, "soon"))])
-def test_an_interval_names_the_bad_bound(parameter: str, bounds: tuple[Any, Any]):
+def test_an_illegal_interval_names_the_bound(parameter: str, bounds: tuple[Any, Any]):
     with pytest.raises(DurationError, match=f"`{parameter}` is"):
         Interval.between(*bounds)
 

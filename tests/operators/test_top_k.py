@@ -1,4 +1,4 @@
-"""The Top-K of a window: a total order, groups, nulls, and what it refuses."""
+"""The Top-K of a window: a total order, groups, nulls, and refused parameters."""
 
 import random
 import re
@@ -51,7 +51,7 @@ def _text(value: str | None) -> tuple[bool, str]:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_ranks_are_those_of_a_sort_and_count_from_one(spark: SparkSession, grouped: bool) -> None:
+def test_ranks_equal_those_of_a_sort_from_one(spark: SparkSession, grouped: bool) -> None:
     rows = _rows(5)
     top = TopK(k=3, order_by=["n DESC", "k"], by="g" if grouped else ())
     wanted = []
@@ -64,7 +64,7 @@ def test_ranks_are_those_of_a_sort_and_count_from_one(spark: SparkSession, group
     assert found == sorted(wanted, key=lambda r: (r[0], r[1] or "", r[2]))
 
 
-def test_ties_are_broken_by_the_other_columns_however_the_rows_come(spark: SparkSession) -> None:
+def test_ties_are_broken_by_the_other_columns_in_any_row_order(spark: SparkSession) -> None:
     rows: list[Result] = [(0, k, g, 1, note) for k in "ab" for g in "xy" for note in "pq"]
     seen = set()
     for seed in range(3):
@@ -96,13 +96,13 @@ def test_an_order_is_read_as_sql_writes_it(text: str, wanted: tuple[str, bool, b
 
 
 @pytest.mark.parametrize("text", ["", "n DOWN", "n DESC NULLS", "a, b", "sum(n)"])
-def test_an_order_that_is_none_is_refused(text: str) -> None:
+def test_an_illegal_order_is_refused(text: str) -> None:
     with pytest.raises(OperatorError, match=re.escape(f"`order_by` is {text!r}; legal: a column, then ASC or DESC")):
         TopK(k=1, order_by=[text])
 
 
 @pytest.mark.parametrize("order", ["n", "n DESC", "n NULLS LAST", "n DESC NULLS FIRST"])
-def test_nulls_stand_where_the_order_puts_them(spark: SparkSession, order: str) -> None:
+def test_nulls_are_sorted_as_the_order_says(spark: SparkSession, order: str) -> None:
     rows: list[Result] = [(0, k, None, n, None) for k, n in (("a", 1), ("b", None), ("c", 2))]
     wanted = {"n": "bac", "n DESC": "cab", "n NULLS LAST": "acb", "n DESC NULLS FIRST": "bca"}[order]
     assert "".join(r[3] for r in _ranks(TopK(k=3, order_by=order)(_frame(spark, rows)))) == wanted

@@ -1,4 +1,4 @@
-"""Top-N: over ten thousand generated cases the leaderboard is the naive model's, batch by batch, and the changelog its difference."""
+"""Top-N: over ten thousand generated cases the leaderboard equals the naive model batch by batch, and the changelog is its difference."""
 
 import random
 import re
@@ -44,7 +44,7 @@ def _appended(choose: random.Random) -> list[Rows]:
 
 
 def _counted(choose: random.Random) -> list[Rows]:
-    """A key's value only ever rises."""
+    """The value of a key never decreases."""
     known: dict[tuple[str | None, int], int] = {}
     batches: list[Rows] = []
     for _ in range(BATCHES):
@@ -81,7 +81,7 @@ def _changed(choose: random.Random, keyed: bool) -> list[Rows]:
 
 @dataclass(frozen=True)
 class Spec:
-    """An operator, and the input that it is for."""
+    """An operator, and its kind of input."""
 
     id: str
     make: Callable[[random.Random], list[Rows]]
@@ -114,7 +114,7 @@ def _bag(choose: random.Random) -> list[Rows]:
 
 
 def _stray(choose: random.Random) -> list[Rows]:
-    """Few values, added and taken back at random: some rows are taken back before they are added."""
+    """Few values, added and removed at random: some rows are removed before they are added."""
     kinds, batches = ("+I", "+I", "+U", "-D", "-U"), range(BATCHES)
     few = [{"k": "a", "id": n % 2, "v": n // 2, "w": "x", "n": 1} for n in range(4)]
     return [[{**choose.choice(few), "change": choose.choice(kinds)} for _ in range(choose.randrange(7))] for _ in batches]
@@ -152,7 +152,7 @@ SPECS = [
 
 
 def _cases(spec: Spec) -> list[list[Rows]]:
-    """Batch by batch, the rows of every case: `arrival` counts over all of them."""
+    """The rows of every case batch by batch: `arrival` counts over all of them."""
     arrivals, batches = count(), [[] for _ in range(BATCHES)]
     for case_id in range(CASES):
         for seq, rows in enumerate(spec.make(random.Random(f"{spec.id} {case_id}")), 1):
@@ -174,7 +174,7 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
-def test_the_leaderboard_is_the_models_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
+def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
     cases, boards = _cases(spec), [spec.board() for _ in range(CASES)]
     operator = spec.operator()
     assert operator.strategy_used == spec.strategy
@@ -204,7 +204,7 @@ def test_the_leaderboard_is_the_models_and_the_changelog_its_difference(spark: S
 
 
 def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
-    """The values in the columns' order; the rank, which comes last, is left out where it is not shown."""
+    """The values in the order of the columns; the rank, which is last, is omitted where it is not shown."""
     return row if "rank" in columns else row[:-1]
 
 
@@ -227,7 +227,7 @@ def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
         ({"strategy": "retract"}, "retract", []),
     ],
 )
-def test_the_strategy_follows_from_what_is_known_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
+def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, Any], used: str, why: list[str]) -> None:
     top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
     assert top.strategy_used == used
     lines = top.explain().splitlines()
@@ -262,7 +262,7 @@ def test_an_illegal_parameter_is_refused_with_the_reason(spec: dict[str, Any], m
         TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
 
 
-def test_no_rank_end_at_all_is_refused() -> None:
+def test_a_missing_rank_end_is_refused() -> None:
     with pytest.raises(OperatorError, match="`rank_end` is None; legal: a whole number of at least 1"):
         TopN(by="k", order_by="v DESC")
 

@@ -1,4 +1,4 @@
-"""Windows by example: which rows a window has, when its result is final, and what a late row changes."""
+"""Windows by example: the rows of a window, when its result is final, and the change by a late row."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""The window join and coGroup: the model's pairs and groups, for every window, with null keys and rows that come late."""
+"""The window join and coGroup: the model's pairs and groups for every window, with null keys and late rows."""
 
 import random
 import re
@@ -65,7 +65,7 @@ def _pairs(window: Aligned, left: Sequence[Seen], right: Sequence[Seen], how: st
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_every_kind_of_join_has_the_models_rows(spark: SparkSession, name: str) -> None:
+def test_every_kind_of_join_equals_the_model(spark: SparkSession, name: str) -> None:
     window = WINDOWS[name]
     left, right = _rows(window, 1), _rows(window, 2)
     frames = _frame(spark, left), _frame(spark, right)
@@ -91,7 +91,7 @@ def test_every_kind_of_join_has_the_models_rows(spark: SparkSession, name: str) 
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_a_group_holds_both_sides_rows_in_order_and_never_null(spark: SparkSession, name: str) -> None:
+def test_a_group_contains_the_rows_of_both_sides_in_order(spark: SparkSession, name: str) -> None:
     window = WINDOWS[name]
     left, right = _rows(window, 3), _rows(window, 4)
     wanted: dict[Any, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
@@ -112,7 +112,7 @@ def test_a_group_holds_both_sides_rows_in_order_and_never_null(spark: SparkSessi
     assert found_rows == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
 
 
-def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> None:
+def test_the_rows_derived_from_a_group_are_the_result(spark: SparkSession) -> None:
     left = _frame(spark, [Seen("a", 1, 0), Seen("a", 2, 0), Seen("b", 3, 0)])
     right = _frame(spark, [Seen("a", 4, 0), Seen("a", 5, 0)])
     count = CoGroup(on="k", window=Tumbling(size=10), rows="transform(left, l -> named_struct('id', l.id, 'matches', size(right)))")
@@ -123,12 +123,12 @@ def test_what_is_made_of_a_group_are_the_results_rows(spark: SparkSession) -> No
 
 @pytest.mark.parametrize("window", [Tumbling(size=10), Session(gap=10)])
 @pytest.mark.parametrize("how", ["full", "anti"])
-def test_a_row_with_a_null_time_is_in_no_result(spark: SparkSession, how: How, window: Tumbling | Session) -> None:
+def test_a_row_without_an_event_time_is_in_no_result(spark: SparkSession, how: How, window: Tumbling | Session) -> None:
     left = spark.sql("SELECT 'a' AS k, timestamp_millis(5) AS event_time UNION ALL SELECT 'b', null")
     assert [row["k"] for row in WindowJoin(on="k", window=window, how=how)(left, left.where("k = 'b'")).collect()] == ["a"]
 
 
-def test_rows_that_have_a_window_already_keep_it_under_a_prefix(spark: SparkSession) -> None:
+def test_an_existing_window_column_is_kept_under_a_prefix(spark: SparkSession) -> None:
     rows = _frame(spark, [Seen("a", 1, 0)]).withColumn("window_start", F.col("event_time"))
     for how in ("semi", "anti"):
         found = WindowJoin(on="k", window=Tumbling(size=10), how=how)(rows, rows)

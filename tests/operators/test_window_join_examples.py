@@ -1,4 +1,4 @@
-"""Window joins and CoGroup by example: which rows meet, which stay unmatched, and what a late row changes."""
+"""Window joins and CoGroup by example: matched rows, unmatched rows, and the change by a late row."""
 
 import pytest
 from pyspark.sql import SparkSession

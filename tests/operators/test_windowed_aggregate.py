@@ -1,4 +1,4 @@
-"""The windowed aggregate: Spark's answer is the model's, for every window, by pane and by row, and with rows that come late."""
+"""The windowed aggregate: Spark's result equals the model for every window, by pane and by row, with late rows."""
 
 import random
 import re
@@ -59,7 +59,7 @@ def _found(rows: DataFrame, *columns: str) -> dict[tuple[str | None, Span], tupl
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "late"])
 @pytest.mark.parametrize("name", WINDOWS)
-def test_every_window_holds_the_rows_of_the_model(spark: SparkSession, name: str, late: bool) -> None:
+def test_every_window_equals_the_model(spark: SparkSession, name: str, late: bool) -> None:
     window = WINDOWS[name]
     rows = _rows(window, len(name), late)
     frame = _frame(spark, rows, judged=late)
@@ -71,7 +71,7 @@ def test_every_window_holds_the_rows_of_the_model(spark: SparkSession, name: str
         assert _found(by_row(frame), *BY_ROW) == wanted
 
 
-def test_the_result_says_when_it_is_final_and_keeps_the_aggregates_types(spark: SparkSession) -> None:
+def test_the_result_has_final_at_and_the_types_of_the_aggregates(spark: SparkSession) -> None:
     rows = spark.sql("SELECT timestamp_millis(5) AS event_time, CAST(1.5 AS DECIMAL(5,2)) AS price, TRUE AS paid, 'x' AS item")
     sums = {"n": "count(*)", "spent": "sum(price)", "all_paid": "bool_and(paid)", "last": "max(item)"}
     sliding = WindowedAggregate(window=Sliding(size=4, slide=2), aggregates=sums)(rows)
@@ -83,12 +83,12 @@ def test_the_result_says_when_it_is_final_and_keeps_the_aggregates_types(spark: 
     assert [tuple(r) for r in ends.collect()] == [(2, 6, 5, 5), (4, 8, 7, 7)]
 
 
-def test_a_row_with_a_null_time_lies_in_no_window(spark: SparkSession) -> None:
+def test_a_row_without_an_event_time_is_in_no_window(spark: SparkSession) -> None:
     rows = spark.sql("SELECT CAST(NULL AS TIMESTAMP) AS event_time, 1 AS v")
     assert WindowedAggregate(window=Tumbling(size=4), aggregates={"n": "count(*)"})(rows).isEmpty()
 
 
-def test_a_row_is_late_when_none_of_its_windows_was_open(spark: SparkSession) -> None:
+def test_a_row_is_late_if_all_of_its_windows_are_closed(spark: SparkSession) -> None:
     for name, window in WINDOWS.items():
         rows = [r for r in _rows(window, 3, late=True) if r.watermark is not None]
         frame = _frame(spark, rows, judged=True)

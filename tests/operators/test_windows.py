@@ -1,4 +1,4 @@
-"""Windows: their bounds, and which rows are in them, against a model that tries every start."""
+"""Windows: their bounds and their rows, against a model that tries every start."""
 
 import random
 import re

@@ -1,1 +1,1 @@
-"""Flink's recorded answers against the engine: `python -m tests.oracle DIR`."""
+"""The engine against Flink's recorded answers: `python -m tests.oracle DIR`."""

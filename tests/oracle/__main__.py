@@ -21,7 +21,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.folder.exists():
         parser.error(f"{arguments.folder} does not exist")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a bad residual is one line of ours, not a page of Spark's
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # an invalid residual is one line, not a page of Spark's
     gathered = gather(arguments.folder, arguments.operator)
     verdicts = []
     if gathered.cases or gathered.windows or gathered.tops:

@@ -1,4 +1,4 @@
-"""Recorded cases: read, checked, and put into the model's words."""
+"""Recorded cases: read, checked, and converted to the model's terms."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 
 class CaseError(ValueError):
-    """A file holds no case that can be run."""
+    """A file without a case that can be run."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Params:
 
     @property
     def reach(self) -> int:
-        """The longest that any row waits."""
+        """The longest wait of any row."""
         return max(self.model.wait("L"), self.model.wait("R"))
 
 
@@ -81,7 +81,7 @@ class Case:
 
     @cached_property
     def marks(self) -> list[int]:
-        """The watermarks, the end's not among them, cut to where they still mean something: they never fall."""
+        """The watermarks except the last, limited to where they are meaningful: they never decrease."""
         raised, marks = self.low, list[int]()
         for item in self.stream:
             if isinstance(item, Mark):

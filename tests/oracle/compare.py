@@ -20,7 +20,7 @@ Allowed = Sequence[tuple[str, Counter[Row]]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one case.
+    """The result of one case.
 
     Args:
         name: the case, for reports.
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def compare(case: Case, found: Found) -> Verdict:
-    """Judge one case."""
+    """Compare one case."""
     if found.error is not None:
         return Verdict(case.name, "failed", (found.error,))
     if case.error is not None:
@@ -77,7 +77,7 @@ def _of_error(case: Case, found: Found) -> Verdict:
 
 
 def against_model(case: Case, found: Found) -> list[str]:
-    """What differs from the naive model: rows with both their times, and late rows."""
+    """The differences from the naive model: rows with both their times, and late rows."""
     answer = case.params.model(case.stream)
     wanted = Counter((*_steps(j), j.result_time, j.final_at, case.row(j)) for j in answer.rows)
     got = Counter((r["left_step"], r["right_step"], r["result_time"], r["final_at"], _row(case, r)) for r in found.rows)
@@ -87,7 +87,7 @@ def against_model(case: Case, found: Found) -> list[str]:
 
 
 def _not_as_run(case: Case) -> list[str]:
-    """Where a SQL case's rows are not what Flink's operator makes of its input: then no rule may excuse anything."""
+    """The SQL cases whose rows differ from the model of Flink's operator: for these no rule may excuse a difference."""
     if case.operator == DATASTREAM:
         return []
     simulation = Simulation(case)
@@ -127,7 +127,7 @@ def _is_pad(row: Mapping[str, Any]) -> bool:
 
 
 def _pending_pads(case: Case, found: Found) -> Counter[Row]:
-    """Padded rows that only a drain brought: Flink, without an end, does not pad them."""
+    """Unmatched rows that only a drain produced: Flink, without an end, does not emit them."""
     return Counter(_row(case, row) for row in found.rows if _is_pad(row) and not _closed(case, row))
 
 
@@ -141,7 +141,7 @@ def _lost(case: Case, rules: Flink) -> list[tuple[str, Counter[Row]]]:
 
 
 def _outer(case: Case, rules: Flink, found: Found) -> tuple[Allowed, Allowed]:
-    """What Flink SQL may have more than we, and fewer."""
+    """The rows that Flink SQL may have in excess of ours, and may lack."""
     ours = Counter(_row(case, row) for row in found.rows)
     ours_only, flinks_only = ours - case.expected, case.expected - ours
     lost = [pair for pair, _ in rules.lost if _pair(case, *pair) in ours_only]
@@ -178,7 +178,7 @@ def _pads(case: Case, rows: Iterable[Event]) -> Counter[Row]:
 
 
 def explained(extra: Counter[Row], allowed: Allowed) -> tuple[Counter[Row], Counter[str]]:
-    """Rows that differ, less those that a rule allows: what is left, and how many each rule took."""
+    """The differing rows that no rule excuses, and how many each rule excused."""
     left, reasons = Counter(extra), Counter[str]()
     for reason, rows in allowed:
         taken = left & rows
@@ -195,7 +195,7 @@ def _listed(label: str, rows: Counter[Any]) -> list[str]:
 
 
 def check_steps(case: Case, found: Found, steps: Sequence[Stepped], late: Sequence[tuple[str, int, int]]) -> list[str]:
-    """What is wrong with a run entry by entry: a row at another entry than its `final_at` says, or another content."""
+    """The differences of a run batch by batch: a row in another batch than its `final_at` says, or another content."""
     differs, before = list[str](), None
     for number, step in enumerate(steps):
         wrong = [r for r in step.rows if step.mark is None or r["final_at"] > step.mark or (before is not None and r["final_at"] <= before)]

@@ -1,4 +1,4 @@
-"""Where Flink's interval joins differ from ours on purpose: rules over a case's content, each with its reason.
+"""Deliberate differences between Flink's interval joins and ours: rules over a case's content, each with its reason.
 
 `docs/flink.md` tells the same to users. A rule never names a case.
 """
@@ -27,7 +27,7 @@ Pair = tuple[Event, Event]
 
 @dataclass(frozen=True)
 class Flink:
-    """What Flink does with a case's rows, derived from its content."""
+    """Flink's treatment of a case's rows, derived from its content."""
 
     case: Case
 
@@ -43,7 +43,7 @@ class Flink:
 
     @cached_property
     def lost(self) -> list[tuple[Pair, str]]:
-        """The pairs of rows on time that Flink does not find, or may not, each with the reason."""
+        """The pairs of on-time rows that Flink does not find, or may not find, each with the reason."""
         why = self._evicted if self.case.operator == DATASTREAM else self._uncached
         reasons = ((pair, why(*sorted(pair, key=lambda row: row.step))) for pair in self.case.params.model.pairs(self.on_time))
         return [(pair, reason) for pair, reason in reasons if reason]
@@ -58,11 +58,11 @@ class Flink:
 
     @property
     def is_clean(self) -> bool:
-        """Whether Flink and we must agree to the row."""
+        """Whether Flink and this engine must agree exactly."""
         return not self.late and not self.lost and all(row.ts > 0 for row in self.case.events)
 
     def _evicted(self, earlier: Event, later: Event) -> str | None:
-        """A buffered row lives while `watermark < ts + wait`."""
+        """A buffered row stays while `watermark < ts + wait`."""
         watermark = self._watermark(later.step)
         is_evicted = watermark is not None and watermark >= earlier.ts + self.case.params.model.wait(earlier.side)
         return EVICTED if is_evicted else None
@@ -75,11 +75,11 @@ class Flink:
 
     @property
     def never_cached(self) -> list[Event]:
-        """The rows that Flink SQL pads at once, its operator time never being below 0."""
+        """The rows that Flink SQL emits unmatched at once, since its operator time is never below 0."""
         return [row for row in self.on_time if row.ts + self._size(row.side) <= 0]
 
     def dropped(self, row: Event, before: int) -> bool:
-        """Whether a clean-up may have thrown a live row away: it drops a key's whole cache when a time <= 0 is left in it."""
+        """Whether a clean-up may have removed a row too early: it drops a key's whole cache when a time <= 0 is left in it."""
         cleanups = self._cleanups.get((row.side, row.key), ())
         following = bisect_right(cleanups, row.step)
         return following < len(cleanups) and cleanups[following] < before
@@ -118,7 +118,7 @@ class Flink:
         return max(self._watermark(step) or 0, 0)
 
     def overtaken(self, rows: Iterable[Event]) -> list[Event]:
-        """Of an input without end, the rows whose padding a later row's timer holds up."""
+        """Of an input without end, the unmatched rows that the timer of a later row delays."""
         last, newest = self.case.last_mark, dict[tuple[Side, object], int]()
         found = list[Event]()
         wanted = {row.step for row in rows}

@@ -1,4 +1,4 @@
-"""Cases put through the engine: many in one lake, or one case entry by entry.
+"""Cases run through the engine: many in one lake, or one case batch by batch.
 
 The lake's watermark only rises, so each case is shifted in time to lie after the one before it. A case's rows come
 as they came to Flink: those between two watermarks are one ledger batch, each watermark is a given one. After its
@@ -43,12 +43,12 @@ SOURCES = {
     )
     for side in SIDES
 }
-"""Two sources whose watermark nothing but a given one moves."""
+"""Two sources whose watermarks are given explicitly."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the engine made of a case, in the case's own times.
+    """The engine's result of a case, in the case's own times.
 
     Args:
         rows: the result: column to value, `result_time` and `final_at` in ms.
@@ -70,7 +70,7 @@ class Entry:
 
 
 def entries(case: Case) -> list[Entry]:
-    """A case as ledger batches, the one that closes it included."""
+    """A case as ledger batches, including the one that closes it."""
     found, rows, marks = list[Entry](), list[Event](), iter(case.marks)
     for item in (*case.stream, Mark(case.high)):
         if isinstance(item, Event):
@@ -83,7 +83,7 @@ def entries(case: Case) -> list[Entry]:
 
 
 def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
-    """Lakes of cases: a case's place in the list to how far it is moved. A lake's times lie around 1970."""
+    """Lakes of cases: the index of a case, and the shift of its times. A lake's times are around 1970."""
     room, lakes = min(-FIRST_TIME, LAST_TIME), list[dict[int, int]]()
     used = room * 2 + 1
     for index, case in enumerate(cases):
@@ -102,7 +102,7 @@ def _centred(cases: Sequence[Case], lake: Mapping[int, int]) -> dict[int, int]:
 
 
 def too_long(case: Case) -> bool:
-    """Whether a case spans more than the years that the engine lets in."""
+    """Whether a case spans more than the years that the engine accepts."""
     return case.high - case.low + 1 > 2 * min(-FIRST_TIME, LAST_TIME)
 
 
@@ -119,7 +119,7 @@ def operator(params: Params) -> IntervalJoin:
 
 
 def bulk(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[Found]:
-    """Put cases through shared lakes: one replay, then one advance for each distinct set of parameters."""
+    """Run cases through shared lakes: one replay, then one advance for each distinct set of parameters."""
     found = [Found(error="it was not run")] * len(cases)
     for number, moved in enumerate(shifts(cases)):
         for index, result in _one_lake(spark, folder / f"lake_{number}", cases, moved).items():
@@ -149,7 +149,7 @@ def _one_lake(spark: SparkSession, folder: Path, cases: Sequence[Case], moved: M
 
 
 def _asset(name: str, params: Params, ids: Sequence[str]) -> DerivedAsset | str:
-    """The table of some parameters; it keeps the rows of its own cases. A text says why there is none."""
+    """The table of some parameters; it keeps the rows of its own cases. A text explains a missing table."""
     made = _attempt(lambda: operator(params))
     return (
         made
@@ -159,7 +159,7 @@ def _asset(name: str, params: Params, ids: Sequence[str]) -> DerivedAsset | str:
 
 
 def _attempt(action: Callable[[], Any]) -> Any:
-    """What an action returns, or the text of what it raises: one case's trouble must not be another's."""
+    """The result of an action, or the text of its error: a failing case must not affect another."""
     try:
         return action()
     except Exception as error:
@@ -178,7 +178,7 @@ def _advanced(engine: Engine, asset: DerivedAsset | str) -> list[dict[str, Any]]
 
 
 def table(engine: Engine, name: str) -> list[dict[str, Any]]:
-    """A result table's rows, times in ms; none where there is no table."""
+    """The rows of a result table, times in ms; none if the table is missing."""
     delta = engine.lake.delta(name)
     if delta is None:
         return []
@@ -193,7 +193,7 @@ def _back(row: Mapping[str, Any], shift: int) -> dict[str, Any]:
 
 
 def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
-    """The view of late rows, read once: the join's verdict asks for no parameter."""
+    """The view of late rows, read once: the join's lateness decision needs no parameter."""
     found: dict[str, list[tuple[str, int, int]]] = {}
     for side in SIDES if engine.assets else ():
         for row in engine.views.late(next(iter(engine.assets)), side).select("case_id", "step", "id").collect():
@@ -229,14 +229,14 @@ def _text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What came out at one entry of a case that was ingested entry by entry."""
+    """The rows that one batch of a case produced."""
 
     mark: int | None
     rows: list[dict[str, Any]]
 
 
 def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Stepped], list[tuple[str, int, int]]]:
-    """Let a case in entry by entry, rows as JSON files, and advance after each; times of no year from 1 to 9999 are shifted."""
+    """Ingest a case batch by batch, rows as JSON files, and advance after each; times outside the years 1 to 9999 are shifted."""
     asset = DerivedAsset(name="join", inputs=SIDES, operator=operator(case.params))
     engine = _engine(spark, folder / "lake", [asset])
     shift = 0 if case.low >= FIRST_TIME and case.high <= LAST_TIME else -(case.low + case.high) // 2

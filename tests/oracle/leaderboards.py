@@ -1,4 +1,4 @@
-"""Flink's Top-N cases put through our operators, micro-batch by micro-batch.
+"""Flink's Top-N cases run through our operators, micro-batch by micro-batch.
 
 Each case is cut into micro-batches at rows of its input. At every cut the leaderboard is compared with what Flink's changelog comes
 to up to there, and our own changes with what they have to be: folded over the leaderboard before they give the one after, and none
@@ -61,18 +61,18 @@ class TopNCase:
 
     @property
     def error(self) -> str | None:
-        """How Flink ended, where it did not answer."""
+        """Flink's error, if it did not answer."""
         return self.content.get("error")
 
     @cached_property
     def columns(self) -> list[str]:
-        """The columns that Flink's rows have, `rn` among them where it is asked for."""
+        """The columns of Flink's rows, with `rn` if it is selected."""
         values = ["k", "sub", "total"] if self.params["source"].startswith("agg_") else ["id", "k", "v", "n"]
         return [*values, *(["rn"] if self.params["with_row_number"] else [])]
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The input as it came, each row in its micro-batch."""
+        """The input in the order of arrival, each row with its micro-batch."""
         events = [item for item in self.content["input"] if item["t"] == "e"]
         columns = {c for c in _SCHEMA.names if c not in ("case_id", "seq", "arrival", "kind")}
         return [
@@ -82,7 +82,7 @@ class TopNCase:
         ]
 
     def wanted(self, batch: int) -> Counter[Row] | None:
-        """What the leaderboard holds after a micro-batch; None where Flink's changelog does not tell."""
+        """The leaderboard after a micro-batch; None if Flink's changelog does not determine it."""
         if self.error:
             return self._by_model(batch)
         if self.content.get("flink_bug"):
@@ -124,7 +124,7 @@ def parse(content: Mapping[str, Any]) -> TopNCase:
 
 @dataclass
 class Group:
-    """Cases of the same parameters, and what they have come to.
+    """Cases with the same parameters, and their current results.
 
     Args:
         cases: the cases.
@@ -164,7 +164,7 @@ class Group:
         return Aggregate(by=("case_id", "k", "sub"), aggregates={"total": call}) if call else None
 
     def step(self, spark: SparkSession, batch: int) -> tuple[DataFrame, DataFrame]:
-        """The leaderboard after a micro-batch, and the changes that lead to it."""
+        """The leaderboard after a micro-batch, and the changes to it."""
         new, every = self._frame(spark, batch, batch), self._frame(spark, 1, batch)
         if self.sums is not None:
             totals = self.sums(new) if self.totals is None else _folded(self.totals, new, self.sums)
@@ -185,7 +185,7 @@ class Group:
 
 
 def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> DataFrame:
-    """What the engine does: the rows that the new ones may change are folded, the others stay."""
+    """As in the engine: the rows that the new ones may change are recomputed, the others stay."""
     touches = operator.partition if isinstance(operator, TopN) else operator.key
     keys = new.select(*touches).distinct()
     same = same_rows("h", "k", touches)
@@ -194,7 +194,7 @@ def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> Data
 
 
 def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
-    """Run cases, and compare what they come to at every micro-batch."""
+    """Run cases, and compare their results after every micro-batch."""
     refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
     groups: dict[str, list[TopNCase]] = {}
     for case in cases:
@@ -246,7 +246,7 @@ def _whole(row: Mapping[str, Any]) -> Row:
 
 
 def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[str]:
-    """What is wrong with changes: they must be the exact difference of two leaderboards."""
+    """The errors in changes: they must be the exact difference of two leaderboards."""
     wanted = Counter[tuple[str, Row]]()
     for name in before.keys() | after.keys():
         old, new = before.get(name), after.get(name)

@@ -1,4 +1,4 @@
-"""A case's residual, SQL over `L.` and `R.` columns: in the result's names for the operator, as a predicate for the model.
+"""The residual of a case, SQL over `L.` and `R.` columns: translated to the result's names, and as a predicate for the model.
 
 The model has it evaluated by SQLite, so that Spark is not its own judge.
 """
@@ -33,7 +33,7 @@ def translated(residual: str) -> str:
 
 
 def predicate(residual: str) -> Predicate:
-    """The residual as a predicate: null is no match.
+    """The residual as a predicate; null is no match.
 
     Raises:
         ResidualError: SQLite cannot read it.

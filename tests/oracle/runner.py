@@ -1,4 +1,4 @@
-"""Run cases: read them, put them through the engine in bulk and a few entry by entry, and judge each."""
+"""Run cases: read them, run them through the engine in bulk and a few batch by batch, and compare each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -64,13 +64,13 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
 
 
 def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[Verdict]:
-    """Judge every case that was found, of whatever operator; `folder` takes the lakes of interval joins."""
+    """Compare every case that was found, of any operator; `folder` holds the lakes of interval joins."""
     joined = run(spark, folder, gathered.cases) if gathered.cases else []
     return [*joined, *windowed.judge(spark, gathered.windows), *leaderboards.judge(spark, gathered.tops)]
 
 
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:
-    """Put cases through the engine, below a folder, and judge them; the verdicts are in the cases' order."""
+    """Run cases through the engine, below a folder, and compare them; the results are in the order of the cases."""
     try:
         found = bulk(spark, folder / "bulk", cases)
     except Exception as error:
@@ -85,7 +85,7 @@ def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int =
 
 
 def judge(case: Case, found: Found) -> Verdict:
-    """Compare; what goes wrong in it fails this one case."""
+    """Compare; an error in it fails this case only."""
     try:
         return compare(case, found)
     except Exception as error:
@@ -93,7 +93,7 @@ def judge(case: Case, found: Found) -> Verdict:
 
 
 def chosen(cases: Sequence[Case], count: int) -> list[int]:
-    """The cases to run entry by entry: of each kind of join the one with the fewest entries, then the next fewest.
+    """The cases to run batch by batch: of each kind of join the one with the fewest batches, then the next.
 
     Only cases count in which Flink has rows and at least two watermarks, of different times, were sent.
     """
@@ -117,7 +117,7 @@ def _stepped(spark: SparkSession, folder: Path, case: Case, found: Found, verdic
 
 
 def report(gathered: Gathered, verdicts: Sequence[Verdict], stepped: int) -> list[str]:
-    """The lines to print; the last one counts."""
+    """The lines to print; the last one has the counts."""
     judged = [*gathered.unreadable, *verdicts]
     count = Counter(v.status for v in judged)
     lines = [f"{v.status.upper()} {v.name}: {'; '.join(v.why)}" for v in judged if v.status != "passed"]

@@ -1,4 +1,4 @@
-"""Flink's SQL interval join as it runs (`TimeIntervalJoin`, heap state): its caches, its one timer a key, its faults.
+"""A model of Flink's SQL interval join (`TimeIntervalJoin`, heap state): its caches, its one timer a key, its faults.
 
 It tells what Flink makes of rows that we judge otherwise, so that what differs is derived and not merely excused.
 """
@@ -11,7 +11,7 @@ from tests.oracle.cases import Case, Row
 from tests.support.model import Event, Joined, Mark, Side
 
 _END = 2**63 - 1
-_TREE = 8  # from so many entries in one bucket Java orders it otherwise
+_TREE = 8  # from this many entries in one bucket Java uses another order
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Cache:
         self.crowded |= self.buckets[self._bucket(row.ts)] >= _TREE
 
     def remove(self, time: int) -> list[_Cached]:
-        """Take the rows of a time out."""
+        """Remove the rows of a time."""
         self.buckets[self._bucket(time)] -= 1
         return self.rows.pop(time)
 
@@ -64,7 +64,7 @@ def _spread(time: int) -> int:
 
 
 class Simulation:
-    """Runs a case's stream as Flink SQL would."""
+    """Runs the stream of a case like Flink SQL."""
 
     def __init__(self, case: Case) -> None:
         model = case.params.model
@@ -86,7 +86,7 @@ class Simulation:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the order of a hash map may have decided, and is not plainly known."""
+        """Whether the order of a hash map may have decided, and is not certain."""
         return any(row.ts <= 0 for row in self._case.events) and any(cache.crowded for cache in self._caches.values())
 
     def _enter(self, row: Event) -> None:

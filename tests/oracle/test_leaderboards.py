@@ -1,4 +1,4 @@
-"""Our Top-N gives Flink's leaderboards at every micro-batch, and the comparison can fail."""
+"""Our Top-N gives Flink's leaderboards after every micro-batch, and the comparison can fail."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "e
 
 
 @pytest.mark.spark
-def test_the_leaderboards_are_flinks_at_every_micro_batch(spark: SparkSession) -> None:
+def test_the_leaderboards_equal_flinks_after_every_micro_batch(spark: SparkSession) -> None:
     cases = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] in SHORT]
     verdicts = judge(spark, cases)
     assert {v.name: v.why for v in verdicts if v.status != "passed"} == {}
@@ -27,7 +27,7 @@ def test_the_leaderboards_are_flinks_at_every_micro_batch(spark: SparkSession) -
 
 
 @pytest.mark.spark
-def test_a_changed_row_and_a_superfluous_change_are_seen(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_row_and_a_superfluous_change_are_detected(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     [case] = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] == "append_top1_rn"]
     content = json.loads(json.dumps(case.content))
     content["expected"][-1]["v"] += 1

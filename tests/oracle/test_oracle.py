@@ -24,7 +24,7 @@ def failed(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
-    """Of each operator and kind of join the cases with the fewest rows among those with an answer."""
+    """Of each operator and kind of join, the cases with the fewest rows among those with an answer."""
     found: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=lambda c: len(c.stream)):
         if case.expected:
@@ -34,14 +34,14 @@ def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
 
 @pytest.fixture(scope="module")
 def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Found]]:
-    """A few cases of every kind, put through one lake."""
+    """A few cases of every kind, in one lake."""
     cases = smallest(gather(ORACLE).cases, 2)
     return list(zip(cases, bulk(spark, tmp_path_factory.mktemp("oracle"), cases), strict=True))
 
 
 @needs_oracle
 @pytest.mark.spark
-def test_the_engine_gives_flinks_rows(short: list[tuple[Case, Found]]):
+def test_the_engine_gives_the_rows_of_flink(short: list[tuple[Case, Found]]):
     verdicts = [judge(case, found) for case, found in short]
     assert not failed(verdicts)
     assert sum(v.direct for v in verdicts) > 300
@@ -50,7 +50,7 @@ def test_the_engine_gives_flinks_rows(short: list[tuple[Case, Found]]):
 @needs_oracle
 @pytest.mark.spark
 @pytest.mark.parametrize("change", ["add", "drop", "alter"])
-def test_a_changed_expected_row_is_seen(short: list[tuple[Case, Found]], change: str):
+def test_a_changed_expected_row_is_detected(short: list[tuple[Case, Found]], change: str):
     for case, found in short:
         if case.operator != DATASTREAM and not Flink(case).is_clean:
             continue
@@ -62,7 +62,7 @@ def test_a_changed_expected_row_is_seen(short: list[tuple[Case, Found]], change:
 
 @needs_oracle
 @pytest.mark.spark
-def test_a_changed_late_row_is_seen(short: list[tuple[Case, Found]]):
+def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.late and c.late["L"])
     assert case.late is not None
     for late in (Counter(), case.late["L"] + Counter([(0, 0)])):
@@ -84,14 +84,14 @@ def test_a_changed_late_row_is_seen(short: list[tuple[Case, Found]]):
     ],
     ids=["row lost", "row doubled", "row final at another time", "row wrongly late", "no answer"],
 )
-def test_a_changed_row_of_ours_is_seen(short: list[tuple[Case, Found]], spoil: Callable[[Found], Found]):
+def test_a_changed_actual_row_is_detected(short: list[tuple[Case, Found]], spoil: Callable[[Found], Found]):
     for case, found in short:
         assert judge(case, spoil(found)).status == "failed", case.name
 
 
 @needs_oracle
 @pytest.mark.spark
-def test_a_row_at_another_entry_is_seen(short: list[tuple[Case, Found]]):
+def test_a_row_of_another_batch_is_detected(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.operator == SQL and len(c.marks) > 1 and f.rows)
     marks = [*case.marks, case.high]
     ranges = zip([case.low - 1, *marks], marks, strict=False)
@@ -104,7 +104,7 @@ def test_a_row_at_another_entry_is_seen(short: list[tuple[Case, Found]]):
 
 
 @pytest.mark.spark
-def test_entry_by_entry_is_the_bulk_run_also_where_a_watermark_closes_nothing(spark: SparkSession, tmp_path: Path):
+def test_a_run_batch_by_batch_equals_the_bulk_run(spark: SparkSession, tmp_path: Path):
     params = {"join_type": "FULL", "lower": -10, "upper": 20, "residual": "L.k <> 'b' AND L.v < R.v"}
     events = [("L", 1, 100), ("R", 2, 105), ("R", 3, 300)]
     rows = [{"t": "e", "side": side, "id": number, "k": "a", "v": number, "ts": ts} for side, number, ts in events]
@@ -137,7 +137,7 @@ def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path
 @needs_oracle
 @pytest.mark.spark
 @pytest.mark.parametrize("case", ["dedup/rowtime_first.json", "topn/append_top1_rn.json"])
-def test_a_folder_with_cases_of_one_operator_only_is_judged(spark: SparkSession, tmp_path: Path, case: str):
+def test_a_folder_with_cases_of_one_operator_passes(spark: SparkSession, tmp_path: Path, case: str):
     (tmp_path / "case.json").write_text((ORACLE / case).read_text(encoding="utf-8"), encoding="utf-8")
     gathered = gather(tmp_path, case.split("/")[0])
     verdicts = run_all(spark, tmp_path / "lake", gathered)
@@ -146,7 +146,7 @@ def test_a_folder_with_cases_of_one_operator_only_is_judged(spark: SparkSession,
 
 
 @needs_oracle
-def test_flinks_sql_operator_is_understood_to_the_row():
+def test_the_model_of_flinks_sql_join_is_exact():
     cases = [case for case in gather(ORACLE, SQL).cases if case.error is None]
     assert cases
     assert [case.name for case in cases if Simulation(case)() != case.expected] == []
@@ -155,7 +155,7 @@ def test_flinks_sql_operator_is_understood_to_the_row():
 @needs_oracle
 @pytest.mark.spark
 @pytest.mark.oracle_all
-def test_the_engine_gives_flinks_rows_in_every_case(spark: SparkSession, tmp_path: Path):
+def test_the_engine_gives_the_rows_of_flink_in_every_case(spark: SparkSession, tmp_path: Path):
     gathered = gather(ORACLE)
     verdicts = run(spark, tmp_path, gathered.cases, STEPPED)
     assert not gathered.unreadable

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
-    """A part of the cases, with what we make of it: every second one of each operator, and of sessions the two with the fewest judged."""
+    """A part of the cases, with our results: every second one of each operator, and of sessions the two with the fewest rows to compute."""
     cases = gather(ORACLE)
     aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.content["operator"], case.name))
     cases = aligned[::2] + [case for case in cases if case.content["name"] in SHORT]
@@ -24,7 +24,7 @@ def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 
 
 @pytest.mark.spark
-def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
+def test_the_final_rows_equal_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
     differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
     assert not differs
     assert set(Counter(case.content["operator"] for case, _ in judged)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
@@ -33,7 +33,7 @@ def test_the_final_rows_are_flinks(judged: list[tuple[WindowCase, Counter[Row]]]
 
 
 @pytest.mark.spark
-def test_a_changed_row_is_seen(judged: list[tuple[WindowCase, Counter[Row]]]):
+def test_a_changed_row_is_detected(judged: list[tuple[WindowCase, Counter[Row]]]):
     for case, found in judged:
         row = next(iter(found))
         assert found - Counter([row]) != case.wanted

@@ -1,4 +1,4 @@
-"""Flink's window cases put through our operators: window joins, coGroup, deduplication, window Top-N, and consecutive windows.
+"""Flink's window cases run through our operators: window joins, coGroup, deduplication, window Top-N, and consecutive windows.
 
 A row's watermark is the last one sent before it. Cases of the same parameters share a frame, `case_id` being part of
 every key and group. What is compared is the final content: a case without an end is compared as far as it was closed.
@@ -44,7 +44,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class WindowCase:
-    """One recorded case, whose operator is known here.
+    """One recorded case of a supported operator.
 
     Args:
         content: the file's content.
@@ -69,7 +69,7 @@ class WindowCase:
 
     @cached_property
     def columns(self) -> list[str]:
-        """The columns that Flink's rows have, but for the step."""
+        """The columns of Flink's rows, except the step."""
         return [c for c in self.expected[0] if c not in ("step", "kind")]
 
     @property
@@ -79,7 +79,7 @@ class WindowCase:
 
     @property
     def follows(self) -> bool:
-        """Whether Flink's second window took every correction of the first, or there is none."""
+        """Whether Flink's second window accepted every correction of the first, or there is none."""
         [*_, last] = _stages(self.params)
         longer = last.get("allowed_lateness", 0) >= self.lateness and last.get("per_key", "latest") == "latest"
         return longer or not self.lateness
@@ -97,7 +97,7 @@ class WindowCase:
 
     @property
     def final(self) -> list[Mapping[str, Any]]:
-        """What Flink sent last of each key and window."""
+        """The last value that Flink emitted for each key and window."""
         if self.content["operator"] == CONSECUTIVE and self.lateness:
             return newest(self.expected, "window_end")
         if self.content["operator"] != WINDOW_JOIN or not self.lateness:
@@ -106,11 +106,11 @@ class WindowCase:
 
     @property
     def first_stage(self) -> list[Mapping[str, Any]]:
-        """What Flink's first window sent last of each key and window."""
+        """The last value that Flink's first window emitted for each key and window."""
         return newest(self.content["expected_stage1"], "k", "we")
 
     def _last_firings(self) -> list[Mapping[str, Any]]:
-        """A join's or coGroup's rows, by firing: those of which no later one is of the same window, or holds the whole session."""
+        """The rows of a join or coGroup, by firing, except those replaced by a later firing of the same window or a larger session."""
         keys = {(item["side"], item["id"]): item["k"] for item in self.content["input"] if item["t"] == "e"}
         fired: dict[tuple[Any, ...], tuple[set[Any], list[Mapping[str, Any]]]] = {}
         for row in self.expected:
@@ -127,7 +127,7 @@ class WindowCase:
 
     @property
     def last_mark(self) -> int | None:
-        """The last watermark that was sent, where none of the end was; None where everything was closed."""
+        """The last watermark of an input without end; None if everything was closed."""
         if self.content.get("end_watermark", True):
             return None
         return max(item["ts"] for item in self.content["input"] if item["t"] == "w")
@@ -144,7 +144,7 @@ class WindowCase:
 
 
 def gather(folder: Path) -> list[WindowCase]:
-    """The cases below a folder that these operators answer."""
+    """The cases below a folder whose operators are supported."""
     found = [parse(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.rglob("*.json"))]
     return [c for c in found if c.content["operator"] in KNOWN and not c.content.get("error")]
 
@@ -165,7 +165,7 @@ def parse(content: Mapping[str, Any]) -> WindowCase:
 
 
 def judge(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Verdict]:
-    """Run cases, and compare what they come to with Flink's final content."""
+    """Run cases, and compare their results with Flink's final content."""
     found = run(spark, cases)
     verdicts: list[Verdict] = []
     for case in cases:
@@ -179,13 +179,13 @@ def judge(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Verdict]:
 
 
 def ids(row: Mapping[str, Any]) -> set[tuple[str, int]]:
-    """The input rows that a join's or coGroup's row was made of."""
+    """The input rows of a row of a join or coGroup."""
     lists = {side: row.get(f"{name}_ids", [row.get(f"{name}_id")]) for side, name in (("L", "left"), ("R", "right"))}
     return {(side, i) for side, several in lists.items() for i in several if i is not None}
 
 
 def newest(rows: Sequence[Mapping[str, Any]], *key: str) -> list[Mapping[str, Any]]:
-    """The rows of each key that came in the last step in which the key came at all."""
+    """The rows of each key from the last step with that key."""
     last = {tuple(row[c] for c in key): row["step"] for row in sorted(rows, key=lambda r: r["step"])}
     return [row for row in rows if row["step"] == last[tuple(row[c] for c in key)]]
 
@@ -214,7 +214,7 @@ def _is_session(stage: Mapping[str, Any]) -> bool:
 
 
 def window(spec: Mapping[str, Any]) -> AnyWindow:
-    """A window as a case tells it."""
+    """A window in the format of the cases."""
     offset = spec.get("offset", 0)
     match spec["type"]:
         case "session":
@@ -234,7 +234,7 @@ def _aligned(spec: Mapping[str, Any]) -> Aligned:
 
 
 def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[Row]]:
-    """What our operators make of the cases, by name; one Spark job for each distinct set of parameters."""
+    """The results of our operators by case; one Spark job for each distinct set of parameters."""
     groups: dict[str, list[WindowCase]] = {}
     for case in cases:
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
@@ -255,7 +255,7 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
 
 
 def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
-    """The rows of a session case that are not late, with the sessions they stay in: judged one by one, as they came."""
+    """The on-time rows of a session case with their sessions, decided one by one in the order of arrival."""
     kept: list[Mapping[str, Any]] = []
     stays: dict[int, Any] = {}
     for case in cases:
@@ -322,7 +322,7 @@ def _top_n(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 
 
 def _consecutive(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-    """Stage 1 sums by key, a null counting as 0; stage 2 ranks what it made, in windows of its own."""
+    """Stage 1 sums by key, with null as 0; stage 2 ranks its results in windows of its own."""
     first, second = _stages(params)
     sums = {"total": "sum(coalesce(v, 0))", "cnt": "count(*)"}
     lateness = first.get("allowed_lateness", 0)
@@ -334,7 +334,7 @@ def _consecutive(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it can be counted; the rows of a group have no order in Flink's answers."""
+    """A hashable form of a value; the rows of a group have no order in Flink's answers."""
     return tuple(sorted(value)) if isinstance(value, list) else value
 
 
@@ -344,7 +344,7 @@ def _by_side(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def _joined_or_grouped(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-    """DataStream's window join and coGroup; an outer join is made of the groups, as in Flink's `CoGroupFunction`."""
+    """DataStream's window join and coGroup; an outer join is derived from the groups, as in Flink's `CoGroupFunction`."""
     within, mode, on = window(params["window"]), params["mode"], ("case_id", "k")
     late: Mapping[str, Any] = {"allowed_lateness": params.get("allowed_lateness", 0)}
     if mode == "join_inner":

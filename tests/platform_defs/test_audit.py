@@ -59,20 +59,18 @@ def _known(**found: dict[str, Any]) -> tuple[str, ...]:
     return sys.executable, "-c", ANSWERS, json.dumps(found)
 
 
-def test_the_lock_is_read_name_by_name(audit: ModuleType, lock: Path) -> None:
+def test_the_lock_file_is_parsed_into_names_and_versions(audit: ModuleType, lock: Path) -> None:
     assert audit.locked(lock) == [["a==1", "b==3"], ["a==2"]]
     [*layers] = audit.locked(audit.LOCK)
     assert "pip-audit" in {requirement.partition("==")[0] for layer in layers for requirement in layer}
 
 
-def test_nothing_known_passes(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lock_without_known_vulnerabilities_passes(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main([], lock=lock, command=_known()) == 0
     assert capsys.readouterr().out == "audit: no known vulnerability in 3 of 3 dependencies\n"
 
 
-def test_a_known_vulnerability_fails_with_its_name_and_the_way_out(
-    audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_known_vulnerability_fails_with_its_name_and_the_fix(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = {"name": "a", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"]}, {"id": "GHSA-2", "fix_versions": []}]}
     skipped = {"name": "b", "version": "3", "skip_reason": "not found"}
     assert audit.main([], lock=lock, command=_known(a2=bad, b3=skipped)) == 1
@@ -81,7 +79,9 @@ def test_a_known_vulnerability_fails_with_its_name_and_the_way_out(
     assert "1 of 3 dependencies have known vulnerabilities" in out
 
 
-def test_what_could_not_be_fetched_is_said_and_passes(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_advisory_that_cannot_be_fetched_is_reported_and_passes(
+    audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     skipped = {"name": "b", "version": "3", "skip_reason": "Dependency not found"}
     assert audit.main([], lock=lock, command=_known(b3=skipped)) == 0
     out = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_what_could_not_be_fetched_is_said_and_passes(audit: ModuleType, lock: P
     [("raise SystemExit('ConnectionError: no route')", "ConnectionError: no route"), ("import time; time.sleep(30)", "no answer within")],
     ids=["no network", "no answer"],
 )
-def test_without_a_network_it_passes_within_its_time(
+def test_without_a_network_the_audit_passes_within_its_timeout(
     audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str], code: str, why: str
 ) -> None:
     assert audit.main(["--seconds", "1"], lock=lock, command=(sys.executable, "-c", code)) == 0

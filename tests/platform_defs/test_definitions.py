@@ -1,4 +1,4 @@
-"""What Dagster shows: the graph as a snapshot, and what sensors and the schedule ask for. Nothing here starts Spark."""
+"""Dagster's definitions: the graph as a snapshot, and the requests of the sensors and the schedule. No test starts Spark."""
 
 import json
 from collections.abc import Iterator
@@ -162,7 +162,7 @@ def test_partitions_are_days_of_final_at(repository):
     assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
 
 
-def test_partitions_reach_as_far_as_a_result_may_become_final(values):
+def test_partitions_cover_every_day_a_result_can_become_final(values):
     wide = build(values.model_copy(update={"payment_within": "36 hours", "future_skew": "1 hour"})).resolve_assets_def("payment_order_wide")
     days = wide.partitions_def
     assert days is not None
@@ -182,7 +182,7 @@ def test_checks(repository):
     assert found == CHECKS
 
 
-def test_the_law_alone_blocks_what_lies_downstream(repository):
+def test_only_the_conservation_law_blocks_downstream_assets(repository):
     graph = repository.asset_graph
     assert {(k.asset_key.to_user_string(), k.name) for k in graph.asset_check_keys if graph.get(k).blocking} == {
         (key, "conservation_law") for key in DERIVED
@@ -217,7 +217,7 @@ def test_runs_share_one_jvm(repository):
 
 
 def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
-    """Commit an entry that read these files of both sources, and brought both watermarks to `mark`."""
+    """Commit a batch that read these files of both sources, and moved both watermarks to `mark`."""
     offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
     recorded = {
         "watermark": mark,
@@ -247,19 +247,19 @@ def _ask(definition, instance, engine, cursor=None):
         return definition.evaluate_tick(context)
 
 
-def test_new_input_skips_where_nothing_landed(instance, engine):
+def test_new_input_skips_when_no_file_landed(instance, engine):
     tick = _ask(new_input, instance, engine)
     assert (tick.run_requests, tick.skip_message) == ([], "nothing new has landed")
 
 
-def test_new_input_asks_for_a_file_that_the_ledger_does_not_know(instance, engine):
+def test_new_input_requests_a_run_for_an_unread_file(instance, engine):
     _land(engine, "part-0.jsonl")
     tick = _ask(new_input, instance, engine)
     assert len(tick.run_requests) == 1
     assert tick.run_requests[0].run_key == _ask(new_input, instance, engine).run_requests[0].run_key, "one run for one set of files"
 
 
-def test_new_input_asks_anew_when_another_file_lands(instance, engine):
+def test_new_input_requests_another_run_when_another_file_lands(instance, engine):
     _land(engine, "part-1.jsonl")
     before = _ask(new_input, instance, engine).run_requests[0].run_key
     _land(engine, "part-0.jsonl")
@@ -267,13 +267,13 @@ def test_new_input_asks_anew_when_another_file_lands(instance, engine):
 
 
 @pytest.mark.parametrize("name", ["part-0.jsonl", "a day/päivä 50%.jsonl"])
-def test_new_input_skips_a_file_that_the_ledger_knows(instance, engine, name):
+def test_new_input_skips_a_file_that_was_read(instance, engine, name):
     _read(engine.ledger, _land(engine, name).resolve())
     assert _ask(new_input, instance, engine).run_requests == []
 
 
 @pytest.mark.parametrize("content", ["", "another row\n"])
-def test_new_input_asks_for_a_file_that_is_empty_or_changed_after_it_was_read(instance, engine, content):
+def test_new_input_requests_a_run_for_a_file_that_changed_after_it_was_read(instance, engine, content):
     path = _land(engine, "part-0.jsonl")
     _read(engine.ledger, path.resolve())
     path.write_text(content)
@@ -281,19 +281,19 @@ def test_new_input_asks_for_a_file_that_is_empty_or_changed_after_it_was_read(in
 
 
 @pytest.mark.parametrize("name", [".part-0.jsonl", "_part-0.jsonl", "_tmp/part-0.jsonl"])
-def test_new_input_skips_a_file_that_a_stream_would_not_take(instance, engine, name):
+def test_new_input_skips_files_that_a_stream_ignores(instance, engine, name):
     _land(engine, name)
     assert _ask(new_input, instance, engine).run_requests == []
 
 
-def test_new_input_waits_for_an_ingest_that_is_at_work(instance, engine):
+def test_new_input_waits_for_a_running_ingest(instance, engine):
     _land(engine, "part-0.jsonl")
     with engine.lake.writer(writer_name(engine.folders)):
         assert "has a writer already: process" in _ask(new_input, instance, engine).skip_message
     assert len(_ask(new_input, instance, engine).run_requests) == 1
 
 
-def test_ledger_moved_waits_for_an_advance_that_is_at_work_and_keeps_its_place(instance, engine):
+def test_ledger_moved_waits_for_a_running_advance_and_keeps_its_cursor(instance, engine):
     _read(engine.ledger, mark=START + 2 * DAY + HOUR)
     with engine.lake.writer("order_wide"):
         tick = _ask(ledger_moved, instance, engine)
@@ -306,7 +306,7 @@ def test_ledger_moved_skips_an_empty_ledger(instance, engine):
     assert _ask(ledger_moved, instance, engine).skip_message == "the ledger still stands at entry 0"
 
 
-def test_ledger_moved_asks_for_the_open_days_and_keeps_its_cursor(instance, engine):
+def test_ledger_moved_requests_the_open_days_and_keeps_its_cursor(instance, engine):
     _read(engine.ledger, mark=START + 2 * DAY + HOUR)
     tick = _ask(ledger_moved, instance, engine)
     assert tick.cursor is None, "it moves when the advance has succeeded"
@@ -317,7 +317,7 @@ def test_ledger_moved_asks_for_the_open_days_and_keeps_its_cursor(instance, engi
     assert request.tags["dagster/asset_partition_range_end"] == str(engine.pending.days("payment_order_wide")[1])
 
 
-def test_ledger_moved_asks_for_days_that_are_partitions(instance, engine, values):
+def test_ledger_moved_requests_existing_partitions_only(instance, engine, values):
     _read(engine.ledger, mark=START + 2 * DAY + HOUR)
     (request,) = _ask(ledger_moved, instance, engine).run_requests
     days = build(values).resolve_assets_def("payment_order_wide").partitions_def
@@ -330,7 +330,7 @@ def _cursor(engine: Engine, seq: int) -> str:
     return f"{lake_identity(engine)}:{seq}:{configuration(engine)}"
 
 
-def test_ledger_moved_skips_an_entry_it_has_seen(instance, engine):
+def test_ledger_moved_skips_a_handled_batch(instance, engine):
     _read(engine.ledger, mark=START)
     seen = _cursor(engine, 1)
     assert _ask(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger still stands at entry 1"
@@ -338,13 +338,13 @@ def test_ledger_moved_skips_an_entry_it_has_seen(instance, engine):
         assert len(_ask(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
 
-def test_ledger_moved_passes_an_entry_that_opens_no_day(instance, engine):
+def test_ledger_moved_skips_a_batch_that_opens_no_day(instance, engine):
     _read(engine.ledger, mark=None)
     tick = _ask(ledger_moved, instance, engine)
     assert (tick.run_requests, tick.cursor) == ([], _cursor(engine, 1))
 
 
-def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance, engine):
+def test_ledger_moved_requests_leaderboards_only_when_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
     assert engine.pending.boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
@@ -353,7 +353,7 @@ def test_ledger_moved_asks_for_leaderboards_alone_where_no_day_is_open(instance,
     assert "dagster/asset_partition_range_start" not in request.tags
 
 
-def test_assets_without_rows_are_due_where_a_watermark_was_given(engine):
+def test_assets_without_rows_are_pending_after_a_given_watermark(engine):
     _read(engine.ledger, mark=START + DAY)
     assert {name for name in engine.assets if engine.pending.days(name)} == {"payment_order_wide"}
     now = engine.ledger.now()
@@ -373,12 +373,12 @@ def _tonight(instance: dg.DagsterInstance, engine: Engine):
         return nightly.evaluate_tick(context)
 
 
-def test_nightly_skips_where_nothing_is_open(instance, engine):
+def test_nightly_skips_when_no_day_is_open(instance, engine):
     tick = _tonight(instance, engine)
     assert (tick.run_requests, tick.skip_message) == ([], "every table stands at its watermark")
 
 
-def test_nightly_asks_for_the_open_days(instance, engine):
+def test_nightly_requests_the_open_days(instance, engine):
     _read(engine.ledger, mark=START + DAY)
     (request,) = _tonight(instance, engine).run_requests
     first, last = engine.pending.days("payment_order_wide")
@@ -394,7 +394,7 @@ def test_a_ledger_read_from_another_process_is_the_same(values, engine):
     assert again.entries() == engine.ledger.entries()
 
 
-def test_pipeline_takes_its_bounds_from_the_settings(values):
+def test_the_pipeline_takes_its_parameters_from_the_settings(values):
     changes = {
         "payment_within": "3 hours",
         "join_how": "left",
@@ -413,7 +413,7 @@ def test_pipeline_takes_its_bounds_from_the_settings(values):
     assert {operators[name].rank_end for name in BOARDS - {"seller_revenue"}} == {5}
 
 
-def test_every_asset_comes_after_those_it_is_made_of(values):
+def test_assets_are_ordered_after_their_inputs(values):
     sources, derived = shop(values)
     known = {s.name for s in sources}
     for asset in derived:

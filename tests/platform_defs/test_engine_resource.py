@@ -1,4 +1,4 @@
-"""The engine as a resource: a tick reads no more of the ledger and the folders than what is new since the one before."""
+"""The engine as a resource: a tick reads only the batches and files that are new since the previous one."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ def _made(resource: dg.ResourceDefinition) -> Engine:
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["a disk", "a URI"])
-def test_what_one_tick_has_read_serves_the_next_on_a_disk(tmp_path: Path, is_local: bool) -> None:
+def test_a_tick_on_a_local_lake_reuses_what_the_previous_one_read(tmp_path: Path, is_local: bool) -> None:
     values = Settings(lake=str(tmp_path / "lake") if is_local else "s3a://bucket/lake")
     resource = engine_resource(values)
     one, other = _made(resource), _made(resource)
@@ -26,7 +26,7 @@ def test_what_one_tick_has_read_serves_the_next_on_a_disk(tmp_path: Path, is_loc
     assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_local, is_local)
 
 
-def test_a_lake_that_was_deleted_between_two_ticks_is_noticed(tmp_path: Path) -> None:
+def test_a_lake_deleted_between_two_ticks_is_detected(tmp_path: Path) -> None:
     resource = engine_resource(Settings(lake=str(tmp_path / "lake")))
     file = tmp_path / "lake/landing/orders/1.jsonl"
     file.parent.mkdir(parents=True)

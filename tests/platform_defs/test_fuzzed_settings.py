@@ -1,4 +1,4 @@
-"""Any text in any variable gives a working value, or a one-line error that names the variable. No Spark."""
+"""Any text in any variable is a valid value, or a one-line error that names the variable. No Spark."""
 
 import os
 from unittest import mock
@@ -117,7 +117,7 @@ def _read(environment: dict[str, str]) -> Settings | str:
 @pytest.mark.parametrize("field", Settings.model_fields)
 @hypothesis_settings(max_examples=150, deadline=None, database=None)
 @given(text=TEXTS)
-def test_any_text_is_a_working_value_or_an_error_in_one_line(field, text):
+def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
     if not _encodes(text):
         return
     variable = f"TIDEMARK_{field.upper()}"
@@ -132,7 +132,7 @@ def test_any_text_is_a_working_value_or_an_error_in_one_line(field, text):
 
 
 def _works(values: Settings) -> None:
-    """An engine and its assets can be made of the values, and the values are within what every use of them takes."""
+    """An engine and its assets can be made from the values, and every use accepts the values."""
     engine = make_engine(values, SparkResource())
     assert engine.lake.root == values.lake == Settings(lake=values.lake).lake
     for duration in (values.payment_within, values.sales_window, values.idle_timeout, values.duplicate_horizon, values.future_skew):
@@ -145,7 +145,7 @@ def _works(values: Settings) -> None:
 @given(texts=st.tuples(TEXTS, TEXTS))
 @example(texts=("file:/x", "/x"))
 @example(texts=("/x", "/x/events"))
-def test_two_settings_that_do_not_go_together_name_one_of_them(pair, texts):
+def test_an_error_of_two_conflicting_settings_names_one_of_them(pair, texts):
     if not all(map(_encodes, texts)):
         return
     found = _read(dict(zip([f"TIDEMARK_{field.upper()}" for field in pair], texts, strict=True)))
@@ -157,7 +157,7 @@ def test_two_settings_that_do_not_go_together_name_one_of_them(pair, texts):
         _works(found)
 
 
-def test_definitions_are_made_of_the_extremes():
+def test_definitions_load_with_extreme_settings():
     largest = dict.fromkeys(("payment_within", "allowed_lateness", "out_of_orderness", "idle_timeout", "duplicate_horizon"), "36500 days")
     values = _read(
         {f"TIDEMARK_{f.upper()}": text for f, text in {**largest, "future_skew": "36500 days", "first_day": "1900-01-01"}.items()}

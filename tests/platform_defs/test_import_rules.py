@@ -1,4 +1,4 @@
-"""House rules that run: the direction of imports."""
+"""Executable house rules: the direction of imports."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is on standard output and standard error at the default level: no row's content, and no credential."""
+"""Standard output and standard error at the default level: no row content, and no credentials."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Runs over days beside rows that no day holds: of 1970, of the year 1, of the far future. Dagster runs; the engine is a stand-in."""
+"""Runs over days when rows are outside the partitions: of 1970, of the year 1, of the far future. Dagster runs; the engine is fake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-0
 
 @dataclass
 class Engine:
-    """What assets use of an engine that has nothing to compute."""
+    """The methods that assets call of an engine with nothing to compute."""
 
     times: tuple[int, int]
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Engine:
     ],
     ids=["in the days", "1970", "year 1", "year 9999"],
 )
-def test_rows_outside_of_the_days_are_reported_and_stop_nothing(times: tuple[int, int], passed: bool) -> None:
+def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: tuple[int, int], passed: bool) -> None:
     engine: Any = Engine(times)
     tables = [event_time_asset(a, sources=["l", "r"], days=DAYS) for a in (join("pairs"), join("more", ("l", "pairs")))]
     asked = within(DAYS, date.min, date(2026, 3, 2))
@@ -74,7 +74,7 @@ def test_rows_outside_of_the_days_are_reported_and_stop_nothing(times: tuple[int
     assert {c.severity for c in found.values()} == {dg.AssetCheckSeverity.WARN}
 
 
-def test_a_range_is_cut_to_the_days_that_are_partitions() -> None:
+def test_a_range_of_days_is_limited_to_existing_partitions() -> None:
     first, last = date(2026, 2, 27), date(2026, 3, 4)
     assert within(DAYS, first, last) == (first, last)
     assert within(DAYS, date.min, date.max) == (first, last)

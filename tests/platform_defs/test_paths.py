@@ -15,7 +15,7 @@ LAKE = "the lake"
 
 
 def _spellings(folder: Path) -> list[str]:
-    """Every way to write one folder: its path, URIs, links, `~`, relative, with slashes and dots too many."""
+    """Every way to write one folder: its path, URIs, links, `~`, relative, with superfluous slashes and dots."""
     (folder / LAKE).mkdir()
     (folder / "link").symlink_to(folder)
     (folder / "lake-link").symlink_to(folder / LAKE, target_is_directory=True)
@@ -31,7 +31,7 @@ def _spellings(folder: Path) -> list[str]:
     return [*paths, *uris, f"~/{LAKE}", LAKE, f"./{LAKE}", f"../{folder.name}/{LAKE}/."]
 
 
-def test_every_spelling_of_a_folder_gives_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_spelling_of_a_folder_gives_the_same_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("platform_defs.setting_values.PROJECT", tmp_path)
@@ -87,7 +87,7 @@ def test_a_canonical_path_stays_as_it_is(tmp_path: Path) -> None:
         ("abfss://c:s3cret@account/x", "without user name or password"),
     ],
 )
-def test_what_is_no_folder_is_refused_with_what_is_legal(value: str, legal: str) -> None:
+def test_an_invalid_folder_is_refused_with_the_legal_values(value: str, legal: str) -> None:
     with pytest.raises(PathError, match=re.escape(legal)) as refused:
         canonical(value)
     assert "s3cret" not in str(refused.value)
@@ -110,20 +110,20 @@ def test_a_folder_of_tables_that_spark_and_deltalake_read_differently_is_refused
     assert Lake(f"file://{tmp_path}/a%41b").root == f"{tmp_path}/aAb"
 
 
-def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+def test_a_cycle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(PathError, match="a path that this machine can resolve"):
         canonical(str(tmp_path / "a"))
 
 
-def test_a_store_is_no_folder_of_this_machine() -> None:
+def test_an_object_store_is_not_a_local_folder() -> None:
     assert canonical_local("file:///x") == "/x"
     with pytest.raises(PathError, match="legal: a folder on this machine"):
         canonical_local("s3a://b/x")
 
 
-def test_within_means_the_folder_or_below_it() -> None:
+def test_a_folder_is_within_itself_and_its_parents() -> None:
     assert is_within("/a/b", "/a/b")
     assert is_within("/a/b/c", "/a/b")
     assert is_within("/a", "/")
@@ -144,7 +144,7 @@ def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
     assert without_credentials(text) == shown
 
 
-def test_options_that_a_jvm_prints_are_removed() -> None:
+def test_jvm_option_messages_are_removed() -> None:
     output = "a\nPicked up JAVA_TOOL_OPTIONS: -Dx=s3cret\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=s3cret\nb"
     assert without_java_options(output) == "a\nb"
 

@@ -1,4 +1,4 @@
-"""The pages that promise something name tests that exist."""
+"""The tests that the pages of guarantees name exist."""
 
 import re
 from pathlib import Path

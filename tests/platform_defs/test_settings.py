@@ -1,4 +1,4 @@
-"""Settings: every field from the environment, and a wrong value told by its variable."""
+"""Settings: every field from the environment, and an error that names the variable of a wrong value."""
 
 import re
 from pathlib import Path
@@ -104,7 +104,7 @@ def _nothing_set(monkeypatch):
     settings.cache_clear()
 
 
-def test_every_field_is_tried_here():
+def test_every_setting_has_a_test_case():
     assert set(GIVEN) == set(Settings.model_fields)
 
 
@@ -117,7 +117,7 @@ def test_a_field_comes_from_its_variable(monkeypatch, field):
 
 
 @pytest.mark.parametrize("field", ["java_home", "dagster_home"])
-def test_the_worlds_own_names_are_read_after_ours(monkeypatch, field):
+def test_standard_variables_are_read_after_tidemarks_own(monkeypatch, field):
     monkeypatch.setenv(field.upper(), "/theirs")
     assert getattr(Settings(), field) == "/theirs"
     monkeypatch.setenv(f"TIDEMARK_{field.upper()}", "/ours")
@@ -136,7 +136,7 @@ def test_a_wrong_value_names_its_variable(monkeypatch, field, text):
     assert "s3cret" not in str(refused.value)
 
 
-def test_landing_lies_in_the_lake_unless_it_is_set():
+def test_the_landing_folder_defaults_to_one_in_the_lake():
     assert Settings(lake="/data/lake/").landing_root == "/data/lake/landing"
     assert Settings(lake="/data/lake", landing="/data/in/").landing_root == "/data/in"
     assert Settings(lake="/data/lake", landing="/data/lake/landing/shop").landing_root == "/data/lake/landing/shop"
@@ -153,7 +153,7 @@ def test_landing_lies_in_the_lake_unless_it_is_set():
         ({"lake": "s3a://b/lake", "landing": "S3A://b//lake/"}, "TIDEMARK_LANDING is 's3a://b/lake'"),
     ],
 )
-def test_folders_that_would_mix_are_refused(monkeypatch, values, message):
+def test_overlapping_folders_are_refused(monkeypatch, values, message):
     for field, value in values.items():
         monkeypatch.setenv(f"TIDEMARK_{field.upper()}", value)
     settings.cache_clear()
@@ -161,7 +161,7 @@ def test_folders_that_would_mix_are_refused(monkeypatch, values, message):
         settings()
 
 
-def test_a_relative_folder_is_one_of_the_project_wherever_the_process_starts(monkeypatch, tmp_path):
+def test_a_relative_folder_is_resolved_from_the_project(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     values = Settings(lake="data/lake", landing="~/in")
     assert values.lake == f"{PROJECT}/data/lake"
@@ -169,13 +169,13 @@ def test_a_relative_folder_is_one_of_the_project_wherever_the_process_starts(mon
 
 
 @pytest.mark.parametrize("name", ["JAVA_HOME", "DAGSTER_HOME"])
-def test_an_empty_variable_of_the_world_is_no_variable(monkeypatch, name):
+def test_an_empty_standard_variable_is_ignored(monkeypatch, name):
     monkeypatch.setenv(name, "")
     settings.cache_clear()
     assert (settings().java_home, settings().dagster_home) == (None, f"{HOME}/dagster")
 
 
-def test_a_variable_that_is_no_setting_is_warned_of_by_name_alone(monkeypatch, caplog):
+def test_an_unknown_variable_is_a_warning_without_its_value(monkeypatch, caplog):
     monkeypatch.setenv("TIDEMARK_LANDINGS", "s3cret")
     monkeypatch.setenv("TIDEMARK_QQQQQQQ", "s3cret")
     settings.cache_clear()
@@ -202,7 +202,7 @@ def test_the_password_of_a_mirror_is_not_in_the_settings_text():
     assert "s3cret" not in f"{values!r} {values}"
 
 
-def test_settings_do_not_change():
+def test_settings_are_immutable():
     with pytest.raises(ValidationError, match="frozen"):
         Settings().lake = "elsewhere"
 

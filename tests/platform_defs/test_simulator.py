@@ -1,4 +1,4 @@
-"""The simulated shop: what it sends is what its truth says, in any number of parts."""
+"""The simulated shop: the rows match its recorded truth, in any number of parts."""
 
 import json
 from collections import Counter
@@ -26,12 +26,12 @@ def _ms(stamp: str) -> int:
 
 
 def _kind(line: str, time: str) -> Kind:
-    """What ingest can see of a line by itself."""
+    """The kind of a line, as far as ingestion can decide it without other lines."""
     return _parse(line, time)[0]
 
 
 def _parse(line: str, time: str) -> tuple[Kind, Event]:
-    """What ingest can see of a line by itself, and its row; an empty row where the line is malformed."""
+    """The kind of a line, and its row; an empty row if the line is malformed."""
     try:
         row = json.loads(line)
         amount = next(float(row[name]) for name in MEASURES if name in row)
@@ -45,7 +45,7 @@ def _parse(line: str, time: str) -> tuple[Kind, Event]:
 
 
 class _Ingest:
-    """A naive ingest of parts: kinds by source, and the usable events with their late verdict."""
+    """A naive ingestion of parts: kinds by source, and the usable events with their lateness decisions."""
 
     def __init__(self, day: ShopDay, parts: int) -> None:
         self.kinds: dict[Source, Counter[Kind]] = {source: Counter() for source in SOURCES}
@@ -95,7 +95,7 @@ _day = cache(simulate)
         pytest.param(Shop(seed=7, late=0.2, duplicate=0.2, malformed=0.1, null_time=0.1, future=0.1, rule_breaking=0.1), 6, id="filthy"),
     ],
 )
-def test_what_arrives_is_what_was_planned(shop: Shop, parts: int) -> None:
+def test_the_simulated_rows_match_the_plan(shop: Shop, parts: int) -> None:
     day = _day(shop)
     seen = _ingested(shop, parts)
     for source in SOURCES:
@@ -105,7 +105,7 @@ def test_what_arrives_is_what_was_planned(shop: Shop, parts: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_pairs_and_what_is_left_over_are_what_was_planned(seed: int) -> None:
+def test_pairs_and_unmatched_rows_match_the_plan(seed: int) -> None:
     shop = Shop(seed=seed)
     truth = _day(shop).truth
     seen = _ingested(shop, shop.parts)
@@ -119,7 +119,7 @@ def test_pairs_and_what_is_left_over_are_what_was_planned(seed: int) -> None:
     assert 0 < truth.unpaid_orders <= len(orders) - len({order[2]["order_id"] for order, _ in paid})
 
 
-def test_pairs_lie_on_both_ends_of_the_bound() -> None:
+def test_some_pairs_lie_on_each_end_of_the_interval() -> None:
     seen = _ingested(Shop(), 6)
     orders = seen.events["orders"]
     delays = {time - orders[row["order_id"]][0] for time, _, row in seen.events["payments"].values() if row["order_id"] in orders}
@@ -147,12 +147,12 @@ def test_late_rows_are_more_than_an_hour_behind() -> None:
     assert sum(gap > HOUR for gap in behind) >= day.truth.orders["late"] > 0
 
 
-def test_both_streams_close_the_day() -> None:
+def test_both_streams_end_with_rows_after_the_day() -> None:
     shop = Shop()
     assert min(_ingested(shop, 6).newest.values()) > shop.start + 24 * HOUR + OUT_OF_ORDERNESS
 
 
-def test_some_orders_have_several_payments_and_names_are_unicode() -> None:
+def test_some_orders_have_several_payments_and_unicode_names() -> None:
     day, seen = _day(Shop()), _ingested(Shop(), 6)
     several = Counter(row["order_id"] for _, _, row in seen.events["payments"].values())
     assert sum(count > 1 for count in several.values()) >= 30
@@ -160,7 +160,7 @@ def test_some_orders_have_several_payments_and_names_are_unicode() -> None:
     assert any("João" in line for line in day.orders)
 
 
-def test_malformed_lines_come_in_every_shape() -> None:
+def test_every_kind_of_malformed_line_occurs() -> None:
     day = simulate(Shop(malformed=0.02))
     broken = [line for line in day.orders if _kind(line, "order_time") == "malformed"]
     assert {line[0] + line[-1] for line in broken if line.endswith("}")} == {"{}"}
@@ -169,12 +169,12 @@ def test_malformed_lines_come_in_every_shape() -> None:
     assert not any("\n" in line for line in broken)
 
 
-def test_a_seed_gives_one_day_and_another_seed_another() -> None:
+def test_a_seed_determines_the_day() -> None:
     assert simulate(Shop(seed=3, orders=200)) == simulate(Shop(seed=3, orders=200))
     assert simulate(Shop(seed=3, orders=200)).orders != simulate(Shop(seed=4, orders=200)).orders
 
 
-def test_two_days_and_two_seeds_share_no_id() -> None:
+def test_days_and_seeds_share_no_ids() -> None:
     shops = (Shop(orders=200), Shop(orders=200, day="2026-03-02"), Shop(orders=200, seed=8))
     ids = [set(_ingested(shop, 6).events[source]) for shop in shops for source in SOURCES]
     assert len(set().union(*ids)) == sum(len(part) for part in ids)
@@ -204,7 +204,7 @@ def test_dropped_parts_hold_all_lines_in_order_of_arrival(tmp_path: Path) -> Non
         assert [text.count("\n") for text in texts] == [counts[source] for counts in landed]
 
 
-def test_a_second_day_lands_beside_the_first_and_never_over_it(tmp_path: Path) -> None:
+def test_a_second_day_never_overwrites_the_first(tmp_path: Path) -> None:
     drop(simulate(Shop(orders=50)), tmp_path, 0, 2)
     second = simulate(Shop(orders=50, day="2026-03-02"))
     with pytest.raises(FileExistsError, match=r"part-00000\.jsonl already holds other input; land into an empty folder"):
@@ -213,7 +213,7 @@ def test_a_second_day_lands_beside_the_first_and_never_over_it(tmp_path: Path) -
     assert sorted(file.name for file in (tmp_path / "orders").iterdir()) == ["part-00000.jsonl", "part-00002.jsonl"]
 
 
-def test_landing_the_same_text_again_leaves_the_file_alone(tmp_path: Path) -> None:
+def test_landing_the_same_text_again_does_not_touch_the_file(tmp_path: Path) -> None:
     path = tmp_path / "orders" / "part-00000.jsonl"
     land(path, "same\n")
     before = path.stat()
@@ -221,7 +221,7 @@ def test_landing_the_same_text_again_leaves_the_file_alone(tmp_path: Path) -> No
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_file_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_becomes_visible_only_when_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     renamed: list[tuple[str, str, str]] = []
     rename = Path.replace
 
@@ -244,7 +244,7 @@ def test_a_file_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
         ({"day": "March"}, "March"),
     ],
 )
-def test_a_wrong_shop_is_refused(wrong: dict[str, Any], words: str) -> None:
+def test_invalid_shop_parameters_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Shop(**wrong)
 

@@ -1,4 +1,4 @@
-"""A failed run is asked for again, ever later and never given up; one that succeeded is not. Nothing here starts Spark."""
+"""A failed run is requested again with growing delays and never abandoned; a successful one is not repeated. No test starts Spark."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_ra
 
 @dataclass
 class Daemon:
-    """Dagster's daemon, as far as run keys go: a second run for a key is never made."""
+    """The run keys of Dagster's daemon: a second run for a key is never launched."""
 
     instance: dg.DagsterInstance
     engine: Engine
@@ -39,7 +39,7 @@ class Daemon:
     cursor: str | None = None
 
     def tick(self, sensor: dg.SensorDefinition) -> str:
-        """Let a sensor look; returns `asked`, or why not."""
+        """Evaluate a sensor; returns `asked`, or the reason of a skip."""
         with dg.build_sensor_context(
             instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
         ) as context:
@@ -55,7 +55,7 @@ class Daemon:
         return result.skip_message or ""
 
     def ends(self, status: dg.DagsterRunStatus) -> None:
-        """Let the newest run end, now."""
+        """End the newest run now."""
         event = dg.DagsterEventType.PIPELINE_SUCCESS if status == dg.DagsterRunStatus.SUCCESS else dg.DagsterEventType.PIPELINE_FAILURE
         self.instance.report_dagster_event(dg.DagsterEvent(event.value, self.run.job_name), run_id=self.run.run_id)
         assert self.instance.get_run_by_id(self.run.run_id).status == status  # pyright: ignore[reportOptionalMemberAccess]
@@ -96,7 +96,7 @@ def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("
     )
 
 
-def test_a_failed_ingest_is_asked_for_again_ever_later_and_never_given_up(daemon: Daemon) -> None:
+def test_a_failed_ingest_is_retried_with_growing_delays_and_never_abandoned(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick(new_input) == "asked"
     assert "has not ended yet" in daemon.tick(new_input)
@@ -109,7 +109,7 @@ def test_a_failed_ingest_is_asked_for_again_ever_later_and_never_given_up(daemon
         assert daemon.tick(new_input) == "asked"
 
 
-def test_a_run_whose_process_was_killed_keeps_nobody_waiting_for_ever(daemon: Daemon) -> None:
+def test_a_run_whose_process_was_killed_does_not_block_the_sensor(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick(new_input) == "asked"
     daemon.clock.pass_ms(HOUR // 2)
@@ -118,7 +118,7 @@ def test_a_run_whose_process_was_killed_keeps_nobody_waiting_for_ever(daemon: Da
     assert daemon.tick(new_input) == "asked"
 
 
-def test_an_ingest_that_succeeded_and_let_nothing_in_is_no_storm_and_another_file_is_asked_for_at_once(daemon: Daemon) -> None:
+def test_an_ingest_that_left_its_file_unread_is_not_repeated_until_another_lands(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick(new_input) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
@@ -130,7 +130,7 @@ def test_an_ingest_that_succeeded_and_let_nothing_in_is_no_storm_and_another_fil
     assert daemon.tick(new_input) == "asked"
 
 
-def test_a_lake_begun_anew_is_asked_for_at_once(daemon: Daemon) -> None:
+def test_a_recreated_lake_is_requested_at_once(daemon: Daemon) -> None:
     engine = daemon.engine
     _commit(engine, START, START + 2 * DAY)
     before = lake_identity(engine)
@@ -144,7 +144,7 @@ def test_a_lake_begun_anew_is_asked_for_at_once(daemon: Daemon) -> None:
     assert daemon.tick(ledger_moved) == "asked"
 
 
-def test_the_cursor_of_an_advance_moves_when_it_succeeded(daemon: Daemon) -> None:
+def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> None:
     _commit(daemon.engine, START, START + 2 * DAY)
     assert daemon.tick(ledger_moved) == "asked"
     assert daemon.cursor is None
@@ -161,7 +161,7 @@ def test_the_cursor_of_an_advance_moves_when_it_succeeded(daemon: Daemon) -> Non
     assert daemon.tick(ledger_moved) == "asked", "a run for an earlier entry keeps no later one waiting"
 
 
-def test_an_asset_that_comes_back_is_advanced_though_the_ledger_stands_still(daemon: Daemon) -> None:
+def test_a_restored_asset_is_advanced_without_a_new_batch(daemon: Daemon) -> None:
     engine = daemon.engine
     daemon.engine = replace(engine, assets={name: asset for name, asset in engine.assets.items() if name != "hot_items"})
     _commit(daemon.engine, START, START + 2 * DAY)
@@ -173,7 +173,7 @@ def test_an_asset_that_comes_back_is_advanced_though_the_ledger_stands_still(dae
     assert daemon.tick(ledger_moved) == "asked"
 
 
-def test_sources_that_became_idle_are_asked_for_without_a_file(daemon: Daemon) -> None:
+def test_idle_sources_are_recorded_without_a_new_file(daemon: Daemon) -> None:
     engine = daemon.engine
     _commit(engine, START, START + DAY)
     assert daemon.tick(new_input) == "nothing new has landed"
@@ -216,7 +216,7 @@ def _a_few_days_later() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_a_few_days_later")
 @pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
-def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: Range) -> None:
+def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range) -> None:
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
@@ -238,7 +238,7 @@ def test_a_run_is_asked_for_over_days_that_are_partitions(daemon: Daemon, case: 
     assert daemon.engine.pending.described("payment_order_wide")["watermark"] == case.mark
 
 
-def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> None:
+def test_a_row_of_1970_does_not_widen_the_requested_days(daemon: Daemon) -> None:
     """Each day of a run costs Dagster some events for each asset: ten years of empty days are minutes."""
     for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
         _commit(daemon.engine, first, mark)
@@ -247,7 +247,7 @@ def test_a_row_of_1970_does_not_hide_where_the_others_begin(daemon: Daemon) -> N
     assert (request.tags[FIRST], request.tags[LAST]) == ("2026-03-01", "2026-03-03")
 
 
-def test_jobs_try_again_what_passes(daemon: Daemon) -> None:
+def test_jobs_retry_transient_errors(daemon: Daemon) -> None:
     for name in ("ingest", "advance", "maintenance"):
         policy = daemon.repository.get_job(name)._op_retry_policy
         assert policy is not None, name

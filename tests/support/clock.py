@@ -7,7 +7,7 @@ NOON = 1_772_366_400_000  # 2026-03-01 12:00:00 UTC
 
 @dataclass
 class Clock:
-    """Tells the same time until it is set."""
+    """Returns the same time until it is set."""
 
     now: int = NOON
 
@@ -15,5 +15,5 @@ class Clock:
         return self.now
 
     def pass_ms(self, ms: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += ms

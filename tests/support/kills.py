@@ -1,4 +1,4 @@
-"""Kills: an engine that dies at a named point, as a process does, and one started anew."""
+"""Kills: an engine that dies at a named fault point, as a process does, and a new one in its place."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ class Killed(BaseException):
 
 
 def kill_at(name: str, nth: int = 1) -> Callable[[], int]:
-    """Die at the nth passing of a point. Returns a function that tells how often the point was passed."""
+    """Die at the nth passing of a point. Returns a function that returns how often the point was passed."""
     passed = 0
 
     def handler(point: str) -> None:
@@ -27,7 +27,7 @@ def kill_at(name: str, nth: int = 1) -> Callable[[], int]:
 
 
 def run_and_die(act: Callable[[], object], name: str, nth: int = 1) -> None:
-    """Act until the point kills; the test fails if it is never passed."""
+    """Run an action until the point kills it; the test fails if the point is never passed."""
     kill_at(name, nth)
     with pytest.raises(Killed, match=name):
         act()

@@ -1,4 +1,4 @@
-"""The files below a folder, by a plain walk: what the finder of new files is compared with."""
+"""The files below a folder, by a plain walk: the reference for the finder of new files."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from platform_defs.engine.formats.files import File, found_file, is_hidden, one_
 
 
 def landed(folder: str, source: str) -> Iterator[File]:
-    """The files below a local folder that an ingest would take: no hidden ones, and no links, nor what is behind them."""
+    """The files below a local folder that an ingest reads: no hidden ones, no links, and nothing behind links."""
     root = one_path(folder)
     for below, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not is_hidden(f)]

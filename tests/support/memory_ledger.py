@@ -25,7 +25,7 @@ class Memory:
 
 @dataclass
 class MemoryLedgerStore:
-    """A store as one process sees it; several on one memory stand for several processes."""
+    """A store of one process; several stores on one memory stand for several processes."""
 
     memory: Memory = field(default_factory=Memory)
     seen: int = 0
@@ -64,7 +64,7 @@ class MemoryLedgerStore:
 
 
 def memory_ledger(entries: Iterable[Entry] = (), clock: Clock | None = None) -> Ledger:
-    """A ledger in memory that holds batches; they are not checked before it is asked."""
+    """A ledger in memory with the given batches, which are checked when the ledger is first read."""
     no_lake: Any = None
     store, found = MemoryLedgerStore(), list(entries)
     if found:

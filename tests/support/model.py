@@ -1,4 +1,4 @@
-"""A naive model of the interval join: plain loops over lists, the second oracle beside Flink's recorded answers.
+"""A naive model of the interval join: plain loops over lists, a second oracle in addition to Flink's recorded answers.
 
 A stream is a list of rows and watermarks in the order in which they came. Times are integers, in ms.
 """
@@ -14,7 +14,7 @@ Side = Literal["L", "R"]
 
 @dataclass(frozen=True)
 class Event:
-    """One row: its place in the stream, its side, and what it holds."""
+    """One row: its position in the stream, its side, and its values."""
 
     step: int
     side: Side
@@ -56,7 +56,7 @@ class Answer:
     late: list[Event]
 
     def closed(self, watermark: int | None) -> list[Joined]:
-        """What is final at a watermark; None stands for minus infinity."""
+        """The final rows at a watermark; None stands for minus infinity."""
         return [] if watermark is None else [row for row in self.rows if row.final_at <= watermark]
 
 
@@ -82,11 +82,11 @@ class IntervalJoinModel:
         return self.upper - 1 if self.upper_exclusive else self.upper
 
     def wait(self, side: Side) -> int:
-        """How long after its own time a row may still find a match; 0 where it could only find one in the past."""
+        """How long after its own time a row may still find a match; 0 if only earlier rows can match."""
         return max(0, self.last if side == "L" else -self.first)
 
     def matches(self, left: Event, right: Event) -> bool:
-        """Whether two rows are a pair, be they late or not."""
+        """Whether two rows match, late or not."""
         if left.key is None or right.key is None or left.key != right.key:
             return False
         return self.first <= right.ts - left.ts <= self.last and (self.residual is None or self.residual(left, right))

@@ -1,4 +1,4 @@
-"""Sessions in plain Python, row by row and entry by entry: the second oracle of session windows."""
+"""Sessions in plain Python, row by row and batch by batch: the second oracle of session windows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.support.windows_model import Span
 
 Row = tuple[int, int]
-"""A time, and what names the row."""
+"""A time, and the identifier of a row."""
 
 
 def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row]]:
@@ -29,7 +29,7 @@ def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row
 
 @dataclass
 class Judged:
-    """One key's rows, as entries bring them.
+    """One key's rows, in the batches of their arrival.
 
     Args:
         gap: the gap in ms.
@@ -45,7 +45,7 @@ class Judged:
     apart: dict[Span, list[Row]] = field(default_factory=dict)
 
     def entry(self, rows: Sequence[Row], watermark: int | None) -> None:
-        """Judge what an entry's rows form with the sessions that take rows, then where all rows' cuts put them; keep what has closed."""
+        """Decide which rows of a batch are late: form sessions with the open rows, cut them, and keep the finalized ones."""
         if watermark is None or all(t > watermark for t, _ in rows):
             self.taken += rows
             return
@@ -62,7 +62,7 @@ class Judged:
         self.taken += accepted
 
     def _open(self, rows: Sequence[Row], beside: Sequence[Row], watermark: int) -> list[Row]:
-        """The rows that lie in sessions that take rows, as they form them with others."""
+        """The rows that belong to open sessions, as they form them with others."""
         formed = self._sessions([*beside, *rows])
         return [r for span, part in formed.items() if span[1] + self.lateness > watermark for r in part if r in rows]
 

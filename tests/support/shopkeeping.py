@@ -1,4 +1,4 @@
-"""Small sources and a small script language: land files, replay rows, read tables back."""
+"""Small sources and a small script language: land files, replay rows, read tables."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ def join(name: str = "pairs", inputs: tuple[str, str] = ("l", "r"), **changes: A
 
 
 def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
-    """Put a file into a source's folder, whole at once."""
+    """Write a file into a source's folder, complete at once."""
     folder = Path(engine.folders[name])
     folder.mkdir(parents=True, exist_ok=True)
     hidden, path = folder / f".{file}", folder / file
@@ -65,7 +65,7 @@ def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
 
 
 def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> None:
-    """Let batches in as entries, each moving its sources' watermarks a minute behind what they have seen."""
+    """Replay batches, each of which moves the watermarks of its sources to a minute behind their newest rows."""
     newest = {n: s.max_event_time for n, s in engine.ledger.last().items()}
     rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in engine.sources}
     marks: list[Mapping[str, int]] = []
@@ -97,7 +97,7 @@ def broken(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]:
 
 
 def totals(engine: Engine, asset: str = "pairs") -> dict[tuple[str, str], int]:
-    """The account's terms by side."""
+    """The terms of the account by side."""
     found: dict[tuple[str, str], int] = {}
     for a in engine.accounts.days(asset):
         for term in ("accepted", "matched", "unmatched", "pending", "late"):

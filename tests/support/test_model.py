@@ -66,19 +66,19 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
-def test_the_model_by_hand(example: Example):
+def test_the_model_gives_the_hand_written_answers(example: Example):
     answer = IntervalJoinModel(**{"lower": -10, "upper": 20, **(example.params or {})})(stream(*example.steps))
     assert Counter((j.left and j.left.id, j.right and j.right.id, j.result_time) for j in answer.rows) == Counter(example.rows)
     assert [row.id for row in answer.late] == list(example.late)
     assert all(j.final_at == j.result_time + 1 for j in answer.rows)
 
 
-def test_a_row_is_closed_from_its_final_at():
+def test_a_row_is_final_from_its_final_at():
     answer = IntervalJoinModel(-10, 20, how="left")(stream("L1@100", "R2@105", "L3@200"))
     assert [[j.left and j.left.id for j in answer.closed(w)] for w in (None, 105, 106, 220, 221)] == [[], [], [1], [1], [1, 3]]
 
 
-def test_a_residual_is_told_in_the_results_names():
+def test_a_residual_is_translated_to_the_result_columns():
     assert translated("L.v < R.v AND L.k = 'L.v' OR R.ts / 2 > L.`id`") == "left_v < right_v AND k = 'L.v' OR right_ts  DIV  2 > left_id"
 
 
@@ -99,7 +99,7 @@ def recorded(operator: str) -> list[Case]:
 
 
 @needs_oracle
-def test_flinks_datastream_join_is_the_model_less_what_it_evicts():
+def test_flinks_datastream_join_equals_the_model_without_evicted_rows():
     cases = recorded(DATASTREAM)
     assert cases
     for case in cases:
@@ -111,7 +111,7 @@ def test_flinks_datastream_join_is_the_model_less_what_it_evicts():
 
 
 @needs_oracle
-def test_flinks_sql_join_is_the_model_where_nothing_is_late_or_lost():
+def test_flinks_sql_join_equals_the_model_if_no_row_is_late_or_lost():
     clean = [case for case in recorded(SQL) if Flink(case).is_clean]
     assert {case.name for case in recorded(SQL) if case.name.startswith("clean_")} <= {case.name for case in clean}
     for case in clean:

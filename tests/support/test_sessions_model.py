@@ -1,4 +1,4 @@
-"""The sessions of the model: a table kept step by step is what a backfill makes of the verdicts, and what has closed stays."""
+"""The sessions of the model: a table kept step by step equals a backfill with the same lateness decisions, and closed sessions stay."""
 
 import random
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from tests.support.sessions_model import Judged, Row, sessions
 from tests.support.windows_model import Span
 
 Entry = tuple[list[Row], int | None]
-"""An entry's rows, and the watermark before it."""
+"""The rows of a batch, and the watermark before it."""
 
 UNCUT = 1_000_000
 
 
 @dataclass
 class Table:
-    """A table of one key's sessions, kept as the engine keeps it: from the log and the verdicts, by closed ranges and corrections."""
+    """A table of one key's sessions, kept like the engine's: from the log and the lateness decisions, by closed ranges and corrections."""
 
     judged: Judged
     log: list[Row] = field(default_factory=list)
@@ -25,13 +25,13 @@ class Table:
     closed_to: int | None = None
 
     def backfill(self) -> dict[Span, list[Row]]:
-        """What the log makes, less the late rows; those with a session on record stay there."""
+        """The sessions of the log without the late rows; rows of a recorded session stay in it."""
         kept = self.judged.apart
         free = [r for r in self.log if r not in self.judged.late and not any(r in part for part in kept.values())]
         return kept | sessions(free, self.judged.gap, self.judged.longest)
 
     def step(self, rows: list[Row]) -> None:
-        """Correct what the rows within the allowed lateness may change."""
+        """Correct the sessions that rows within the allowed lateness may change."""
         self.log += rows
         times = [t for t, _ in set(rows) - {*self.judged.late} if self.closed_to is not None and t <= self.closed_to]
         if self.judged.lateness and times:
@@ -39,13 +39,13 @@ class Table:
             self._put(min(times) - 1, min(max(times) + reach + 1, self.closed_to or 0))
 
     def close(self, upto: int | None) -> None:
-        """Add what has ended."""
+        """Add the sessions that have ended."""
         if upto is not None and (self.closed_to is None or upto > self.closed_to):
             self._put(self.closed_to, upto)
             self.closed_to = upto
 
     def dead(self, watermark: int | None) -> dict[Span, list[Row]]:
-        """The results that take no more rows."""
+        """The sessions that accept no more rows."""
         return {} if watermark is None else {s: part for s, part in self.results.items() if s[1] + self.judged.lateness <= watermark}
 
     def _put(self, after: int | None, upto: int) -> None:
@@ -57,7 +57,7 @@ class Table:
 
 
 def _stream(seeded: random.Random, longest: int) -> Iterator[Entry]:
-    """A few entries, of rows near to each other and some way behind the newest, most behind the watermark."""
+    """A few batches, of rows near to each other and some way behind the newest, most behind the watermark."""
     newest, mark, ids = seeded.randrange(-100, 100), None, iter(range(1_000))
     bound = seeded.choice([0, 1, 5, 20])
     for _ in range(seeded.randrange(2, 9)):
@@ -71,7 +71,7 @@ def _stream(seeded: random.Random, longest: int) -> Iterator[Entry]:
 
 
 def _run(seed: int) -> Table:
-    """A stream run to its end, held at each entry to what had closed before it."""
+    """Run a stream to its end; after each batch the finalized sessions must be unchanged."""
     seeded = random.Random(seed)
     gap = seeded.choice([1, 5, 10])
     longest = gap + seeded.choice([0, 1, 7, 20, 53])
@@ -87,13 +87,13 @@ def _run(seed: int) -> Table:
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 1_000))
-def test_a_run_is_a_backfill_and_no_session_that_takes_no_more_rows_changes(first: int) -> None:
+def test_a_run_equals_a_backfill_and_finalized_sessions_do_not_change(first: int) -> None:
     for seed in range(first, first + 1_000):
         table = _run(seed)
         assert table.results == {s: sorted(part) for s, part in table.backfill().items()}, f"seed {seed}"
 
 
-def test_where_nothing_is_cut_rows_are_merged_and_judged_as_flink_does() -> None:
+def test_without_a_maximum_length_sessions_and_late_rows_equal_flinks() -> None:
     late = 0
     for seed in range(2_000):
         seeded = random.Random(seed)
@@ -113,7 +113,7 @@ def test_where_nothing_is_cut_rows_are_merged_and_judged_as_flink_does() -> None
 
 
 def _parted(rows: list[Row], gap: int, lateness: int, watermark: int | None) -> tuple[list[list[Row]], list[Row]]:
-    """The sessions that take no more rows, and the rows of the others."""
+    """The sessions that accept no more rows, and the rows of the others."""
     formed = sessions(rows, gap, UNCUT)
     closed = [] if watermark is None else [part for (_, end), part in formed.items() if end + lateness <= watermark]
     return closed, [r for part in formed.values() if part not in closed for r in part]

@@ -1,4 +1,4 @@
-"""A naive Top-N: the rows that are there are kept in a list, and sorted anew whenever they are asked for."""
+"""A naive Top-N: a list of rows, sorted again for each query."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Board:
     ends: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def come(self, row: Row) -> None:
-        """Take a row in."""
+        """Apply a row."""
         if isinstance(self.end, str):
             self.ends.setdefault(self._partition(row), row[self.end])
         if self.key:
@@ -60,7 +60,7 @@ class Board:
         return tuple(row[c] for c in self.by)
 
     def ranks(self) -> list[tuple[Row, int]]:
-        """The rows that are shown, with their ranks."""
+        """The shown rows, with their ranks."""
         found: list[tuple[Row, int]] = []
         for partition in {self._partition(row) for row in self.rows}:
             inside = [row for row in self.rows if self._partition(row) == partition]
@@ -73,7 +73,7 @@ class Board:
         return found
 
     def _ranked(self, rows: list[Row]) -> list[tuple[Row, int]]:
-        """Each row's rank. (A sort keeps the order of what is equal: a stable one is the order of coming, also downwards.)"""
+        """Each row with its rank. A stable sort keeps ties in the order of arrival, also in descending order."""
         ranked, rank, dense, before = [], 0, 0, None
         for n, row in enumerate(rows, 1):
             values = [row[column] for column, _, _ in self.order]
@@ -84,7 +84,7 @@ class Board:
 
 
 def size_of_difference(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[str]:
-    """How many changes of each kind lead from one keyed table to another."""
+    """How many changes of each kind turn one keyed table into another."""
     kinds = Counter({"+I": len(after.keys() - before.keys()), "-D": len(before.keys() - after.keys())})
     changed = sum(before[k] != after[k] for k in before.keys() & after.keys())
     return +(kinds + Counter({"-U": changed, "+U": changed}))

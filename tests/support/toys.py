@@ -1,4 +1,4 @@
-"""Operators that are no joins, to hold the engine to its word that it knows an operator by its contract alone."""
+"""Operators that are not joins: the engine must know an operator by its contract only."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from operators.contract import ByKey, NewRows, Upsert
 
 @dataclass(frozen=True)
 class RunningTotal:
-    """The sum and count of `v` by key, folded from new entries."""
+    """The sum and count of `v` by key, merged from new rows."""
 
     inputs: tuple[str, ...] = ("rows",)
 
@@ -35,7 +35,7 @@ class RunningTotal:
 
 @dataclass(frozen=True)
 class Spread:
-    """The largest less the smallest `v` of a key, of all its rows; a key whose newest row says 0 leaves the table."""
+    """The largest minus the smallest `v` of all rows of a key; a key whose newest row has 0 leaves the table."""
 
     inputs: tuple[str, ...] = ("rows",)
 

@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 
 def windows_at(window: Aligned, t: int) -> list[Span]:
-    """The windows that hold a time, by rising start and end."""
+    """The windows that contain a time, by rising start and end."""
     return sorted(span for span in _near(window, t) if span[0] <= t < span[1])
 
 
@@ -31,7 +31,7 @@ def _near(window: Aligned, t: int) -> Iterator[Span]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A row: its key, its time, its value, and the watermark before its entry (None: behind it)."""
+    """A row: its key, its time, its value, and the watermark before its batch (None: the row is not late)."""
 
     k: str | None
     t: int
@@ -40,7 +40,7 @@ class Seen:
 
 
 def open_windows(window: Aligned, row: Seen, lateness: int = 0) -> list[Span]:
-    """The windows of a row that took rows when it came."""
+    """The windows of a row that were open when it arrived."""
     return [(start, end) for start, end in windows_at(window, row.t) if row.watermark is None or end - 1 + lateness > row.watermark]
 
 
@@ -54,7 +54,7 @@ def contents(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> Mappin
 
 
 def aggregated(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
-    """Count, sum, min and max of the values, and how many differ, of each key and window; nulls are passed over, as in SQL."""
+    """Count, sum, min, max and distinct count of the values of each key and window; nulls are ignored, as in SQL."""
     results: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
     for where, values in contents(window, rows, lateness).items():
         known = [v for v in values if v is not None]

@@ -1,4 +1,4 @@
-"""An account, a status and a step are of one time, whatever is committed while they are computed."""
+"""An account, a status and a step read one snapshot, whatever is committed while they are computed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Callable[[], object]) -> None:
-    """Let something happen each time before a method of an account runs."""
+    """Run an action before each call of a method of the account."""
     original = getattr(owner, method)
 
     def replaced(self: Any, *args: Any, **named: Any) -> Any:
@@ -58,7 +58,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("asset", "owner", "method"), PLACES)
-def test_a_micro_batch_and_a_step_that_land_during_an_account_are_not_half_in_it(
+def test_an_account_reads_one_snapshot_during_ingests_and_steps(
     engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: type, method: str
 ) -> None:
     other = make_engine(SOURCES, ASSETS)
@@ -78,7 +78,7 @@ def test_a_micro_batch_and_a_step_that_land_during_an_account_are_not_half_in_it
     assert broken(engine, asset) == set()
 
 
-def test_a_status_is_of_one_ledger_entry(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     other = make_engine(SOURCES, ASSETS)
 
     def act() -> None:

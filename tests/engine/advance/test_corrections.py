@@ -1,4 +1,4 @@
-"""Corrections: when a step makes them, what its progress tells, how readers and rebuilds follow; and the law of windows."""
+"""Corrections: when a step makes them, how progress records them, how downstream tables and rebuilds use them, and the law of windows."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ ASSETS = [
 
 @pytest.fixture(scope="module")
 def closed(make_module_engine: MakeEngine) -> Engine:
-    """Two assets, one of the other, whose first window is closed."""
+    """Two assets, the second derived from the first, whose first window is closed."""
     engine = make_module_engine([source("l")], ASSETS)
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
     assert [[s.rows for s in engine.advance(a.name)] for a in ASSETS] == [[1], [1]]
@@ -33,11 +33,11 @@ def closed(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def corrected(closed: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake, to be corrected."""
+    """An engine on a copy of that lake."""
     return copy_engine(closed)
 
 
-def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(corrected: Engine) -> None:
+def test_a_batch_that_closes_nothing_still_corrects_results_and_downstream_tables(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
     [step] = corrected.advance("counts")
     assert (step.before.closed_to, step.rows) == (step.after.closed_to, 1)
@@ -48,7 +48,7 @@ def test_an_entry_that_closes_nothing_still_corrects_and_readers_follow(correcte
     assert corrected.advance("counts") == corrected.advance("top") == []
 
 
-def test_what_has_only_closed_results_to_correct_is_due(corrected: Engine) -> None:
+def test_an_asset_with_corrections_only_is_pending(corrected: Engine) -> None:
     assert corrected.pending.all_days() is None
     replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
     assert corrected.pending.all_days() == corrected.pending.days("counts") == (day_of(START), day_of(START))
@@ -59,14 +59,14 @@ def test_what_has_only_closed_results_to_correct_is_due(corrected: Engine) -> No
     assert corrected.pending.all_days() is None
 
 
-def test_rows_that_are_all_too_late_make_nothing_due(corrected: Engine) -> None:
+def test_batches_of_late_rows_only_make_no_asset_pending(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("a", 1, DAY)]}])
     assert [corrected.advance(a.name) for a in ASSETS]
     replay(corrected, [{"l": [Event("a", 1, 5)]}])
     assert corrected.pending.all_days() is None
 
 
-def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make_engine: MakeEngine) -> None:
+def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_engine: MakeEngine) -> None:
     both = Consecutive(of=COUNT, then=TopK(k=1, order_by="n DESC"))
     engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=both)])
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
@@ -85,19 +85,19 @@ def test_consecutive_windows_without_a_table_between_them_are_corrected_too(make
         ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, final at its"),
     ],
 )
-def test_what_cannot_follow_another_is_refused(spec: dict[str, Any], why: str) -> None:
+def test_illegal_consecutive_operators_are_refused(spec: dict[str, Any], why: str) -> None:
     with pytest.raises(OperatorError, match=why):
         Consecutive(**{"of": COUNT, "then": TopK(k=1, order_by="n"), **spec})
 
 
-def test_a_row_beyond_the_lateness_corrects_nothing_and_is_late(corrected: Engine) -> None:
+def test_a_row_beyond_the_allowed_lateness_is_late_and_corrects_nothing(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("a", 1, 8 * MINUTE)]}, {"l": [Event("a", 1, 5)]}])
     assert all(not s.after.corrected for s in corrected.advance("counts"))
     assert rows_of(corrected.views.table("counts"), "k", "n") == [("a", 1), ("b", 1)]
     assert rows_of(corrected.views.late("counts", "l"), "k") == [("a",)]
 
 
-def test_a_rebuild_of_a_corrected_table_is_a_correction_that_readers_follow(corrected: Engine) -> None:
+def test_a_rebuild_of_a_corrected_table_corrects_downstream_tables(corrected: Engine) -> None:
     day = day_of(START)
     corrected.spark.sql(f"UPDATE delta.`{corrected.lake.path('counts')}` SET n = 9")
     assert rows_of(corrected.views.table("counts"), "n") == [(9,)]
@@ -129,7 +129,7 @@ def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: Ma
     assert broken(engine, "counts") == set()
 
 
-def test_rows_are_in_closed_windows_in_open_ones_in_none_or_late(make_engine: MakeEngine) -> None:
+def test_every_row_is_in_a_closed_or_open_window_or_none_or_late(make_engine: MakeEngine) -> None:
     gaps = WindowedAggregate(window=Sliding(size="1 minute", slide="2 minutes"), aggregates={"n": "count(*)"})
     engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=gaps)])
     replay(engine, [{"l": [Event("a", 1, at) for at in (0, 1, MINUTE, 4 * MINUTE)]}, {"l": [Event("a", 1, 3)]}])
@@ -149,7 +149,7 @@ def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngi
         engine.advance("top")
 
 
-def test_old_stretches_are_told_as_one() -> None:
+def test_old_correction_ranges_are_merged_into_one() -> None:
     kept = ()
     for step in range(1, MOST_KEPT + 3):
         kept = with_correction(kept, step, 10 * step, 10 * step + 5)

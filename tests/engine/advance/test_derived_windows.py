@@ -1,4 +1,4 @@
-"""Assets made of windowed assets: every one that appends can be read on, and what has no entries is not read by entries."""
+"""Assets derived from windowed assets: every append-only asset can be an input by time range, and never by new rows."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ WINDOW = Tumbling(size="3 minutes")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"})
 
 
-def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
+def test_every_windowed_result_can_be_an_input(make_engine: MakeEngine) -> None:
     made = {
         "firsts": (Deduplicate(by="k", window=WINDOW), ("l",)),
         "best": (TopK(k=2, order_by="v DESC", window=WINDOW), ("l",)),
@@ -44,7 +44,7 @@ def test_every_windowed_result_can_be_read_on(make_engine: MakeEngine) -> None:
     }
 
 
-def test_sessions_over_tables_alone_have_no_late_rows_and_over_a_source_beside_one_are_refused(make_engine: MakeEngine) -> None:
+def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_are_refused(make_engine: MakeEngine) -> None:
     sessions = Session(gap="3 minutes")
     assets = [
         DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
@@ -63,7 +63,7 @@ def test_sessions_over_tables_alone_have_no_late_rows_and_over_a_source_beside_o
         engine.advance("beside")
 
 
-def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine: MakeEngine) -> None:
+def test_reading_new_batches_of_an_asset_is_refused_at_the_first_step(make_engine: MakeEngine) -> None:
     assets = [
         DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
         DerivedAsset(name="last", inputs=("counts",), operator=Deduplicate(by="k")),
@@ -88,6 +88,6 @@ def test_new_entries_of_an_asset_are_refused_from_the_first_step_on(make_engine:
         (IntervalJoin(on="k", lower=0, upper=1, right_time="ts"), "right_time"),
     ],
 )
-def test_an_asset_goes_by_the_event_time_that_the_engine_reads_by(operator: Operator, time: str) -> None:
+def test_an_asset_uses_the_event_time_of_the_engine(operator: Operator, time: str) -> None:
     with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', by which .*; make it the source's `event_time`"):
         DerivedAsset(name="x", inputs=("l", "r")[: len(operator.inputs)], operator=operator)

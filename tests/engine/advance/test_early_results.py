@@ -1,4 +1,4 @@
-"""Early results: what open windows show, when, and that they leave once they are final."""
+"""Early results: what open windows show, when they show it, and that final results replace them."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def _asset(name: str, **spec: Any) -> DerivedAsset:
 
 
 def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
-    """Key, the window's start in minutes, count, and whether it is final."""
+    """Key, the start of the window in minutes, count, and whether it is final."""
     results = engine.views.with_early(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
     return rows_of(results, "k", "at", "n", "is_final")
 
 
-def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine: MakeEngine) -> None:
+def test_a_trigger_shows_early_results_of_open_windows(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset(name, early=trigger) for name, trigger in TRIGGERS.items()])
     batches = [
         [Event("a", 1, 0), Event("b", 1, 1), Event("b", 1, 2)],
@@ -63,7 +63,7 @@ def test_open_windows_show_what_they_hold_when_their_trigger_says_so(make_engine
     assert rows_of(engine.views.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
 
 
-def test_windows_that_overlap_and_sessions_show_what_they_hold_too(make_engine: MakeEngine) -> None:
+def test_overlapping_windows_and_sessions_show_early_results(make_engine: MakeEngine) -> None:
     windows = {"sliding": Sliding(size="4 minutes", slide="2 minutes"), "session": Session(gap="2 minutes", longest="1 hour")}
     engine = make_engine([source("l")], [_asset(name, window=w, early=EveryStep()) for name, w in windows.items()])
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 3 * MINUTE)]}, {"l": [Event("a", 1, MINUTE + 1)]}])
@@ -73,7 +73,7 @@ def test_windows_that_overlap_and_sessions_show_what_they_hold_too(make_engine: 
     assert _shown(engine, "session") == [("a", 0, 3, False)]
 
 
-def test_a_correction_leaves_open_windows_as_they_are(make_engine: MakeEngine) -> None:
+def test_a_correction_does_not_change_early_results(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts", early=EveryStep(), allowed_lateness="10 minutes")])
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 7 * MINUTE)]}])
     engine.advance("counts")
@@ -82,7 +82,7 @@ def test_a_correction_leaves_open_windows_as_they_are(make_engine: MakeEngine) -
     assert _shown(engine, "counts") == [("a", 0, 2, True), ("a", 5, 1, False)]
 
 
-def test_windows_are_shown_before_the_first_is_closed_and_not_before_there_is_input(make_engine: MakeEngine) -> None:
+def test_early_results_do_not_wait_for_the_first_closed_window(make_engine: MakeEngine) -> None:
     silent = source("l", watermark=Punctuated("CAST(NULL AS TIMESTAMP)"))
     pairs = join(inputs=("l", "r"))
     of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("any", early=EveryStep()).operator)
@@ -98,7 +98,7 @@ def test_windows_are_shown_before_the_first_is_closed_and_not_before_there_is_in
 
 
 @pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
-def test_a_run_that_was_killed_shows_it_again(make_engine: MakeEngine, at: str) -> None:
+def test_a_killed_run_repeats_its_early_results(make_engine: MakeEngine, at: str) -> None:
     engine = make_engine([source("l")], [_asset("counts", early=EveryRows(1))])
     replay(engine, [{"l": [Event("a", 1, 0)]}])
 
@@ -114,7 +114,7 @@ def test_a_run_that_was_killed_shows_it_again(make_engine: MakeEngine, at: str) 
     assert _shown(engine, "counts") == [("a", 0, 1, False)]
 
 
-def test_a_trigger_may_change_and_the_table_stays(make_engine: MakeEngine) -> None:
+def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts")])
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("counts")
@@ -127,17 +127,17 @@ def test_a_trigger_may_change_and_the_table_stays(make_engine: MakeEngine) -> No
     ("text", "trigger"),
     [("", None), ("every step", EveryStep()), ("every 1 row", EveryRows(1)), ("every 90 s", EveryInterval("90 s"))],
 )
-def test_a_trigger_is_read_from_words(text: str, trigger: Any) -> None:
+def test_a_trigger_is_parsed_from_text(text: str, trigger: Any) -> None:
     assert read_trigger(text) == trigger
 
 
 @pytest.mark.parametrize(("text", "why"), [("step", r"'every step', 'every 100 rows'"), ("every so often", "`interval` is 'so often'")])
-def test_words_that_tell_no_trigger_are_refused(text: str, why: str) -> None:
+def test_invalid_trigger_text_is_refused(text: str, why: str) -> None:
     with pytest.raises(OperatorError, match=why):
         read_trigger(text)
 
 
-def test_what_cannot_be_counted_is_refused() -> None:
+def test_an_illegal_trigger_is_refused() -> None:
     with pytest.raises(OperatorError, match="EveryStep or EveryInterval with an `evictor`"):
         _asset("counts", early=EveryRows(3), evictor=CountEvictor(2))
     with pytest.raises(OperatorError, match="EveryStep over sessions: a session that grows is another window"):

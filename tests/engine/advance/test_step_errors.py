@@ -1,4 +1,4 @@
-"""An expression that raises for a row of the log: the asset is named, others go on, and there is a way on."""
+"""An expression that raises for a row of the log: the error names the asset, other assets advance, and a changed type resumes it."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def _sums(total: str) -> DerivedAsset:
 COUNTS = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 
 
-def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(make_engine: MakeEngine) -> None:
+def test_a_step_that_overflows_names_its_asset_and_a_wider_type_resumes_it(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), COUNTS])
     for part, rows in enumerate([[("a", 2, 0)], [("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
         land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])
@@ -44,7 +44,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_is_the_way_on(ma
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
     mended = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
-    list(mended.remake(["windows", "sums"], downstream=True))  # as the error's text says
+    list(mended.remake(["windows", "sums"], downstream=True))  # as the error message says
     assert [int(t) for _, t in rows_of(mended.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
     assert {k: int(t) for k, t in rows_of(mended.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
     assert all(a.holds for name in mended.assets for a in mended.accounts.days(name))

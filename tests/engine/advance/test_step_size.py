@@ -1,4 +1,4 @@
-"""How far a step goes: always on, never too far, about as much as it may read."""
+"""The size of a step: it always progresses, never exceeds its end, and reads about `max_step` rows."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ ENTRIES = st.lists(
 
 @settings(deadline=None)
 @given(ENTRIES, st.none() | st.integers(-600, 900), st.integers(1, 800), st.integers(1, 300))
-def test_a_step_in_time_goes_on_and_not_beyond(entries: list[Entry], after: int | None, far: int, max_step: int) -> None:
+def test_a_step_by_time_progresses_and_never_exceeds_its_limit(entries: list[Entry], after: int | None, far: int, max_step: int) -> None:
     upto = (-600 if after is None else after) + far
     cut = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
     assert cut <= upto
@@ -56,7 +56,7 @@ def test_a_step_in_time_goes_on_and_not_beyond(entries: list[Entry], after: int 
 
 @settings(deadline=None)
 @given(ENTRIES, st.integers(1, 300))
-def test_steps_in_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
+def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
     reading, after, upto = _reading(entries), None, 900
     for _ in range(1_501):
         after = cut_time(reading, ASSET, after, upto, len(entries), max_step)
@@ -67,7 +67,7 @@ def test_steps_in_time_reach_the_end(entries: list[Entry], max_step: int) -> Non
 
 @settings(deadline=None)
 @given(ENTRIES, st.data(), st.integers(1, 300))
-def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
+def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
     head = data.draw(st.integers(0, len(entries)))
     after = data.draw(st.integers(0, head))
     cut = cut_entries(_reading(entries), ASSET, after, head, max_step)
@@ -79,13 +79,13 @@ def test_a_step_of_entries_goes_on_and_not_beyond(entries: list[Entry], data: st
 
 
 @pytest.mark.parametrize(("lives", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
-def test_entries_without_rows_change_nothing_unless_keys_live_for_a_time(lives: int | None, rows: int, expected: bool) -> None:
+def test_batches_without_rows_change_nothing_unless_keys_expire(lives: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
     assert changes_something(_reading([_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]), asset, 0, 2) is expected
     assert not changes_something(_reading([]), asset, 0, 0)
 
 
-def test_every_entry_moves_the_clock_that_keys_live_by() -> None:
+def test_every_batch_moves_the_clock_of_key_expiry() -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=5, by="processing"))
     assert changes_something(_reading([_entry(1, 0, 0, 9, "x")]), asset, 0, 1)
     assert not changes_something(_reading([]), asset, 0, 0)
@@ -100,7 +100,7 @@ def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = N
 
 
 def test_a_backlog_is_cut_into_steps_of_about_max_step() -> None:
-    """1,000 rows, one a millisecond: a step reads its new rows and the reach below them."""
+    """1,000 rows, one a millisecond: a step reads its new rows and the lookback below them."""
     cuts = _steps([_entry(1, 1_000, 0, 999)], 999, 100)
     lengths = [b - a for a, b in zip([-1, *cuts], cuts, strict=False)]
     assert lengths[0] == 100
@@ -108,7 +108,7 @@ def test_a_backlog_is_cut_into_steps_of_about_max_step() -> None:
     assert lengths[-1] <= 100 - REACH
 
 
-def test_what_fits_is_one_step() -> None:
+def test_a_backlog_that_fits_is_one_step() -> None:
     assert _steps([_entry(1, 100, 0, 999)], 5_000, 100) == [5_000]
 
 
@@ -117,8 +117,8 @@ def test_rows_that_all_have_one_time_are_one_step() -> None:
     assert len(_steps([_entry(1, 10_000, 50, 0)], 100, 10)) <= 2 + REACH
 
 
-def test_a_reach_that_holds_more_than_max_step_is_passed_by_quarters() -> None:
-    """1,000 rows a millisecond, a step of 100: every step is the 1 ms it must be."""
+def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_quarters() -> None:
+    """1,000 rows a millisecond, a step of 100: every step covers 1 ms, the least it can."""
     cuts = _steps([_entry(1, 20_000, 0, 19)], 19, 100)
     assert cuts == list(range(20))
 
@@ -135,11 +135,11 @@ def test_a_reach_that_holds_more_than_max_step_is_passed_by_quarters() -> None:
         pytest.param([_entry(1, 500, 0, 9), _entry(2, 500, 0, 9)], None, -5, -5, id="a mark before the first row"),
     ],
 )
-def test_edges_of_a_step_in_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
+def test_edges_of_a_step_by_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
     assert cut_time(_reading(entries), ASSET, after, upto, len(entries), 10) == cut
 
 
-def test_entries_after_the_pinned_head_do_not_count() -> None:
+def test_batches_after_the_snapshot_do_not_count() -> None:
     entries = [_entry(1, 5, 0, 9), _entry(2, 5_000, 0, 9)]
     assert cut_time(_reading(entries), ASSET, None, 9, 1, 10) == 9
     assert cut_entries(_reading(entries), ASSET, 0, 1, 10) == 1
@@ -156,7 +156,7 @@ def test_entries_after_the_pinned_head_do_not_count() -> None:
         pytest.param([10, 0, 0], 0, 3, id="empty ones come along"),
     ],
 )
-def test_edges_of_a_step_of_entries(rows: list[int], after: int, cut: int) -> None:
+def test_edges_of_a_step_by_batches(rows: list[int], after: int, cut: int) -> None:
     entries = [_entry(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
     assert cut_entries(_reading(entries), ASSET, after, len(rows), 10) == cut
 
@@ -165,8 +165,8 @@ YEAR = 365 * 86_400_000
 QUARTERS = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 
-def test_one_old_row_in_each_batch_does_not_make_one_step_of_a_backlog() -> None:
-    """20 batches of 1,000 rows, a minute each, and one row of 56 years before in each of them."""
+def test_an_old_row_in_each_batch_does_not_turn_a_backlog_into_one_step() -> None:
+    """20 batches of 1,000 rows, a minute each, and one row of 56 years earlier in each of them."""
     minute, start = 60_000, 56 * YEAR
     entries: list[Entry] = []
     for seq in range(1, 21):
@@ -179,7 +179,7 @@ def test_one_old_row_in_each_batch_does_not_make_one_step_of_a_backlog() -> None
     assert 10 <= len(cuts) <= 15
 
 
-def test_rows_far_ahead_do_not_either() -> None:
+def test_rows_far_ahead_do_not_turn_a_backlog_into_one_step() -> None:
     entries: list[Entry] = []
     for seq in range(1, 21):
         spread = (*[seq * 60_000 + int(share * 59_999) for share in QUARTERS[:-1]], 10 * YEAR)

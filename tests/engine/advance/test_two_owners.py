@@ -1,4 +1,4 @@
-"""Two processes that both believe they own a table: no lock holds them apart, and yet no row is lost or doubled.
+"""Two processes that both own a table, because their locks failed: no row is lost or duplicated.
 
 One process is stopped at every point that it passes; there the other does a whole piece of work; then the first goes on. What it then
 commits is refused, or harmless.
@@ -80,7 +80,7 @@ ACTIONS: dict[str, Callable[[Engine], object]] = {
 
 @dataclass(frozen=True)
 class Template:
-    """A lake with one micro-batch handled, one ingested and not handled, and one that has only landed."""
+    """A lake with one handled micro-batch, one ingested but unhandled, and one that has only landed."""
 
     folder: Path
     spark: SparkSession
@@ -105,12 +105,12 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     engine.ingestion.batches.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
     engine.ingestion.batches.files([f for f in files if "1.jsonl" in f.path])
-    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # what a rebuild is to mend
+    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # the row that a rebuild repairs
     return made
 
 
 def _end(engine: Engine) -> dict[str, object]:
-    """Whatever is left to do, by one owner; then what the lake holds."""
+    """Complete all work by one owner, and return the content of the lake."""
     _ingest(engine)
     engine.drain()
     _advance(engine)
@@ -123,12 +123,12 @@ def _end(engine: Engine) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def wanted(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What the lake holds in the end when one owner does it all."""
+    """The content of the lake after one owner did all the work."""
     return _end(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
 
 
 def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> list[str]:
-    """The points that an action passes when nobody disturbs it."""
+    """The points that an action passes in an undisturbed run."""
     passed: list[str] = []
     faults.install(passed.append)
     try:
@@ -150,7 +150,7 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("first", "second", "point"), SHORT)
-def test_what_a_paused_owner_commits_is_refused_or_harmless(
+def test_a_commit_of_a_paused_owner_is_refused_or_harmless(
     template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str, point: str
 ) -> None:
     assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0) == wanted
@@ -158,7 +158,7 @@ def test_what_a_paused_owner_commits_is_refused_or_harmless(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
-def test_every_point_of_every_pair_of_actions(
+def test_every_pair_of_actions_is_safe_at_every_point(
     template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str
 ) -> None:
     passed = _points(template, tmp_path / "points", ACTIONS[first])
@@ -168,7 +168,7 @@ def test_every_point_of_every_pair_of_actions(
 
 
 def _interleaved(template: Template, lake: Path, first: str, second: str, point: str, number: int) -> dict[str, object]:
-    """One action stopped where it passes a point for the `number`th time, another done there, the first gone on with, and the end."""
+    """Pause one action at its `number`th point, run the other action there, resume the first one, and return the final content."""
     template.copy(lake)
     owner, other = (template.engine(lake, Unlocked) for _ in range(2))
     left = [number]

@@ -1,4 +1,4 @@
-"""Bad files and bad rows, all landed at once among good ones: each is reported with its reason, and every good row is ingested."""
+"""Bad files and bad rows among good ones: each is quarantined with its reason, and every good row is ingested."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ VALUES = (
 
 @dataclass(frozen=True)
 class Bad:
-    """A file, the keys of its rows that are ingested, and what is reported of the others, in order."""
+    """A file, the keys of its accepted rows, and the reasons of its quarantined rows, in order."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ class Bad:
 
     @property
     def source(self) -> str:
-        """Each format has its own."""
+        """The source of the format."""
         return self.name.split("/")[0]
 
 
@@ -79,7 +79,7 @@ def _bytes(columns: dict[str, pa.Array]) -> bytes:
 
 
 def _damaged(content: bytes) -> bytes:
-    """A Parquet file whose footer is whole, and whose first page is not."""
+    """A Parquet file with an intact footer and a corrupted first page."""
     return content[:4] + b"\xff" * 64 + content[68:]
 
 
@@ -91,7 +91,7 @@ OTHER = "malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor 
 
 
 def _block(content: bytes, codec: str) -> bytes:
-    """One block as Hadoop packs it: the length of its content, that of its packed bytes, and these. A cut after a block does not show."""
+    """One block in Hadoop's format: the lengths of its content and of its packed bytes, and these. A cut after a block is undetectable."""
     packed = pa.compress(content, codec=codec, asbytes=True)
     return struct.pack(">II", len(content), len(packed)) + packed
 
@@ -326,7 +326,7 @@ PARQUET = [
 
 @dataclass(frozen=True)
 class Value:
-    """One row's values, and what is reported of it; or, ingested, what its log holds (as text) of a column."""
+    """One row's values, with the reason of its quarantine or, if it is ingested, the value of a column in the log (as text)."""
 
     id: str
     row: dict[str, object]
@@ -378,7 +378,7 @@ CASES = [*JSON, *CSV, *PARQUET]
 
 @dataclass(frozen=True)
 class Found:
-    """What one entry made of all files."""
+    """The result of one batch of all files."""
 
     ingested: dict[str, SourceEntry]
     log: dict[str, list[Row]]
@@ -387,7 +387,7 @@ class Found:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """One entry of all sources."""
+    """One batch of all sources."""
     root = tmp_path_factory.mktemp("bad")
     sources = {n: source(n, schema=ROW, future_skew="24 hours") for n in ("json", "csv", "parquet")}
     sources["values"] = source("values", schema=VALUES, future_skew="24 hours")
@@ -410,12 +410,12 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _names(entry: SourceEntry) -> list[str]:
-    """The files of an entry in the order of their arrival."""
+    """The files of a batch in the order of their arrival."""
     return [Path(unquote(o.split("|")[0])).name for o in entry.offsets]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, case: Bad) -> None:
+def test_good_rows_are_ingested_and_the_others_quarantined(found: Found, case: Bad) -> None:
     file_rank = _names(found.ingested[case.source]).index(Path(case.name).name)
     accepted = [r.k for r in sorted(found.log[case.source], key=lambda r: r.arrival) if r.file == file_rank]
     reasons = [r.reason for r in found.quarantine[case.source] if r.arrival >> 42 == file_rank]
@@ -424,7 +424,7 @@ def test_a_files_good_rows_are_ingested_and_the_others_told_of(found: Found, cas
 
 
 @pytest.mark.parametrize("case", VALUE, ids=lambda c: c.id)
-def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> None:
+def test_a_value_is_ingested_unchanged_or_quarantined(found: Found, case: Value) -> None:
     reasons = [r.reason for r in found.quarantine["values"] if json.loads(r.raw)["k"] == case.id]
     accepted = [r for r in found.log["values"] if r.k == case.id]
     assert reasons == ([] if case.reason is None else [case.reason])
@@ -432,7 +432,7 @@ def test_a_value_is_ingested_as_it_is_or_told_of(found: Found, case: Value) -> N
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "values"])
-def test_the_ledger_tells_of_every_file_and_every_row(found: Found, name: str) -> None:
+def test_the_ledger_records_every_file_and_every_row(found: Found, name: str) -> None:
     ingested, cases = found.ingested[name], [c for c in CASES if c.source == name]
     assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
     assert ingested.rows_read == ingested.accepted + ingested.quarantined
@@ -445,6 +445,6 @@ def test_a_row_that_is_no_text_is_kept_byte_for_byte(found: Found) -> None:
     assert [bytes.fromhex(r.removeprefix("hex:")) for r in kept] == [_line("café").encode("latin-1")]
 
 
-def test_nothing_is_ingested_of_a_file_that_is_set_aside(found: Found) -> None:
+def test_no_row_of_a_refused_file_is_ingested(found: Found) -> None:
     keys: Sequence[str] = [r.k for r in found.log["json"] + found.log["parquet"]]
     assert not {"p0", "p1", "000000000"} & set(keys)

@@ -1,4 +1,4 @@
-"""Input that changes: files that grow, are replaced or vanish, columns that come later, one key a million times, clocks that step back."""
+"""Input that changes: files that grow, are replaced or vanish, new columns, a million rows of one key, and clocks that step back."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
     return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
 
 
-def test_files_whose_names_are_not_utf8_are_set_aside_once_and_come_in_when_they_are_renamed(make_engine: MakeEngine) -> None:
+def test_files_with_non_utf8_names_are_refused_once_and_ingested_after_a_rename(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
     latin = [_write(engine, "l", name, _bytes(k), NOON) for name, k in (("m\udcfcller.jsonl", "a"), ("m\udcf6ller.jsonl", "b"))]
     _write(engine, "l", "müller �.jsonl", _bytes("c"), NOON)
@@ -70,7 +70,7 @@ def test_files_whose_names_are_not_utf8_are_set_aside_once_and_come_in_when_they
     assert engine.ingest() == []
 
 
-def test_files_that_change_between_and_while_they_are_read(make_engine: MakeEngine) -> None:
+def test_files_that_change_before_or_during_a_read_are_detected(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
     whole = gzip.compress(_bytes("healed"))
     for file, content in {
@@ -132,7 +132,7 @@ def _listed(engine: Engine) -> list[File]:
 WIDE = StructType([*ROW.fields]).add("w", "string")
 
 
-def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> None:
+def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> None:
     sources = [source("l", new_columns="add"), source("r"), source("out", new_columns="quarantine")]
     engine = make_engine(sources, [join()])
     for name in ("l", "r", "out"):
@@ -176,7 +176,7 @@ def test_new_columns_are_ignored_kept_out_or_added(make_engine: MakeEngine) -> N
     assert rows_of(later.reading.log("r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
 
 
-def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeEngine) -> None:
+def test_keys_that_are_data_do_not_become_unlimited_columns(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", new_columns="add")], [])
     land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
     [[ingested]] = engine.ingest()
@@ -184,7 +184,7 @@ def test_keys_that_are_data_do_not_become_columns_without_end(make_engine: MakeE
     assert len(engine.views.table("events/l").columns) == 4 + len(ROW) + MOST_ADDED
 
 
-def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(make_engine: MakeEngine) -> None:
+def test_a_refused_new_column_is_named_with_its_file_and_the_fix(make_engine: MakeEngine) -> None:
     with pytest.raises(ContractError, match="`new_columns` is 'merge'; legal: ignore, quarantine, refuse, add"):
         source("l", new_columns="merge")
     engine = make_engine([source("l", new_columns="refuse")], [])
@@ -202,7 +202,7 @@ def test_a_new_column_that_is_refused_is_named_with_its_file_and_the_way_out(mak
     assert _keys(again) == ["a"]
 
 
-def test_a_clock_that_steps_back_rows_that_are_all_late_and_a_day_without_rows(make_engine: MakeEngine, clock: Clock) -> None:
+def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l", future_skew="7 days"), source("r", idle_timeout="12 hours")], [join()])
     land(engine, "l", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
     land(engine, "r", "1.jsonl", [Event("a", 1, 5 * HOUR).line])
@@ -234,7 +234,7 @@ def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> Source
     return ingested
 
 
-def test_a_million_rows_of_one_key(make_engine: MakeEngine) -> None:
+def test_a_million_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
     million = 1_000_000
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
     same = _skewed(engine, "same.parquet", million, 0, "same")

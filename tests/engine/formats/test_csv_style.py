@@ -1,4 +1,4 @@
-"""Headers of CSV files: separators of any length, quotes and escapes as Spark's options name them."""
+"""Headers of CSV files: separators of any length, and Spark's options for quotes and escapes."""
 
 import csv
 import io
@@ -30,18 +30,18 @@ from tests.support.shopkeeping import source
         ({"escape": "\\"}, r'"a\"b",v', ['a"b', "v"]),
     ],
 )
-def test_header_names(options: dict[str, str], header: str, names: list[str]) -> None:
+def test_csv_header_names_are_matched(options: dict[str, str], header: str, names: list[str]) -> None:
     assert header_names(source("c", options=options), header) == names
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n\0", codec="utf-8"), max_size=6), min_size=1, max_size=6))
-def test_what_the_csv_module_writes_is_read_as_it_was(fields: list[str]) -> None:
+def test_csv_files_of_the_csv_module_are_read_back_unchanged(fields: list[str]) -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="", quoting=csv.QUOTE_ALL).writerow(fields)
     assert CsvStyle().fields(out.getvalue()) == fields
 
 
 @given(st.text(max_size=30), st.text(min_size=1, max_size=3), st.text(max_size=1), st.text(max_size=1))
-def test_no_header_raises(line: str, sep: str, quote: str, escape: str) -> None:
+def test_any_header_line_is_split_without_an_error(line: str, sep: str, quote: str, escape: str) -> None:
     found = CsvStyle(sep, quote, escape).fields(line)
     assert len(found) <= line.count(sep) + 1

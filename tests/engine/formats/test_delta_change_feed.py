@@ -1,4 +1,4 @@
-"""A Delta table's change data feed lands as input, each version once, and leaderboards follow the table by it."""
+"""The change data feed of a Delta table as input: each version lands once, and leaderboards read the changes."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def _landed(folder: Path) -> list[tuple[int, list[tuple[str, str, int]]]]:
     return found
 
 
-def test_each_version_lands_once_and_what_went_comes_first(stock: DeltaTable, tmp_path: Path) -> None:
+def test_each_version_lands_once_with_removals_first(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
     assert land_changes(stock.table_uri, folder) == [Landed(0, 3)]
     stock.update(updates={"sold": "9"}, predicate="item = 'a'")
@@ -56,7 +56,7 @@ def test_each_version_lands_once_and_what_went_comes_first(stock: DeltaTable, tm
     assert landed[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
 
 
-def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_table_without_a_change_feed_is_refused_with_the_fix(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "mute"), _rows(("a", 1)))
     with pytest.raises(ChangeFeedError, match=re.escape("It needs delta.enableChangeDataFeed from the first version read on")):
         land_changes(str(tmp_path / "mute"), tmp_path / "landing")
@@ -66,7 +66,7 @@ def test_a_table_that_does_not_tell_its_changes_is_refused_with_the_way_out(tmp_
     assert not list(tmp_path.glob("landing/*"))
 
 
-def test_a_table_made_anew_is_refused_with_the_way_out(stock: DeltaTable, tmp_path: Path) -> None:
+def test_a_recreated_table_is_refused_with_the_fix(stock: DeltaTable, tmp_path: Path) -> None:
     """Its versions are numbered from 0 again, so none would land before it has more than the old one had."""
     folder, path = tmp_path / "landing", stock.table_uri
     for sold in ("9", "10"):
@@ -76,7 +76,7 @@ def test_a_table_made_anew_is_refused_with_the_way_out(stock: DeltaTable, tmp_pa
     write_deltalake(path, _rows(("z", 1)), configuration=CONFIG)
     with pytest.raises(ChangeFeedError, match=r"it was made anew, or is another table\. .*Land it into a new source; or delete the table"):
         land_changes(path, folder)
-    (folder / "_table.json").unlink()  # a folder of a version that wrote no id
+    (folder / "_table.json").unlink()  # a folder that an earlier version wrote, without an id
     with pytest.raises(ChangeFeedError, match=r"holds version 2 of .*, whose newest is 0: it was made anew"):
         land_changes(path, folder)
     (folder / "_table.json").write_text("{}")
@@ -84,7 +84,7 @@ def test_a_table_made_anew_is_refused_with_the_way_out(stock: DeltaTable, tmp_pa
         land_changes(path, folder)
 
 
-def test_a_folder_without_an_id_takes_the_tables(stock: DeltaTable, tmp_path: Path) -> None:
+def test_a_folder_without_an_id_takes_the_id_of_the_table(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
     land_changes(stock.table_uri, folder)
     (folder / "_table.json").unlink()
@@ -92,11 +92,11 @@ def test_a_folder_without_an_id_takes_the_tables(stock: DeltaTable, tmp_path: Pa
     assert json.loads((folder / "_table.json").read_text()) == {"id": str(stock.metadata().id)}
 
 
-def test_the_times_of_landed_files_rise_though_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
+def test_landed_file_times_rise_even_when_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
     land_changes(stock.table_uri, folder)
     [first] = landed(str(folder), "stock")
-    os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is set right
+    os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is corrected
     for sold in ("9", "10", "11"):
         stock.update(updates={"sold": sold}, predicate="item = 'a'")
         land_changes(stock.table_uri, folder)
@@ -106,7 +106,7 @@ def test_the_times_of_landed_files_rise_though_the_clock_steps_back(stock: Delta
     assert {f.source for f in files} == {first.source}
 
 
-def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+def test_a_source_that_cannot_represent_changes_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
     schemas, keyed = {"k": "item string, change string"}, {"unique_key": ("item",)}
     sources = [
         SourceContract(name=name, schema=schema, event_time="current_timestamp()", **more)
@@ -118,14 +118,14 @@ def test_a_source_that_would_not_take_changes_as_what_they_are_is_refused(make_e
             engine.views.land_changes(stock.table_uri, name, engine.folders[name])
 
 
-def test_changes_land_on_this_machine(spark: SparkSession) -> None:
+def test_changes_land_in_a_local_folder_only(spark: SparkSession) -> None:
     source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
     check_feed(source, [], "in/stock")
     with pytest.raises(ChangeFeedError, match="the folder of source 'stock' is 's3a://b/stock'; legal: one on this machine"):
         check_feed(source, [], "s3a://b/stock")
 
 
-def test_an_operator_that_would_count_what_went_as_what_came_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+def test_an_operator_that_would_count_removals_as_rows_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
     source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
     by_item, by_kind = (Aggregate(by=by, aggregates={"n": "count(*)"}) for by in ("item", ("item", "change")))
     with pytest.raises(ContractError, match="columns other than change, changed_at and step, which the changelog of 'by_kind' adds"):
@@ -135,7 +135,7 @@ def test_an_operator_that_would_count_what_went_as_what_came_is_refused(make_eng
         engine.views.land_changes(stock.table_uri, "stock", engine.folders["stock"])
 
 
-def test_a_leaderboard_follows_a_table_that_others_write(make_engine: MakeEngine, stock: DeltaTable) -> None:
+def test_a_leaderboard_reads_the_changes_of_an_external_table(make_engine: MakeEngine, stock: DeltaTable) -> None:
     schema = "item string, sold bigint, change string, commit_version bigint, committed_at timestamp"
     mark = BoundedOutOfOrderness("0 ms")
     source = SourceContract(name="stock", schema=schema, event_time="committed_at", watermark=mark, future_skew=None)

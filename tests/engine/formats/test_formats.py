@@ -1,4 +1,4 @@
-"""Files of every format, and every way in which a row can be wrong: it is ingested, or kept as it came with the reason."""
+"""Files of every format: each row is ingested, or quarantined unchanged with its reason."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ TIME = iso(START)
 
 @dataclass(frozen=True)
 class Line:
-    """A JSON line, and what becomes of it: ingested under its id as key, or kept out with the reason."""
+    """A JSON line and its outcome: ingested with its id as key, or quarantined with the reason."""
 
     id: str
     line: str
@@ -169,7 +169,7 @@ PARQUET_OUT = {("no_k", "missing: k"), ("text", "type: v is no int"), ("wide", "
 
 @dataclass(frozen=True)
 class Found:
-    """What one entry made of all files."""
+    """The result of one batch of all files."""
 
     engine: Engine
     ingested: dict[str, SourceEntry]
@@ -194,7 +194,7 @@ def _land_all(engine: Engine) -> None:
 
 
 def _land_names(engine: Engine) -> None:
-    """Two rows a file; times of modification in threes, the later names first."""
+    """Two rows a file; modification times in threes, the later names first."""
     for n, file in enumerate(sorted(NAMES)):
         path = land(engine, "names", file, [_row(f"{file}|{i}") for i in range(2)])
         os.utime(path, ns=(0, (NOON - n // 3 * MINUTE) * 1_000_000))
@@ -209,7 +209,7 @@ def _land_names(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """One entry of all sources."""
+    """One batch of all sources."""
     root = tmp_path_factory.mktemp("formats")
     sources = {n: source(n, schema=SCHEMA, rules=RULES, future_skew="24 hours") for n in ("json", "csv", "parquet", "names")}
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})
@@ -223,14 +223,14 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
 
 
 @pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)
-def test_a_json_line_is_ingested_or_kept_as_it_came(found: Found, case: Line) -> None:
+def test_a_json_line_is_ingested_or_quarantined_unchanged(found: Found, case: Line) -> None:
     kept = [r for r in found.quarantine["json"] if r.raw == case.line.removesuffix("\r")]
     accepted = [r for r in found.log["json"] if r.k == case.id]
     assert [r.reason for r in kept] == ([] if case.reason is None else [case.reason])
     assert len(accepted) == (case.reason is None)
 
 
-def test_json_lines_keep_their_order_and_blank_ones_are_no_rows(found: Found) -> None:
+def test_json_lines_keep_their_order_and_blank_lines_are_skipped(found: Found) -> None:
     assert found.in_order("json") == [case.id for case in LINES if case.reason is None]
     assert [r.raw for r in sorted(found.quarantine["json"], key=lambda r: r.arrival)] == [c.line for c in LINES if c.reason]
     assert found.ingested["json"].rows_read == len(LINES)
@@ -253,7 +253,7 @@ def test_times_are_floored_to_a_millisecond_and_the_raw_one_is_kept(found: Found
     assert [tuple(r) for r in times.collect()] == [(time, raw)]
 
 
-def test_csv_columns_go_by_each_files_header(found: Found) -> None:
+def test_csv_columns_are_matched_by_the_header_of_each_file(found: Found) -> None:
     assert {r.k for r in found.log["csv"]} == CSV_IN
     assert len(found.log["csv"]) == len(CSV_IN)
     assert {(r.raw.split("/")[-1], r.reason) for r in found.quarantine["csv"]} == CSV_OUT
@@ -272,7 +272,7 @@ def test_parquet_is_read_by_its_own_types(found: Found) -> None:
     assert '"v":41' in next(r.raw for r in found.quarantine["parquet"] if r.reason == "missing: k")
 
 
-def test_any_file_name_is_read_and_a_file_of_no_known_format_is_seen(found: Found) -> None:
+def test_any_file_name_is_read_and_unknown_formats_are_reported(found: Found) -> None:
     files = [*NAMES, "packed", "bom"]
     assert sorted(found.in_order("names")) == sorted(f"{f}|{i}" for f in files for i in range(2))
     packed = ".gz"

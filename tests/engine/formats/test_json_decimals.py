@@ -1,4 +1,4 @@
-"""JSON numbers keep their digits: a decimal column holds what a CSV file of the same digits would put there, or refuses it as that does."""
+"""JSON numbers keep their digits: a decimal column gets the value that the same digits in a CSV file give, or both are refused."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eng
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_number_is_what_the_same_digits_are_in_csv(engine: Engine, name: str) -> None:
+def test_a_json_number_equals_the_same_digits_in_csv(engine: Engine, name: str) -> None:
     files = [Path(o.split("|")[0]).name for o in next(s for s in engine.ledger.entries()[-1] if s.source == name).offsets]
     found: dict[str, dict[str, str]] = {f: {} for f in files}
     for arrival, k, p in rows_of(engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string)")):
@@ -80,7 +80,7 @@ def test_a_number_is_what_the_same_digits_are_in_csv(engine: Engine, name: str) 
     assert found["text.jsonl"] == found["fields.csv"]
 
 
-def test_digits_beside_other_values_of_any_kind(make_engine: MakeEngine) -> None:
+def test_json_decimals_are_exact_next_to_values_of_any_kind(make_engine: MakeEngine) -> None:
     schema = (
         StructType().add("k", "string").add("p", "decimal(38,18)").add("q", "decimal(10,2)").add("ts", "timestamp").add("note", "string")
     )
@@ -119,7 +119,7 @@ def test_digits_beside_other_values_of_any_kind(make_engine: MakeEngine) -> None
     assert rows_of(engine.views.table("quarantine/l"), "reason") == [("type: q is no decimal(10,2)",)] * 4
 
 
-def test_many_decimals(make_engine: MakeEngine) -> None:
+def test_many_json_decimals_are_exact(make_engine: MakeEngine) -> None:
     schema = StructType().add("k", "string").add("ts", "timestamp")
     for n in range(200):
         schema = schema.add(f"d{n}", "decimal(38,18)")
@@ -131,7 +131,7 @@ def test_many_decimals(make_engine: MakeEngine) -> None:
     assert [str(row[f"d{n}"]) for n in range(200)] == [f"{n}.100000000000000005" for n in range(200)]
 
 
-def test_a_number_too_small_to_be_worked_out_is_kept_out(make_engine: MakeEngine) -> None:
+def test_a_number_with_an_extreme_exponent_is_quarantined(make_engine: MakeEngine) -> None:
     """Spark takes 10 s for each of these, and hours for an exponent of nine digits."""
     item = StructType().add("d", "decimal(10,2)")
     flat = source("flat", schema=StructType().add("k", "string").add("p", "decimal(10,2)").add("ts", "timestamp"))

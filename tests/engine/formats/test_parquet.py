@@ -1,4 +1,4 @@
-"""Parquet files of any writer: what the footer says beside the columns' types runs nothing, and no column's name disturbs the reader."""
+"""Parquet files of any writer: metadata in the footer is never executed, and no column name confuses the reader."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ K, V, TS = ({"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in
 
 
 def _write(engine: Engine, name: str, file: str, keys: str, more: Mapping[str, Any], schema: object = None) -> None:
-    """A file with a row for each key, further columns, and the schema that a Spark writer notes in the footer."""
+    """A file with a row for each key, further columns, and the schema that a Spark writer stores in the footer."""
     rows = {"k": list(keys), "v": pa.array([1] * len(keys), pa.int32()), "ts": pa.array([moment(START)] * len(keys), UTC), **more}
     table, path = pa.table(rows), Path(engine.folders[name]) / file
     if schema is not None:
@@ -46,11 +46,13 @@ NOTED = {
     "f": _struct(K),
     "n": "no schema",
 }
-"""By the key of the file's row: what its footer says."""
+"""The footer metadata, by the key of the row of the file."""
 MODES = {"ignore": "ignore", "add": "add", "reject": "quarantine"}
 
 
-def test_a_schema_noted_in_a_footer_imports_nothing(make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_stored_in_a_parquet_footer_loads_no_class(
+    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine([source(name, new_columns=mode) for name, mode in MODES.items()], [])
     (tmp_path / "modules").mkdir()
     (tmp_path / f"modules/{MODULE}.py").write_text("class Landed: pass\n", encoding="utf-8")
@@ -70,7 +72,7 @@ def test_a_schema_noted_in_a_footer_imports_nothing(make_engine: MakeEngine, tmp
 
 
 @pytest.mark.parametrize("key", [(), ("k",)], ids=["no key", "unique key"])
-def test_any_column_name_leaves_each_row_its_own_place(make_engine: MakeEngine, key: tuple[str, ...]) -> None:
+def test_any_column_name_keeps_arrival_numbers_unique(make_engine: MakeEngine, key: tuple[str, ...]) -> None:
     engine = make_engine([source("l", unique_key=key)], [])
     folder = Path(engine.folders["l"])
 

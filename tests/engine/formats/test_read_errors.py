@@ -1,4 +1,4 @@
-"""What an error of a reader says about a file: damaged, missing, or out of reach for now; texts of Spark 4.1, Hadoop 3.4, Parquet."""
+"""The meaning of read errors: corrupted, missing or unreachable files; messages of Spark 4.1, Hadoop 3.4 and Parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def _failed(cause: str, *frames: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """An error's text, and what it says."""
+    """An error message, and how it is classified."""
 
     id: str
     text: str
@@ -208,7 +208,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_only_damaged_content_is_a_files_own_fault(case: Case) -> None:
+def test_only_corrupted_content_rejects_a_file(case: Case) -> None:
     found = classified(case.text)
     assert found.kind == case.kind
     assert case.reason in found.reason
@@ -229,7 +229,7 @@ def test_only_damaged_content_is_a_files_own_fault(case: Case) -> None:
         (_failed("java.lang.OutOfMemoryError: Java heap space"), False),
     ],
 )
-def test_what_would_fail_again_at_once_is_not_waited_for(text: str, expected: bool) -> None:
+def test_errors_that_a_retry_cannot_fix_are_not_retried(text: str, expected: bool) -> None:
     assert would_fail_again(PySparkException(text)) is expected
 
 
@@ -239,7 +239,7 @@ TORN = _failed("java.io.EOFException: Unexpected end of input stream", HADOOP)
 
 
 def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[sifting.Sifted, list[float], int]:
-    """Sift files of which some fail, each with its errors one after the other, and again with the last one for ever."""
+    """Isolate unreadable files; each file raises its errors in turn, and the last one for ever."""
     slept, reads = list[float](), [0]
 
     def fail(files: Sequence[File]) -> DataFrame:
@@ -264,13 +264,13 @@ class _Read:
         return self
 
 
-def test_an_outage_that_ends_costs_no_file() -> None:
+def test_an_outage_that_ends_rejects_no_file() -> None:
     sifted, slept, _ = _sift({3: [TIMEOUT, TIMEOUT, ""]})
     assert (sifted.files, sifted.unread) == (FILES, [])
     assert slept == [1.0, 5.0]
 
 
-def test_an_outage_that_lasts_rejects_no_file_and_waits_no_longer_than_it_may() -> None:
+def test_a_lasting_outage_rejects_no_file_and_stops_waiting() -> None:
     sifted, slept, reads = _sift({n: [TIMEOUT] for n in range(8)})
     assert sifted.files == []
     assert [u.file for u in sifted.unread] == FILES
@@ -279,7 +279,7 @@ def test_an_outage_that_lasts_rejects_no_file_and_waits_no_longer_than_it_may() 
     assert reads == 2 + 15
 
 
-def test_one_file_out_of_reach_and_a_torn_one_leave_the_others_alone() -> None:
+def test_an_unreachable_and_a_corrupted_file_do_not_affect_the_others() -> None:
     sifted, slept, _ = _sift({2: [TIMEOUT], 5: [TORN], 6: ["[PATH_NOT_FOUND] no"]})
     assert [f.modified for f in sifted.files] == [0, 1, 3, 4, 5, 6, 7]
     assert [(f.modified, f.fault, f.length) for f in sifted.files if f.fault] == [
@@ -290,5 +290,5 @@ def test_one_file_out_of_reach_and_a_torn_one_leave_the_others_alone() -> None:
     assert slept == [1.0, 5.0]
 
 
-def test_damaged_content_is_not_waited_for() -> None:
+def test_corrupted_content_is_not_retried() -> None:
     assert _sift({5: [TORN]})[1] == []

@@ -1,4 +1,4 @@
-"""An attempt is the same one only where nothing differs that its rows depend on."""
+"""Two attempts are the same only if everything that their rows depend on is equal."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -32,17 +32,17 @@ def _input(contract: SourceContract, files: list[File] = FILES, now: int = 5) ->
 
 
 @pytest.mark.parametrize("changed", [f.name for f in fields(SourceContract)])
-def test_every_field_of_the_contract_counts(changed: str) -> None:
+def test_every_field_of_the_contract_changes_the_attempt(changed: str) -> None:
     assert changed in CHANGES, "a field that the contract gained: say here how it changes"
     assert _input(replace(source("l"), **{changed: CHANGES[changed]})) != _input(source("l"))
 
 
-def test_a_marker_or_a_bound_that_changes_counts() -> None:
+def test_a_changed_marker_or_bound_changes_the_attempt() -> None:
     bounds = [BoundedOutOfOrderness("1 minute"), BoundedOutOfOrderness("2 minutes"), Punctuated("ts"), Punctuated("ts", "v = 1")]
     assert len({_input(source("l", watermark=w)) for w in bounds}) == len(bounds)
 
 
-def test_files_their_faults_and_the_readers_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_faults_and_the_reader_version_change_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     torn = [FILES[0], replace(FILES[1], fault="torn")]
     assert len({_input(source("l"), files) for files in (FILES, FILES[:1], torn, [torn[0], replace(torn[1], fault="gone")])}) == 4
     before = _input(source("l"))
@@ -50,7 +50,7 @@ def test_files_their_faults_and_the_readers_version_count(monkeypatch: pytest.Mo
     assert _input(source("l")) != before
 
 
-def test_the_same_attempt_is_recognised_later_but_in_processing_time() -> None:
+def test_the_same_attempt_is_recognized_later_except_in_processing_time() -> None:
     assert attempts.attempt_of(3, source("l"), FILES, 5) == attempts.attempt_of(3, source("l"), FILES, 6)
     by_ingest = source("l", event_time="ingested_at")
     assert _input(by_ingest, now=5) != _input(by_ingest, now=6)

@@ -1,4 +1,4 @@
-"""When a batch's times are worth quantiles: many rows or a long time, and unevenly."""
+"""Quantiles of a batch's event times are recorded for many rows or a long range with an uneven distribution."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ DAY = 86_400_000
         pytest.param([], False, id="no row"),
     ],
 )
-def test_uneven(times: list[int], uneven: bool) -> None:
+def test_uneven_times_are_detected_from_their_deviation(times: list[int], uneven: bool) -> None:
     mean = sum(times) / len(times) if times else None
     deviation = None if mean is None else (sum((t - mean) ** 2 for t in times) / len(times)) ** 0.5
     assert is_uneven(len(times), min(times, default=None), max(times, default=None), mean, deviation) is uneven
@@ -46,7 +46,7 @@ def test_quantiles_of_good_rows(make_engine: MakeEngine) -> None:
 
 
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=60, unique=True))
-def test_joined_ranges_hold_what_they_were_made_of_and_are_few(buckets: list[int]) -> None:
+def test_joined_ranges_cover_their_parts_and_are_few(buckets: list[int]) -> None:
     found = [(n * 10 - 2, n * 10 + 11) for n in sorted(buckets)]
     few = joined(found)
     assert len(few) <= 16
@@ -56,7 +56,7 @@ def test_joined_ranges_hold_what_they_were_made_of_and_are_few(buckets: list[int
         assert all(any(a <= t <= b for a, b in found) for low, high in few for t in range(low, high + 1))
 
 
-def test_ranges_leave_out_the_years_between(make_engine: MakeEngine) -> None:
+def test_ranges_exclude_gaps_of_years(make_engine: MakeEngine) -> None:
     spark = make_engine([], []).spark
     times = [0, 50 * DAY, 50 * DAY + 5, 51 * DAY, 900 * DAY]
     rows = spark.createDataFrame([(t,) for t in times], "t bigint").select(F.timestamp_millis("t").alias("event_time"))

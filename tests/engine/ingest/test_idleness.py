@@ -1,4 +1,4 @@
-"""Idle sources: how they take part again, how long they stand for, and what idle sources of an upstream table hold. Most need no Spark."""
+"""Idle sources: how they become active again, how long they stay idle, and how they hold back upstream tables. Most tests need no Spark."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def _signals(engine: Engine) -> Signals:
 
 
 def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "silent") -> Entry:
-    """Commit an entry with one row of each source at a time after START, and other sources recorded as idle."""
+    """Commit a batch with one row of each source at a time after START, and other sources recorded as idle."""
     seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
     heard = [
         SourceEntry(
@@ -57,7 +57,7 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
 
 
 def _mark(engine: Engine, asset: str) -> int | None:
-    """The watermark that decides which rows of the next batch are late, after START."""
+    """The watermark that decides which rows of the next batch are late, relative to START."""
     mark = engine.reading.operator_timeline(engine.assets[asset]).after[-1]
     return None if mark is None else mark - START
 
@@ -75,7 +75,7 @@ def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothin
     assert signals.idle() is None, "a drain is a sign of life"
 
 
-def test_a_drain_by_an_earlier_version_that_left_its_sources_idle_is_made_good_by_the_next(bare: Engine) -> None:
+def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(bare: Engine) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     mark = START + HOUR + 15 * MINUTE + 1
     for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", mark)):
@@ -88,7 +88,7 @@ def test_a_drain_by_an_earlier_version_that_left_its_sources_idle_is_made_good_b
     assert bare.reading.operator_timeline(bare.assets["pairs"]).after[3] == START + HOUR - MINUTE - 1, "old decisions stay"
 
 
-def test_a_given_watermark_makes_its_source_take_part_and_no_other(bare: Engine, clock: Clock) -> None:
+def test_a_given_watermark_makes_only_its_own_source_active(bare: Engine, clock: Clock) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     signals = _signals(bare)
@@ -101,7 +101,7 @@ def test_a_given_watermark_makes_its_source_take_part_and_no_other(bare: Engine,
     assert _mark(bare, "pairs") == 3 * HOUR
 
 
-def test_a_source_of_watermarks_alone_is_idle_only_when_they_stop(bare: Engine, clock: Clock) -> None:
+def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(bare: Engine, clock: Clock) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     signals = _signals(bare)
     for hour in range(2, 5):
@@ -112,10 +112,10 @@ def test_a_source_of_watermarks_alone_is_idle_only_when_they_stop(bare: Engine, 
     assert "l" in idle_sources(bare.ledger, bare.sources, clock())
 
 
-def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None:
+def test_idle_sources_of_an_upstream_table_hold_back_its_reader(bare: Engine) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(bare, {"p": 2 * HOUR}, idle=("l", "r"))
-    delay = 1  # of a join: what its results wait after the watermark
+    delay = 1  # the output watermark delay of the join
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
     _rows(bare, {"p": DAY})
     assert _mark(bare, "pay") == HOUR - MINUTE - 1 - delay
@@ -127,7 +127,7 @@ def test_idle_sources_of_an_upstream_table_hold_its_reader(bare: Engine) -> None
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
-def test_entries_of_an_earlier_version_keep_the_decisions_it_made(bare: Engine, clock: Clock, kind: Kind) -> None:
+def test_batches_of_an_earlier_version_keep_their_lateness_decisions(bare: Engine, clock: Clock, kind: Kind) -> None:
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(bare, {"p": 2 * HOUR}, idle=("l",), kind=kind)
     assert _mark(bare, "pay") == HOUR - MINUTE - 2
@@ -146,7 +146,7 @@ def test_entries_of_an_earlier_version_keep_the_decisions_it_made(bare: Engine, 
 
 
 def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_engine: MakeEngine, clock: Clock) -> None:
-    """The orders fall silent and the payments go on for a day: the reader waits, and then loses and doubles nothing."""
+    """The orders are silent while payments arrive for a day: the downstream table waits, and then loses and duplicates nothing."""
     sources: list[SourceContract] = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
     assets: list[DerivedAsset] = WIDE
     engine = make_engine(sources, assets)
@@ -175,8 +175,8 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
 
 
 @pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
-def test_a_request_to_read_files_again_changes_nothing_of_a_sources_silence(bare: Engine, clock: Clock, kind: Kind) -> None:
-    """An earlier version recorded idle sources by `idle` or `rows`; its rule held what followed, and holds it beyond a retry."""
+def test_a_retry_request_does_not_change_when_a_source_becomes_idle(bare: Engine, clock: Clock, kind: Kind) -> None:
+    """An earlier version recorded idle sources by `idle` or `rows`; its decisions stay, even after a retry."""
     _rows(bare, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     _rows(bare, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)

@@ -1,4 +1,4 @@
-"""Ingest: rules that fail, duplicates, watermarks, idleness, and the same files again."""
+"""Ingestion: failing rules, duplicates, watermarks, idleness, and files that are read again."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
 
 @dataclass(frozen=True)
 class Repeats:
-    """One key's rows by entry and file, as minutes; which of them, counted through, are ingested."""
+    """The rows of one key by batch and file, as minutes, and the numbers of the accepted ones."""
 
     id: str
     batches: tuple[tuple[tuple[float, ...], ...], ...]
@@ -90,7 +90,7 @@ REPEATS = [
 ]
 
 
-def test_duplicates(make_engine: MakeEngine) -> None:
+def test_a_duplicate_within_the_horizon_is_counted_and_dropped(make_engine: MakeEngine) -> None:
     contract = source("l", unique_key=("k",), duplicate_horizon="7 minutes", rules=(RowRule("fine", "v != 99"),))
     engine = make_engine([contract], [])
     entries = []
@@ -117,7 +117,7 @@ def test_duplicates(make_engine: MakeEngine) -> None:
     assert [s.quarantined for s in sources] == [1, 0]
 
 
-def test_a_key_of_two_columns_with_a_null_is_no_key_and_another_value_is_another_key(make_engine: MakeEngine) -> None:
+def test_a_key_with_a_null_column_is_no_key(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", unique_key=("k", "v"))], [])
     lines = [
         json.dumps({"k": k, "v": v, "ts": iso(START)})
@@ -173,7 +173,7 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
     )
 
 
-def test_given_watermarks_and_the_end_of_the_input(make_engine: MakeEngine) -> None:
+def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r"), source("never")], [join(lower="-5 minutes", upper="10 minutes")])
     assert engine.drain() is None
     assert engine.ingestion.signals.idle() is None
@@ -234,7 +234,7 @@ def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeE
     assert engine.ingest() == []
 
 
-def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows(make_engine: MakeEngine) -> None:
+def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_only(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
     replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 1, 2 * HOUR)]}])
@@ -254,8 +254,8 @@ def test_other_parameters_are_refused_and_the_late_view_holds_just_the_late_rows
 @pytest.mark.parametrize(
     ("kind", "one", "other"), [("boolean", True, False), ("timestamp", iso(START), iso(START + 1)), ("double", 0.5, 1.5)]
 )
-def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, one: Any, other: Any) -> None:
-    """A boolean has no statistics in Delta, and a time is told to Python in its own zone: neither chooses files."""
+def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine, kind: str, one: Any, other: Any) -> None:
+    """Delta keeps no statistics of booleans, and Python reads times in its own zone: neither is used for data skipping."""
     schema = StructType().add("id", kind).add("ts", "timestamp")
     engine = make_engine([source("l", schema=schema, unique_key=("id",))], [])
     counts: list[tuple[int, int]] = []
@@ -266,7 +266,7 @@ def test_keys_of_every_type_are_looked_up(make_engine: MakeEngine, kind: str, on
 
 
 @pytest.mark.parametrize("spelling", ["file:", "file://"])
-def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngine, spelling: str) -> None:
+def test_rows_of_several_files_have_unique_arrival_numbers(make_engine: MakeEngine, spelling: str) -> None:
     engine = make_engine([source("a")], [])
     paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
     engine.ingestion.batches.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
@@ -276,8 +276,8 @@ def test_each_row_of_several_files_has_a_place_of_its_own(make_engine: MakeEngin
     assert spelled == "file:/" + str(paths[0])[1]
 
 
-def test_a_micro_batch_of_the_same_shape_needs_no_new_code(make_engine: MakeEngine, spark: SparkSession) -> None:
-    """Another ledger batch, clock and range of times must not change what Spark generates: it would be compiled, and run cold."""
+def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:
+    """The batch number, the clock and the range of times must not change the code that Spark generates, or each batch compiles it again."""
     engine = make_engine(
         [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
     )

@@ -1,4 +1,4 @@
-"""What happens to a lake over its years: it is moved, its clock jumps, its rows are of the years 1 and 9999."""
+"""Lakes that are moved, clocks that jump, and rows of the years 1 and 9999."""
 
 import json
 import logging
@@ -19,11 +19,11 @@ YEAR = 365 * DAY
 
 
 def _at(engine: Engine, lake: Path, landing: Path) -> Engine:
-    """The engine as a process started anew on other folders has it."""
+    """The engine of a new process with other landing folders."""
     return Engine(Lake(str(lake)), engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": str(landing / "l")})
 
 
-def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twice(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
     land(engine, "l", "empty.jsonl", [])
@@ -46,7 +46,7 @@ def test_a_lake_that_is_moved_restored_or_mounted_elsewhere_ingests_nothing_twic
 
 
 def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved(make_engine: MakeEngine, tmp_path: Path) -> None:
-    """Such a ledger has whole paths and neither `clock` nor `spread`; the first commit makes it one of this version."""
+    """Such a ledger has absolute paths and neither `clock` nor `spread`; the first commit upgrades it."""
     from tests.engine.old_ledger import write_format_1
 
     engine = make_engine([source("l")], [])
@@ -67,9 +67,7 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
 
 
-def test_a_landing_folder_that_is_moved_below_a_percent_sign_and_behind_a_uri_brings_nothing_twice(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
+def test_a_landing_folder_moved_to_a_percent_sign_or_a_uri_ingests_nothing_twice(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "ä %41.jsonl", [Event("a", 1, 0).line])
     engine.ingest()
@@ -84,7 +82,7 @@ def test_a_landing_folder_that_is_moved_below_a_percent_sign_and_behind_a_uri_br
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("new 0",), ("new 1",)]
 
 
-def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     engine = make_engine([source("l")], [])
     file = land(engine, "l", "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 0).line])
     folder = file.parent
@@ -101,8 +99,8 @@ def test_links_below_a_landing_folder_bring_nothing_twice(make_engine: MakeEngin
     assert engine.ingest() == []
 
 
-def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engine: MakeEngine, clock: Clock) -> None:
-    """One batch is made a year ahead: silence, future times and keys that live for a time go by the true clock afterwards."""
+def test_the_batch_after_a_clock_jump_uses_the_wall_clock(make_engine: MakeEngine, clock: Clock) -> None:
+    """One batch is committed a year ahead: idleness, future times and key expiry use the true clock afterwards."""
     sources = [source(n, idle_timeout="1 hour", future_skew="1 day") for n in "lr"]
     engine = make_engine(sources, [join()])
     for name in "lr":
@@ -124,7 +122,7 @@ def test_a_clock_that_jumped_ahead_once_is_put_right_by_the_next_batch(make_engi
     assert {s.source: s.idle for s in entry} == {"l": False, "r": True}
 
 
-def test_the_years_1_and_9999(make_engine: MakeEngine) -> None:
+def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", future_skew=None), source("r", future_skew=None)], [join()])
     times = {"l": "0001-01-01T00:00:00Z", "r": "9999-12-31T23:59:59.999Z"}
     for name in "lr":

@@ -1,4 +1,4 @@
-"""New files are found, whatever happens to the others, at a cost that does not grow with the files that ever landed. Without Spark."""
+"""New files are found at a cost that does not grow with the number of files that ever landed. Without Spark."""
 
 import os
 import shutil
@@ -22,14 +22,14 @@ from tests.support.memory_ledger import memory_ledger
 
 
 class Looks:
-    """A source's folder, a ledger, and what finds the new files."""
+    """The folder of a source, a ledger, and the finder of new files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ledger, self.now = folder, memory_ledger(clock=Clock(5)), 0.0
         self.landing, self.stamp = Landing("l", str(folder), self.ledger, lambda: self.now), 0
 
     def land(self, name: str, content: str = "x") -> None:
-        """Put a file into the folder; every new one gives its folders another time, however coarse the system's time stamps are."""
+        """Write a file into the folder; every new file gives its folders a new time, even with coarse time stamps."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
@@ -43,7 +43,7 @@ class Looks:
         return [self.name(file) for file in self.landing.new()]
 
     def ingest(self, fault: str | None = None) -> list[str]:
-        """Look, and record what is new; returns the names."""
+        """List the folder, and record the new files; returns their names."""
         self.now += 10.0
         found = self.landing.new()
         judged = [self.ledger.known("l", found).judged(f) for f in found]
@@ -64,7 +64,7 @@ def looks(tmp_path: Path) -> Looks:
     return Looks(tmp_path / "l")
 
 
-def test_what_lands_is_found_until_it_is_recorded(looks: Looks) -> None:
+def test_a_landed_file_is_found_until_it_is_recorded(looks: Looks) -> None:
     assert looks.look() == []
     looks.land("1.jsonl")
     looks.land("2026/03/ä 2.jsonl")
@@ -94,7 +94,7 @@ def test_a_file_that_lands_within_the_time_stamp_of_its_folder_is_found(looks: L
     assert looks.look() == ["2.jsonl"]
 
 
-def test_links_are_passed_over_and_counted(looks: Looks) -> None:
+def test_links_are_skipped_and_counted(looks: Looks) -> None:
     looks.land("day/1.jsonl")
     for link, to in (("latest", "day"), ("self", "."), ("again.jsonl", "day/1.jsonl"), ("gone", "nowhere")):
         (looks.folder / link).symlink_to(looks.folder / to)
@@ -105,7 +105,7 @@ def test_links_are_passed_over_and_counted(looks: Looks) -> None:
     assert len(looks.landing.links) == 3
 
 
-def test_a_file_that_is_changed_in_place_is_found_in_turn(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_changed_in_place_is_found_by_a_later_listing(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 3)
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     for n in range(20):
@@ -118,7 +118,7 @@ def test_a_file_that_is_changed_in_place_is_found_in_turn(looks: Looks, monkeypa
     assert "3/7.jsonl" not in [name for _ in range(10) for name in looks.look()]
 
 
-def test_a_folder_that_keeps_no_time_is_listed_in_turn(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_modification_times_is_listed_periodically(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 3)
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     for n in range(12):
@@ -132,7 +132,7 @@ def test_a_folder_that_keeps_no_time_is_listed_in_turn(looks: Looks, monkeypatch
     assert [name for _ in range(10) for name in looks.ingest()] == ["2/new.jsonl"]
 
 
-def test_a_file_of_which_no_row_was_read_is_found_as_soon_as_it_is_another(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_file_is_found_as_soon_as_it_changes(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     for n in range(3):
         looks.land(f"{n}.jsonl")
@@ -143,7 +143,7 @@ def test_a_file_of_which_no_row_was_read_is_found_as_soon_as_it_is_another(looks
     assert looks.look() == []
 
 
-def test_a_file_that_was_asked_for_again_is_found(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_marked_for_retry_is_found(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1.jsonl")
     [file] = landed(str(looks.folder), "l")
@@ -153,7 +153,7 @@ def test_a_file_that_was_asked_for_again_is_found(looks: Looks, monkeypatch: pyt
     assert looks.look() == ["1.jsonl"]
 
 
-def test_a_ledger_that_was_begun_anew_or_restored_knows_other_files(looks: Looks) -> None:
+def test_a_recreated_or_restored_ledger_invalidates_the_known_files(looks: Looks) -> None:
     for n in range(3):
         looks.land(f"{n}.jsonl")
         looks.ingest()
@@ -168,7 +168,7 @@ def test_a_ledger_that_was_begun_anew_or_restored_knows_other_files(looks: Looks
     assert looks.look() == ["0.jsonl", "1.jsonl", "2.jsonl"]
 
 
-def test_a_folder_that_cannot_be_listed_is_named_and_keeps_no_other_out(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlistable_folder_is_named_and_does_not_affect_the_others(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     looks.land("good/1.jsonl")
     looks.land("bad/2.jsonl")
     scandir, bad = os.scandir, str(looks.folder / "bad")
@@ -205,9 +205,7 @@ def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_few_second_looks")
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ACTS)
-def test_all_that_a_walk_finds_is_found_sooner_or_later_and_nothing_else(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int]]
-) -> None:
+def test_the_finder_finds_exactly_the_files_of_a_walk(tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int]]) -> None:
     looks, size = Looks(tmp_path_factory.mktemp("landing") / "l"), 1
     for act, folder, number in acts:
         path, size = looks.folder / f"{folder}/{number}.jsonl", size + 1
@@ -228,8 +226,8 @@ def test_all_that_a_walk_finds_is_found_sooner_or_later_and_nothing_else(
     assert found == {file for file in walked if not known.holds(file)}
 
 
-def test_a_look_costs_as_much_as_what_is_new(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many files in many folders are known: neither a look at nothing new nor one at a new file looks at all of them."""
+def test_the_cost_of_a_listing_grows_with_new_files_only(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many known files in many folders, no listing looks at all of them."""
     monkeypatch.setattr(landing, "SECOND_LOOKS", 10)
     for n in range(1_000):
         looks.land(f"{n // 100}/{n}.jsonl")
@@ -250,7 +248,7 @@ def test_a_look_costs_as_much_as_what_is_new(looks: Looks, monkeypatch: pytest.M
     assert len(listed) <= 3, "the root and the folder that changed, and one whose second look began"
 
 
-def test_a_look_that_fails_hides_nothing_from_the_next(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_listing_hides_no_file_from_the_next(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1/1.jsonl")
     looks.ingest()
@@ -268,7 +266,7 @@ def test_a_look_that_fails_hides_nothing_from_the_next(looks: Looks, monkeypatch
     assert looks.ingest() == ["1/2.jsonl"]
 
 
-def test_a_file_that_cannot_be_looked_at_is_named_and_found_later(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inaccessible_file_is_named_and_found_later(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "_TURN_S", 0.0)
     looks.land("1/1.jsonl")
     looks.ingest()
@@ -289,7 +287,7 @@ def test_a_file_that_cannot_be_looked_at_is_named_and_found_later(looks: Looks, 
     assert looks.landing.unlisted == {}
 
 
-def test_files_whose_names_are_not_utf8_are_told_apart_and_recorded_once(looks: Looks) -> None:
+def test_files_with_non_utf8_names_are_distinguished_and_recorded_once(looks: Looks) -> None:
     names = ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "d\udcfc/1.jsonl", "müller.jsonl"]
     for name in names:
         looks.land(name)
@@ -308,6 +306,6 @@ def test_files_whose_names_are_not_utf8_are_told_apart_and_recorded_once(looks: 
     assert looks.look() == []
 
 
-def test_landings_are_of_folders_of_this_machine() -> None:
+def test_landing_folders_are_local() -> None:
     ledger: Ledger = memory_ledger()
     assert list(landing.landings({"l": "/in/l", "r": "s3a://in/r"}, ledger)) == ["l"]

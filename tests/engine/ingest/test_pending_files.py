@@ -1,4 +1,4 @@
-"""Files that could not be read are tried again after a wait that doubles, beside whatever else there is."""
+"""Unreadable files are tried again after a wait that doubles, while other files are ingested."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "ba
 
 
 class _Ingest:
-    """Takes files, but for those out of reach."""
+    """An ingest that reads all files except unreachable ones."""
 
     def __init__(self) -> None:
         self.tried, self.out_of_reach = list[list[File]](), {BAD, WORSE}
@@ -51,7 +51,7 @@ def test_the_wait_doubles_up_to_its_longest_and_ends_when_the_file_is_read() -> 
     assert (pending.unread, pending.is_ready()) == ([], False)
 
 
-def test_a_file_that_was_listed_anew_is_not_tried_as_it_was() -> None:
+def test_a_file_listed_again_replaces_its_earlier_listing() -> None:
     ingest, now = _Ingest(), [0.0]
     pending = Pending(ingest, clock=lambda: now[0])
     pending.files([BAD, WORSE])
@@ -64,7 +64,7 @@ def test_a_file_that_was_listed_anew_is_not_tried_as_it_was() -> None:
     assert [u.file for u in pending.unread] == [WORSE]
 
 
-def test_a_stream_that_stays_warns_and_others_do_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_running_stream_warns(caplog: pytest.LogCaptureFixture) -> None:
     Pending(_Ingest()).files([BAD])
     assert caplog.records == []
     Pending(_Ingest(), warns=True).files([BAD])

@@ -1,4 +1,4 @@
-"""Processing time: a source whose rows have the time at which they are ingested."""
+"""Processing time: rows of such a source have the time of their batch."""
 
 import pytest
 from pyspark.sql import functions as F
@@ -31,7 +31,7 @@ def _times(engine: Engine) -> list[tuple[int, int]]:
     ]
 
 
-def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock) -> None:
+def test_processing_time_windows_use_the_batch_time(engine: Engine, clock: Clock) -> None:
     for part, events in enumerate(PARTS):
         land(engine, "l", f"{part}.jsonl", [event.line for event in events])
         engine.ingest()
@@ -47,7 +47,7 @@ def test_windows_are_of_the_time_at_which_rows_came(engine: Engine, clock: Clock
     assert engine.rebuild("counts", day, day).days == ()
 
 
-def test_what_a_killed_attempt_left_is_not_taken_over_with_its_time(engine: Engine, clock: Clock) -> None:
+def test_rows_of_a_killed_attempt_are_not_reused_in_processing_time(engine: Engine, clock: Clock) -> None:
     land(engine, "l", "0.jsonl", [Event("a", 1, 0).line])
     run_and_die(engine.ingest, "ingest.before_ledger")
     clock.pass_ms(5 * MINUTE)
@@ -55,7 +55,7 @@ def test_what_a_killed_attempt_left_is_not_taken_over_with_its_time(engine: Engi
     assert _times(engine) == [(1, NOON + 5 * MINUTE)] == [(1, entry[0].first_event_time)]
 
 
-def test_entries_that_are_replayed_come_one_after_the_other(engine: Engine) -> None:
+def test_replayed_batches_have_increasing_processing_times(engine: Engine) -> None:
     replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("a", 2, 0)]}])
     times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
     assert _times(engine) == [(seq, times[seq]) for seq in (1, 3)]

@@ -1,4 +1,4 @@
-"""What was kept out comes in again, once, after a repair: files by a retry, rows by a release. Every batch still adds up."""
+"""Quarantined data is ingested once after a repair: files by a retry, rows by a release. The counts of every batch still add up."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 
 
 def _adds_up(engine: Engine) -> bool:
-    """Whether the ledger's totals are what the logs and the quarantines hold, entry by entry."""
+    """Whether the ledger's totals equal the rows of the logs and the quarantines, batch by batch."""
     for name, contract in engine.sources.items():
         entries = [s for e in engine.ledger.entries() for s in e if s.source == name]
         if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
@@ -58,7 +58,7 @@ def _accepted(entries: Sequence[Sequence[SourceEntry]]) -> list[tuple[str, int, 
     return [(s.source, s.accepted, s.quarantined) for e in entries for s in e]
 
 
-def test_a_file_that_was_set_aside_is_read_again_as_often_as_it_is_asked_for(make_engine: MakeEngine) -> None:
+def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
     torn = _packed("a", "b")[:-4] + b"\0\0\0\0"
     for file in ("1.jsonl.gz", "deep/2.jsonl.gz", "3.jsonl.gz"):
@@ -128,7 +128,7 @@ def _land_rows(engine: Engine) -> None:
     pq.write_table(pa.table({"K": ["a", "b"], "V": pa.array([1, 99], pa.int32()), "TS": times}), Path(engine.folders["p"]) / "1.parquet")
 
 
-def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(_sources(mended=False), [])
     _land_rows(engine)
     assert engine.ingestion.quarantine.release("l") == []
@@ -199,5 +199,5 @@ def test_rows_come_in_again_once_after_the_contract_was_mended(make_engine: Make
         ("b%20c.csv", False),
     ],
 )
-def test_a_file_goes_by_its_path_or_the_end_of_it(name: str, fits: bool) -> None:
+def test_a_file_is_named_by_its_path_or_the_end_of_it(name: str, fits: bool) -> None:
     assert is_named("file:/in/a/b%20c.csv", name) is fits

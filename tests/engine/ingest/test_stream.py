@@ -1,4 +1,4 @@
-"""The stream: files found once, by whichever name of their folder, however old; one stream at a time."""
+"""The stream: files of any age are found once, under any name of their folder; one stream runs at a time."""
 
 import os
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.support.clock import NOON, Clock
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
 
 
-def test_what_one_process_has_ingested_no_other_lets_in_again(make_engine: MakeEngine) -> None:
+def test_a_file_is_ingested_by_one_process_only(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
     land(engine, "l", "ä 1.jsonl", [Event("a", 1, 0).line])
     land(engine, "r", "1.jsonl", [Event("a", 1, 0).line])
@@ -40,7 +40,7 @@ def test_what_one_process_has_ingested_no_other_lets_in_again(make_engine: MakeE
     assert rows_of(engine.reading.log("r", 2), "seq", "k") == [(1, "a")]
 
 
-def test_a_micro_batch_takes_so_many_files_of_each_source_the_oldest_first(make_engine: MakeEngine) -> None:
+def test_a_micro_batch_takes_max_files_of_each_source_oldest_first(make_engine: MakeEngine) -> None:
     engine = replace(make_engine([source("l"), source("r")], []), max_files=2)
     for name, count in (("l", 5), ("r", 3)):
         for n in range(count):
@@ -51,7 +51,7 @@ def test_a_micro_batch_takes_so_many_files_of_each_source_the_oldest_first(make_
     assert rows_of(engine.reading.log("l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
 
 
-def test_an_error_keeps_nothing_out_afterwards_and_one_process_ingests_at_a_time(
+def test_an_error_blocks_no_later_ingest_and_one_process_ingests_at_a_time(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make_engine([source("l")], [])
@@ -70,7 +70,7 @@ def test_an_error_keeps_nothing_out_afterwards_and_one_process_ingests_at_a_time
     assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
-def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_a_file_is_ingested_once_under_every_name_of_its_folder(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "1.jsonl", [Event("x", 1, 0).line])
     (tmp_path / "link").symlink_to(tmp_path / "landing")
@@ -81,7 +81,7 @@ def test_a_file_behind_a_link_comes_in_once_whichever_name_its_folder_goes_by(ma
     assert stream.writer_name(linked.folders) == stream.writer_name(engine.folders)
 
 
-def test_no_file_is_too_old_to_come_in(make_engine: MakeEngine) -> None:
+def test_old_files_are_ingested(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
     for name, days in (("new", 0), ("old", 5_000)):
         os.utime(land(engine, "l", f"{name}.jsonl", [Event(name, 1, 0).line]), ns=(0, (NOON - days * DAY) * 1_000_000))
@@ -89,7 +89,7 @@ def test_no_file_is_too_old_to_come_in(make_engine: MakeEngine) -> None:
     assert rows_of(engine.reading.log("l", 9), "k") == [("new",), ("old",)]
 
 
-def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_ingested(
+def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make_engine([source("l")], [])
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_listed_ends_the_ingest_when_all_else_is_ingeste
     assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
-def test_a_folder_behind_a_uri_need_not_be_there(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_a_remote_folder_may_be_missing(make_engine: MakeEngine, tmp_path: Path) -> None:
     folder = tmp_path / "far"
     engine = replace(make_engine([source("l")], []), folders={"l": f"file://{tmp_path}/far"})
     assert engine.ingest() == []
@@ -124,7 +124,7 @@ def test_a_folder_behind_a_uri_need_not_be_there(make_engine: MakeEngine, tmp_pa
     assert engine.ingest() == []
 
 
-def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named_with_its_source(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("no folder")
     no_session: Any = None
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session, folders={"l": str(tmp_path / "in/l")})
@@ -132,9 +132,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_source(tmp_path: Path) -
         engine.ingest()
 
 
-def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_calls_for_an_advance(
-    make_engine: MakeEngine, clock: Clock
-) -> None:
+def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l"), source("r", idle_timeout="1 hour")], [join()])
     for name in ("l", "r"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
@@ -151,7 +149,7 @@ def test_a_stream_that_stays_records_a_silent_source_though_no_file_comes_and_ca
     assert engine.ingestion.busy() is None
 
 
-def test_an_interrupt_gives_the_writers_place_back_when_its_commit_has_ended(
+def test_an_interrupt_releases_the_lock_after_the_commit(
     make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, join_of, asked = make_engine([], []), InheritableThread.join, list[str | None]()

@@ -1,4 +1,4 @@
-"""The turns of a stream and what it advances: idleness without a file, a busy ledger, an asset that fails. No Spark, no waiting."""
+"""The turns of a stream: idle sources, a busy ledger, an asset that fails. No Spark, no waiting."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ FILE = File(1, "file:/in/1", 3, "l")
 
 @dataclass
 class Seen:
-    """What a stream's callbacks were called with, in order."""
+    """The calls of a stream's callbacks, in order."""
 
     calls: list[Any] = field(default_factory=list)
 
@@ -71,12 +71,12 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert engine.ingestion.busy() is None
 
 
-def test_a_stream_that_ends_with_what_is_there_waits_for_nothing(tmp_path: Path) -> None:
+def test_a_stream_of_the_present_files_does_not_wait(tmp_path: Path) -> None:
     engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
     assert _stream(engine, sleep=lambda _: pytest.fail("it waits")).run() == []
 
 
-def test_what_a_quiet_turn_raises_ends_the_stream(tmp_path: Path) -> None:
+def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> None:
     def fail() -> None:
         raise ProgressError("no")
 
@@ -86,7 +86,7 @@ def test_what_a_quiet_turn_raises_ends_the_stream(tmp_path: Path) -> None:
     assert engine.ingestion.busy() is None
 
 
-def test_what_stands_in_the_way_of_a_quiet_turn_is_left_to_the_next_but_for_a_corrupted_ledger() -> None:
+def test_a_blocked_turn_without_files_is_skipped_unless_the_ledger_is_corrupted() -> None:
     seen = Seen()
     for passing in (BUSY, OSError("the store is away")):
         busy = _turns(seen, idle=lambda error=passing: _raise(error))
@@ -114,7 +114,7 @@ def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
         _turns(seen, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
 
 
-def test_a_stream_remembers_its_newest_entries_alone() -> None:
+def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
     seen, entries = Seen(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
     turns = _turns(seen, lambda _: next(entries))
     for _ in range(MOST_KEPT + 5):
@@ -122,7 +122,7 @@ def test_a_stream_remembers_its_newest_entries_alone() -> None:
     assert (len(turns.made), turns.made[0][0].seq, seen.calls[0]) == (MOST_KEPT, 6, 1)
 
 
-def test_an_asset_that_fails_is_tried_again_ever_later_and_stops_no_other() -> None:
+def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:
     now, advanced, reports, good = [0.0], [], [], []
 
     def steps(name: str) -> Iterator[Any]:
@@ -171,7 +171,7 @@ def test_an_asset_that_fails_is_tried_again_ever_later_and_stops_no_other() -> N
 
 
 @pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)
-def test_what_no_later_try_passes_ends_the_stream(fatal: Exception) -> None:
+def test_an_error_that_a_retry_cannot_fix_ends_the_stream(fatal: Exception) -> None:
     def report(_: str, __: Failed) -> None:
         pytest.fail("raised, not reported")
 
@@ -179,7 +179,7 @@ def test_what_no_later_try_passes_ends_the_stream(fatal: Exception) -> None:
         AdvanceAll(lambda _: _raise(fatal), ["a"], report)()
 
 
-def test_an_interrupt_is_raised_when_the_commit_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     committed, joins = threading.Event(), []
     join = threading.Thread.join
 
@@ -203,13 +203,13 @@ def test_an_interrupt_is_raised_when_the_commit_has_ended(monkeypatch: pytest.Mo
     assert committed.is_set()
 
 
-def test_a_commit_gives_its_answer_and_its_error() -> None:
+def test_a_commit_returns_its_result_or_raises_its_error() -> None:
     assert to_its_end(lambda: 7) == 7
     with pytest.raises(ValueError, match="no commit"):
         to_its_end(lambda: _raise(ValueError("no commit")))
 
 
-def test_a_process_that_is_asked_to_end_gives_back_what_it_holds(tmp_path: Path) -> None:
+def test_a_terminated_process_releases_its_locks(tmp_path: Path) -> None:
     lake, before = Lake(str(tmp_path)), signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit, match=str(TERMINATED)), ends_in_order(), lake.writer("ledger"):
         os.kill(os.getpid(), signal.SIGTERM)

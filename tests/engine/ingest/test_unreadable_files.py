@@ -1,4 +1,4 @@
-"""Files that cannot be read now cost no row: they are tried again, the others come in, and every run names them."""
+"""Unreadable files cost no row: they are tried again, other files are ingested, and every run names them."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ TORN = gzip.compress(b"".join(f"{n * 7919} \n".encode() for n in range(99)))[:-9
 
 
 def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
-    """Land a file that the file system refuses to hand out: its checksum is another. Returns what stands in the way."""
+    """Land a file with a wrong checksum, so that reading it fails; returns the checksum file."""
     path = land(engine, name, file, [Event(file, 1, 0).line])
     checksum = path.parent / f".{file}.crc"
     checksum.write_bytes(b"crc\0" + (512).to_bytes(4) + b"\1\2\3\4")
@@ -42,7 +42,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
     return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
 
 
-def test_what_passes_while_it_is_waited_for_is_no_error(make_engine: MakeEngine) -> None:
+def test_a_transient_read_error_is_retried(make_engine: MakeEngine) -> None:
     slept = list[float]()
     engine = make_engine([source("l")], [])
     checksum = _out_of_reach(engine, "l", "b.jsonl")
@@ -56,7 +56,7 @@ def test_what_passes_while_it_is_waited_for_is_no_error(make_engine: MakeEngine)
     assert (ingested.accepted, ingested.quarantined, slept) == (2, 0, [1.0])
 
 
-def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(make_engine: MakeEngine) -> None:
+def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_read(make_engine: MakeEngine) -> None:
     slept = list[float]()
     engine = _patient(make_engine([source("l"), source("r")], []), slept.append)
     checksum = _out_of_reach(engine, "l", "b.jsonl")
@@ -89,12 +89,10 @@ def test_what_lasts_is_passed_over_named_by_every_run_and_read_once_it_can_be(ma
 
 
 class _Enough(Exception):
-    """The stream has shown what it was to show."""
+    """Raised after the stream has run its turns."""
 
 
-def test_a_stream_that_stays_outlives_a_file_it_cannot_read_and_reads_it_later(
-    make_engine: MakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     engine = _patient(make_engine([source("l")], []), lambda _: None)
     checksum = _out_of_reach(engine, "l", "b.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
@@ -134,7 +132,7 @@ def _write(path: Path, content: bytes) -> None:
     os.utime(path, ns=(0, NOON * 1_000_000))
 
 
-def test_names_with_colons_are_read_like_any_other(make_engine: MakeEngine) -> None:
+def test_file_names_with_colons_are_read(make_engine: MakeEngine) -> None:
     names = ["2026-03-01T12:00:00.jsonl", "a:b [x]*{y}?.jsonl", "12:00/plain.jsonl", "12:00/[in] 13:00.jsonl", "plain.jsonl"]
     lines = [json.dumps({"k": n, "v": 1, "ts": iso(START), "w": 1}) for n in names]
     engine = make_engine([source("j", new_columns="add"), source("c"), source("p"), source("z")], [])
@@ -158,7 +156,7 @@ def test_names_with_colons_are_read_like_any_other(make_engine: MakeEngine) -> N
     assert engine.ingest() == []
 
 
-def test_a_separator_of_several_characters_or_by_its_other_name(make_engine: MakeEngine) -> None:
+def test_csv_separators_of_several_characters_and_the_option_delimiter_are_read(make_engine: MakeEngine) -> None:
     options = {"sep": "||", "quote": "'", "escape": "'", "Mode": "permissive"}
     engine = make_engine([source("c", options=options), source("t", options={"delimiter": "\\t"})], [])
     land(engine, "c", "1.csv", ["v||'k'||ts", f"1||'a||b'||{iso(START)}", "1||few", f"x||c||{iso(START)}", f"1||'it''s'||{iso(START)}"])

@@ -1,4 +1,4 @@
-"""A table that lost its newest commits makes their steps again, perhaps of other rows: what read them refuses, with a way on that works."""
+"""A table that lost its newest commits recomputes their steps, perhaps from other rows: its readers refuse it, with a fix that works."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ BATCHES = [
 
 @pytest.fixture(scope="module")
 def grown(make_module_engine: MakeEngine) -> Engine:
-    """Tables of two micro-batches, each advanced."""
+    """Tables after two micro-batches, each advanced."""
     engine = make_module_engine([source("l")], ASSETS)
     for batch in BATCHES[:2]:
         replay(engine, [{"l": batch}])
@@ -38,7 +38,7 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake, which may lose commits."""
+    """An engine on a copy of that lake, which may lose commits."""
     return copy_engine(grown)
 
 
@@ -48,14 +48,14 @@ def _advance(engine: Engine, *names: str) -> None:
 
 
 def _lose_newest(engine: Engine, table: str) -> None:
-    """Delete the newest commit of a table's log, as a lost disk write or a restored backup does."""
+    """Delete the newest commit of a Delta log, as a lost disk write or a restored backup does."""
     newest = max(Path(engine.lake.path(table), "_delta_log").glob("*.json"))
     newest.unlink()
     for checksum in (newest.with_name(f".{newest.name}.crc"), newest.with_suffix(".crc")):
         checksum.unlink(missing_ok=True)
 
 
-def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine: Engine) -> None:
+def test_readers_refuse_a_lost_step_recomputed_from_other_rows(engine: Engine) -> None:
     lost = engine.pending.progress("counts").step
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
@@ -69,7 +69,7 @@ def test_readers_refuse_a_step_that_was_lost_and_made_again_of_other_rows(engine
     assert {name for name in ("counts", "top") if broken(engine, name)} == set()
 
 
-def test_readers_go_on_after_a_step_that_was_lost_and_made_again_of_the_same_rows(engine: Engine) -> None:
+def test_readers_accept_a_lost_step_recomputed_from_the_same_rows(engine: Engine) -> None:
     before = rows_of(engine.views.table("counts"))
     _lose_newest(engine, "counts")
     engine.advance("counts")
@@ -89,7 +89,7 @@ def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: E
         engine.advance("top")
 
 
-def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Engine, tmp_path: Path) -> None:
+def test_a_published_lost_step_is_not_replaced(engine: Engine, tmp_path: Path) -> None:
     folder = str(tmp_path / "out")
     engine.views.publish("sums", folder)
     _lose_newest(engine, "changelog/sums")
@@ -100,7 +100,7 @@ def test_a_folder_that_holds_a_lost_step_takes_no_other_in_its_place(engine: Eng
         engine.views.publish("sums", folder)
 
 
-def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_made_again(engine: Engine) -> None:
+def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(engine: Engine) -> None:
     _lose_newest(engine, "changelog/sums")
     why = r"sums holds the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
     with pytest.raises(ProgressError, match=why):

@@ -1,4 +1,4 @@
-"""Names that the engine uses itself, as a user's: keys, values, maps, many columns, another case; none loses a row or stops a table."""
+"""User names that the engine uses itself: keys, values, maps, many columns, another case; none loses a row or stops a table."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ INTERNAL = (
     *("which", "taken", "key", "kind", "time", "o", "n", "f", "k", "s", "r", "name", "path", "late", "accepted", "seqs"),
 )
 ODD = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed")
-"""Legal names that SQL takes only in backticks."""
+"""Legal names that SQL accepts only in backticks."""
 MAPS = "by_name map<string,int>, deep map<string,map<string,int>>, inside struct<x:array<map<string,int>>,y:int>"
 DAY = moment(START).date()
 
@@ -44,7 +44,7 @@ def _holds(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("columns", [INTERNAL, ODD], ids=["the engine's own", "odd"])
-def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
+def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
     key, others = {"unique_key": (*columns, "v"), "schema": _schema(*columns)}, columns[1:]
     assets = [
         join(on=columns[0]),
@@ -71,7 +71,7 @@ def test_names_of_columns_do_not_meet_the_engines(make_engine: MakeEngine, colum
         assert {(s.accepted, s.duplicate, s.quarantined) for s in entry} == {[(2, 1, 0), (1, 1, 0), (1, 0, 0)][part]}
         for name in engine.assets:
             engine.advance(name)
-    assert ("a", 4, 2) in rows_of(engine.views.table("windows"), f"`{columns[0]}`", "total", "rows")  # corrected by a row that came late
+    assert ("a", 4, 2) in rows_of(engine.views.table("windows"), f"`{columns[0]}`", "total", "rows")  # corrected by a late row
     engine.drain()
     for name in engine.assets:
         engine.advance(name)
@@ -113,8 +113,8 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     assert _holds(engine)
 
 
-def test_a_contract_that_is_made_ingests(make_engine: MakeEngine) -> None:
-    """Fields at the edges of what is legal, a source each."""
+def test_every_valid_contract_ingests(make_engine: MakeEngine) -> None:
+    """Fields with extreme legal values, a source each."""
     forever = f"{3_652_059} days"
     given: dict[str, dict[str, Any]] = {
         "durations": dict.fromkeys(("duplicate_horizon", "idle_timeout", "future_skew"), forever),
@@ -130,7 +130,7 @@ def test_a_contract_that_is_made_ingests(make_engine: MakeEngine) -> None:
     engine = make_engine([source(name, unique_key=("k",), **fields) for name, fields in given.items()], [])
     for name in given:
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("x", 1, 1).line, Event("a", 1, 0).line])
-    [entry, *_] = engine.ingest()  # a source that may not be silent at all is idle in the next entry
+    [entry, *_] = engine.ingest()  # a source with a tiny idle timeout is idle in the next batch
     assert {s.source: (s.accepted, s.duplicate, s.quarantined) for s in entry} == dict.fromkeys(given, (2, 1, 0))
     assert {s.warned for s in entry if s.source == "Upper_9"} == {1}
 
@@ -148,7 +148,7 @@ def test_a_thousand_columns_of_json_are_read(make_engine: MakeEngine) -> None:
 
 
 def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: MakeEngine) -> None:
-    """`W` comes with a file and is added; the contract that declares `w` later reads it."""
+    """A file adds `W`; the contract that declares `w` later reads it."""
     before = make_engine([source("l", new_columns="add", unique_key=("k",))], [])
     land(before, "l", "1.jsonl", ['{"k": "a", "v": 1, "ts": "2026-03-01T00:00:00Z", "W": "x"}'])
     before.ingest()
@@ -164,7 +164,7 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     assert all(a.holds for a in after.accounts.days("counts"))
 
 
-def test_a_damaged_file_is_an_error_whatever_the_sessions_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:
+def test_a_corrupted_file_is_an_error_under_any_session_defaults(make_engine: MakeEngine, spark: SparkSession) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.ingest()

@@ -1,4 +1,4 @@
-"""What sources and assets must keep together, when an engine is made of them."""
+"""The rules that sources and assets must keep together, checked when an engine is made."""
 
 from pathlib import Path
 from typing import Any
@@ -34,24 +34,24 @@ BEST = TopN(by="k", order_by="n DESC", rank_end=1, unique_key="k", change="chang
 L, R = source("l"), source("r")
 
 
-def test_an_asset_comes_after_those_it_is_made_of(tmp_path: Path) -> None:
+def test_an_asset_is_ordered_after_its_inputs(tmp_path: Path) -> None:
     given = [asset("best", BEST, "total"), asset("other", TOTAL), asset("total", TOTAL)]
     assert list(engine(tmp_path, [L], given).assets) == ["total", "best", "other"]
 
 
-def test_an_input_exists(tmp_path: Path) -> None:
+def test_a_missing_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="`inputs` is 'r'; legal: names of sources and assets: l, pairs; 'pairs' reads it"):
         engine(tmp_path, [L], [join()])
 
 
-def test_no_asset_is_made_of_itself(tmp_path: Path) -> None:
+def test_an_asset_that_reads_itself_is_refused(tmp_path: Path) -> None:
     circle = [asset("a", BEST, "b"), asset("b", BEST, "c"), asset("c", BEST, "a")]
     with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that are not made of themselves"):
         engine(tmp_path, [L], circle)
 
 
 @pytest.mark.parametrize("name", ["l", "L"])
-def test_one_name_stands_for_one_table(tmp_path: Path, name: str) -> None:
+def test_a_name_used_twice_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ContractError, match=f"`name` is '{name}'; legal: .*differ in more than case"):
         engine(tmp_path, [L], [asset(name, TOTAL)])
     with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of what it stands for"):
@@ -70,7 +70,7 @@ def test_a_column_of_the_changelog_is_refused_before_any_row(tmp_path: Path, col
     assert "kept" in engine(tmp_path, [contract], [asset("kept", top)]).assets
 
 
-def test_what_reads_a_changelog_names_the_change_by_no_column_of_it(tmp_path: Path) -> None:
+def test_a_change_column_that_the_changelog_contains_is_refused(tmp_path: Path) -> None:
     top = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="N")
     with pytest.raises(ContractError, match="`change` is 'N'; legal: a name that is no column of 'total'"):
         engine(tmp_path, [L], [asset("total", TOTAL), asset("best", top, "total")])
@@ -90,7 +90,7 @@ def test_folders_do_not_overlap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "lake", "lake/events/l", "lake/pairs", "lake/_checkpoints"])
-def test_a_folder_is_no_table_and_holds_none(tmp_path: Path, inside: str) -> None:
+def test_a_landing_folder_that_is_or_contains_a_table_is_refused(tmp_path: Path, inside: str) -> None:
     with pytest.raises(ContractError, match=r"`folders` is .*legal: a folder (that does not hold the lake|outside the lake's tables)"):
         engine(tmp_path, [L, R], [join()], l=str(tmp_path / inside))
     engine(tmp_path, [L, R], [join()], l=str(tmp_path / "lake/landing/l"))

@@ -1,4 +1,4 @@
-"""An asset's identity as text; its progress from its own commits."""
+"""The identity of an asset as text, and its progress from its own commits."""
 
 import json
 from dataclasses import replace
@@ -66,7 +66,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("asset", "differing"), OTHER)
-def test_what_differs_is_named_with_both_values(asset: DerivedAsset, differing: list[str]) -> None:
+def test_a_changed_parameter_is_named_with_both_values(asset: DerivedAsset, differing: list[str]) -> None:
     assert differences(identity_of(join()), asset) == differing
 
 
@@ -78,7 +78,7 @@ FIRST_FORMAT = (
 
 
 def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
-    """It named modules, wrote defaults out and knew no inputs."""
+    """The first format named modules, wrote defaults and knew no inputs."""
     assert differences(FIRST_FORMAT, join()) == []
     assert differences(FIRST_FORMAT, join(upper="7 minutes")) == ["upper was 600000, and is 420000"]
     hot = WindowedAggregate(by="k", window=Sliding(size="10 s", slide="2 s"), aggregates={"type": "count(*)"})
@@ -90,8 +90,8 @@ def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
     assert differences(stored, DerivedAsset(name="a", inputs=("rows",), operator=hot)) == []
 
 
-def test_text_that_names_a_module_is_compared_and_never_called(tmp_path: Path) -> None:
-    """Whoever may write one table of a lake must not run code as whoever looks at its status."""
+def test_text_that_names_a_module_is_compared_and_never_imported(tmp_path: Path) -> None:
+    """A writer of one table of a lake must not be able to run code in the process that shows its status."""
     witness = tmp_path / "called"
     stored = json.dumps({"type": "os:system", "command": f"touch {witness}"})
     assert differences(stored, join())[0].startswith('operator was "system", and is "IntervalJoin"')
@@ -102,11 +102,11 @@ def test_text_that_names_a_module_is_compared_and_never_called(tmp_path: Path) -
     assert not witness.exists()
 
 
-def test_no_table_stands_at_the_beginning(tmp_path: Path) -> None:
+def test_a_missing_table_has_initial_progress(tmp_path: Path) -> None:
     assert progress(Lake(str(tmp_path)), join()) == Progress()
 
 
-def test_progress_is_the_newest_commits(tmp_path: Path) -> None:
+def test_progress_is_read_from_the_newest_commit(tmp_path: Path) -> None:
     lake, asset = Lake(str(tmp_path)), join()
     for step in (1, 2):
         made = Progress(step, step, -step, identity_of(asset))

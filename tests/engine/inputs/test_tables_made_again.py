@@ -1,4 +1,4 @@
-"""A table that was made again, or would be made otherwise: what reads it refuses to go on, names the way out, and the way out works."""
+"""A recreated table, or one with changed parameters: its readers refuse to continue, name the fix, and the fix works."""
 
 import shutil
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SUMS = Aggregate(by="k", aggregates={"n": "count(*)"})
 
 
 def chain(window: str = "1 minute", gap: str = "30 seconds", aggregate: str = "count(*)") -> list[DerivedAsset]:
-    """A windowed count and its ranking; sessions; a table that upserts, and its leaderboard."""
+    """A windowed count and its ranking; sessions; an upserted table and its leaderboard."""
     return [
         DerivedAsset(name="counts", inputs=("l",), operator=replace(COUNT, window=Tumbling(size=window))),
         DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
@@ -46,7 +46,7 @@ def advanced(engine: Engine) -> Engine:
 
 @pytest.fixture(scope="module")
 def grown(make_module_engine: MakeEngine) -> Engine:
-    """Tables of two micro-batches, the second of which corrected the first's."""
+    """Tables after two micro-batches, the second of which corrected the first's results."""
     engine = make_module_engine([source("l")], chain())
     for batch in BATCHES[:2]:
         replay(engine, [batch])
@@ -56,7 +56,7 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 @pytest.fixture
 def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of their lake."""
+    """An engine on a copy of that lake."""
     return copy_engine(grown)
 
 
@@ -64,8 +64,8 @@ def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows_of(engine.views.table(name)) for name in engine.assets}
 
 
-def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine) -> None:
-    """Its steps count from 1 again, so its next correction has a number that the reader has followed already."""
+def test_a_recreated_table_is_refused_by_its_reader(engine: Engine) -> None:
+    """Its steps count from 1 again, so the number of its next correction was already read."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
@@ -77,7 +77,7 @@ def test_a_table_deleted_and_made_again_is_refused_by_its_reader(engine: Engine)
     assert {name for name in engine.assets if broken(engine, name)} == set()
 
 
-def test_other_parameters_are_refused_along_the_chain_until_all_is_made_again(engine: Engine, make_engine: MakeEngine) -> None:
+def test_changed_parameters_are_refused_until_every_downstream_table_is_recomputed(engine: Engine, make_engine: MakeEngine) -> None:
     before = tables(engine)
     changed = make_engine([source("l")], chain(window="5 minutes", gap="4 minutes", aggregate="sum(v)"))
     for name, parameter in (("counts", "window.size was 60000"), ("visits", "window.gap was 30000"), ("sums", "aggregates.n was")):
@@ -119,7 +119,7 @@ def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
         make_engine(sources, [join(inputs=("r", "l"))]).advance("pairs")
 
 
-def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: MakeEngine) -> None:
+def test_a_rebuild_of_a_table_updates_its_downstream_tables(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     made = [join(how="left"), DerivedAsset(name="hours", inputs=("pairs",), operator=replace(COUNT, by="k", allowed_lateness=0))]
     engine = make_engine(sources, made)
@@ -139,7 +139,7 @@ def test_a_rebuild_of_a_plain_table_reaches_what_is_made_of_it(make_engine: Make
     assert broken(engine, "hours") == set()
 
 
-def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> None:
+def test_a_correction_not_yet_read_downstream_does_not_violate_the_law(engine: Engine) -> None:
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     assert [step.rows for step in engine.advance("counts")]
     assert broken(engine, "top") == set()
@@ -147,9 +147,7 @@ def test_a_correction_that_is_not_followed_yet_breaks_no_law(engine: Engine) -> 
     assert broken(engine, "top") == set()
 
 
-def test_a_column_that_a_contract_gained_is_refused_before_anything_is_computed_and_a_rebuild_takes_it(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
+def test_a_column_added_to_a_contract_is_refused_until_a_rebuild(make_engine: MakeEngine, tmp_path: Path) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
     replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])

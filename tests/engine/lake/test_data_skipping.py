@@ -1,4 +1,4 @@
-"""The files of a table that are read for a range: all that can hold such rows, and as Delta reads them."""
+"""Data skipping: the files read for a range are all that can contain its rows, and the rows equal those that Delta reads."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,7 +59,7 @@ RANGES: list[tuple[Ranges, str]] = [
 
 
 @pytest.mark.parametrize(("within", "letters"), RANGES)
-def test_files_that_cannot_hold_a_row_of_the_range_are_left_out(lake: Lake, within: Ranges, letters: str) -> None:
+def test_files_that_contain_no_row_of_the_range_are_skipped(lake: Lake, within: Ranges, letters: str) -> None:
     chosen = chosen_files(_delta(lake), within)
     every = dict(zip(("c", "b", "a"), pa.table(_delta(lake).get_add_actions())["path"].to_pylist(), strict=True))
     assert chosen is not None
@@ -72,12 +72,12 @@ def test_a_file_without_statistics_is_read(lake: Lake) -> None:
     assert len(chosen_files(_delta(lake), {"n": (900, 901)}) or ()) == 1
 
 
-def test_a_table_in_partitions_is_left_to_delta(tmp_path: Path) -> None:
+def test_a_partitioned_table_is_read_by_delta(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", pa.table({"n": [1, 2], "p": ["a", "b"]}), partition_by=["p"])
     assert chosen_files(DeltaTable(tmp_path / "t"), {"n": (1, 1)}) is None
 
 
-def test_a_table_whose_columns_have_other_names_in_its_files_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_with_column_mapping_is_read_by_delta(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "lake" / "t"
     spark.range(3).withColumnRenamed("id", "a").write.format("delta").save(str(path))
     modes = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
@@ -87,7 +87,7 @@ def test_a_table_whose_columns_have_other_names_in_its_files_is_left_to_delta(sp
     assert sorted(r.b for r in Lake(str(path.parent)).read(spark, "t").collect()) == [0, 1, 2]
 
 
-def test_what_is_read_is_what_delta_reads(spark: SparkSession, lake: Lake) -> None:
+def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: Lake) -> None:
     delta = spark.read.format("delta").load(lake.path("t"))
     assert lake.read(spark, "t").exceptAll(delta).isEmpty()
     assert delta.exceptAll(lake.read(spark, "t")).isEmpty()
@@ -98,7 +98,7 @@ def test_what_is_read_is_what_delta_reads(spark: SparkSession, lake: Lake) -> No
     assert lake.read(spark, "t", within={"n": (50, None)}).isEmpty()
 
 
-def test_rows_that_deletion_vectors_mask_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_masked_by_deletion_vectors_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "lake" / "t"
     spark.range(10).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(path))
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")
@@ -114,5 +114,5 @@ def test_rows_that_deletion_vectors_mask_are_not_read(spark: SparkSession, tmp_p
         pytest.param({"n": (30, 40)}, {}, id="no file"),
     ],
 )
-def test_the_extent_of_the_files_of_a_range(lake: Lake, within: Ranges, expected: Ranges) -> None:
+def test_the_range_of_the_selected_files_is_returned(lake: Lake, within: Ranges, expected: Ranges) -> None:
     assert extent(_delta(lake), ["n", "at", "s", "unknown"], within) == expected

@@ -1,4 +1,4 @@
-"""The operator's own faults: a full disk, a lake that cannot be written to, a newer one. One clear error, nothing half-done, then on."""
+"""Faults of the machine: a full disk, a read-only lake, a newer lake. One clear error, no partial work, and a later run continues."""
 
 import contextlib
 import json
@@ -46,13 +46,13 @@ def _engine(spark: SparkSession, lake: Path, landing: Path) -> Engine:
 
 
 def _fill(ballast: Path) -> None:
-    """Leave no page of the file's disk free."""
+    """Fill the file system of a file."""
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"\0" * 4096):
             pass
 
 
-def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+def test_a_full_disk_and_a_read_only_lake_are_named(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     engine = _engine(spark, small / "lake", tmp_path / "in")
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.ingest()
@@ -80,7 +80,7 @@ def test_a_full_disk_and_a_lake_turned_read_only(spark: SparkSession, small: Pat
     assert rows_of(again.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
 
 
-def test_a_lake_that_is_no_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(LakeError, match=r"the lake .*/lake cannot be written to: File exists; legal: a folder"):
         _engine(spark, tmp_path / "lake", tmp_path / "in").ingest()
@@ -101,7 +101,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
 
 
 def _newer(lake: Lake) -> Engine:
-    """An engine without a session, on a lake with a changelog that is not folded."""
+    """An engine without a session, on a lake with a changelog that is not applied yet."""
     once = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1, "seq": 1}})})
     write_deltalake(lake.path(TOTAL.changelog), pa.table({"k": ["a"]}), commit_properties=once)
     no_session: Any = None
@@ -109,7 +109,7 @@ def _newer(lake: Lake) -> Engine:
 
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
-def test_a_lake_of_this_version_tells_its_format_and_one_without_is_taken(tmp_path: Path, description: str | None) -> None:
+def test_a_new_lake_records_its_format_and_one_without_a_format_is_accepted(tmp_path: Path, description: str | None) -> None:
     from tests.engine.made import source_entry
 
     lake = Lake(str(tmp_path / "lake"))

@@ -1,4 +1,4 @@
-"""Two writers: the second is refused, a dead one's place is freed, and one that lost its place stops."""
+"""Locks: a second writer is refused, the lock of a dead writer is released, and a writer that lost its lock stops."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return remote(tmp_path) if request.param == "uri" else Lake(f"{tmp_path}/lake")
 
 
-def test_the_second_writer_is_refused_with_who_and_since_when(lake: Lake) -> None:
+def test_a_second_writer_is_refused_with_the_holder_and_its_start(lake: Lake) -> None:
     with lake.writer("events/l"):
         with pytest.raises(LakeError, match=rf"^events/l has a writer already: {WHO}; one writer at a time"), lake.writer("events/l"):
             pass
@@ -67,7 +67,7 @@ def test_the_second_writer_is_refused_with_who_and_since_when(lake: Lake) -> Non
         pass
 
 
-def test_a_writer_that_fails_frees_its_place(lake: Lake) -> None:
+def test_a_failed_writer_releases_its_lock(lake: Lake) -> None:
     with pytest.raises(ZeroDivisionError, match="division"), lake.writer("x"):
         _ = 1 // 0
     with lake.writer("x"):
@@ -76,7 +76,7 @@ def test_a_writer_that_fails_frees_its_place(lake: Lake) -> None:
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
 def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
-    """At once on a disk of this machine; when its lease has run out behind a URI, and not before."""
+    """At once on a local disk; behind a URI only after the lease has expired."""
     lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
     with subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -93,7 +93,7 @@ def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
         lake.append_small(ROWS, "t")
 
 
-def test_a_lease_lasts_until_its_time_and_no_longer(tmp_path: Path, wall: Wall) -> None:
+def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: Wall) -> None:
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     wall.now += 59.9
@@ -106,8 +106,8 @@ def test_a_lease_lasts_until_its_time_and_no_longer(tmp_path: Path, wall: Wall) 
     other.check()
 
 
-def test_a_holder_that_loses_the_race_to_renew_knows_it(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lease has run out, and another takes it between its look at the lease and its renewal."""
+def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease has expired, and another process takes it between the check and the renewal."""
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     wall.now += 61
@@ -123,7 +123,7 @@ def test_a_holder_that_loses_the_race_to_renew_knows_it(tmp_path: Path, wall: Wa
     other.check()
 
 
-def test_a_heartbeat_makes_it_last(tmp_path: Path, wall: Wall) -> None:
+def test_a_heartbeat_extends_the_lease(tmp_path: Path, wall: Wall) -> None:
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     for _ in range(3):
@@ -134,7 +134,7 @@ def test_a_heartbeat_makes_it_last(tmp_path: Path, wall: Wall) -> None:
     one.check()
 
 
-def test_a_heart_beats_beside_the_work(tmp_path: Path) -> None:
+def test_a_heartbeat_runs_during_the_work(tmp_path: Path) -> None:
     lake = remote(tmp_path, 0.6)
     with lake.writer("x"):
         time.sleep(1.5)
@@ -143,7 +143,7 @@ def test_a_heart_beats_beside_the_work(tmp_path: Path) -> None:
         lake.append_small(ROWS, "t")
 
 
-def test_a_holder_that_was_suspended_and_not_replaced_goes_on(tmp_path: Path, wall: Wall) -> None:
+def test_a_suspended_holder_that_was_not_replaced_continues(tmp_path: Path, wall: Wall) -> None:
     one = lease(tmp_path, wall)
     one.take()
     wall.now += 500
@@ -153,7 +153,7 @@ def test_a_holder_that_was_suspended_and_not_replaced_goes_on(tmp_path: Path, wa
 
 
 def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> None:
-    """Every commit of the lake asks, and what the other holds is not given back by the one that lost it."""
+    """Every commit of the lake checks the lease, and the former holder does not release the lock of the new one."""
     lake, thief = remote(tmp_path), Wall()
     thief.now = time.time() + 3_600
     with lake.writer("x"):
@@ -170,7 +170,7 @@ def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> No
     assert lake.version("t") == 0
 
 
-def test_of_many_at_once_one_gets_it(tmp_path: Path, wall: Wall) -> None:
+def test_one_of_many_concurrent_writers_gets_the_lock(tmp_path: Path, wall: Wall) -> None:
     got, barrier = list[int](), threading.Barrier(8)
 
     def take(n: int) -> None:
@@ -190,7 +190,7 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path, wall: Wall) -> None:
     assert len(got) == 1
 
 
-def test_a_store_that_refuses_is_not_taken_for_a_rival(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise CommitFailedError("access denied")
 
@@ -202,7 +202,7 @@ def test_a_store_that_refuses_is_not_taken_for_a_rival(tmp_path: Path, wall: Wal
         lease(tmp_path, wall).take()
 
 
-def test_maintenance_yields_to_a_writer_and_a_writer_waits_for_maintenance(lake: Lake) -> None:
+def test_maintenance_skips_a_table_with_a_writer_and_a_writer_waits_for_maintenance(lake: Lake) -> None:
     with lake.writer("x"), pytest.raises(LakeError, match=WHO), lake.writer("x", "maintenance"):
         pass
     order, held = list[str](), threading.Event()
@@ -222,7 +222,7 @@ def test_maintenance_yields_to_a_writer_and_a_writer_waits_for_maintenance(lake:
     assert order == ["maintenance ends", "writer begins"]
 
 
-def test_a_holder_without_a_name_is_refused_too(tmp_path: Path) -> None:
+def test_a_lock_without_a_holder_name_is_respected(tmp_path: Path) -> None:
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("x"):
         next(Path(lake.root, "_locks").glob("*.holder")).unlink()
@@ -230,7 +230,7 @@ def test_a_holder_without_a_name_is_refused_too(tmp_path: Path) -> None:
             pass
 
 
-def test_the_patience_of_a_writer_ends() -> None:
+def test_a_writer_stops_waiting_after_its_timeout() -> None:
     def taken() -> None:
         raise Busy("process 1 (tidemark, maintenance)", "maintenance")
 
@@ -238,7 +238,7 @@ def test_the_patience_of_a_writer_ends() -> None:
         patiently("x", taken, "write", patience_s=0)
 
 
-def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
+def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
@@ -276,7 +276,7 @@ def test_a_writer_that_waits_for_maintenance_says_so_and_does_not_wait_for_ever(
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["a new lease", "one of an older version"])
-def test_a_heartbeat_costs_the_same_however_many_there_were(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+def test_the_cost_of_a_heartbeat_is_constant(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
     monkeypatch.setattr("platform_defs.engine.lake.locks._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     if old:

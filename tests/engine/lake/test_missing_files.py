@@ -1,4 +1,4 @@
-"""A file that is gone by hand is named: table, file, entries. Nothing is computed without it."""
+"""Files deleted by hand: the error names the table, the file and the batches, and nothing is computed without them."""
 
 import re
 import shutil
@@ -38,13 +38,13 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of it."""
+    """An engine on a copy of that lake."""
     shutil.copytree(grown, tmp_path / "lake")
     return make_engine(SOURCES, [join()])
 
 
 def the_file(engine: Engine, table: str, seq: int) -> Path:
-    """The data file of an entry."""
+    """The data file of a batch."""
     delta = engine.lake.delta(table)
     assert delta is not None
     [file] = [f.path for f in delta.to_pyarrow_dataset().get_fragments() if f.to_table().column("seq")[0].as_py() == seq]
@@ -56,7 +56,7 @@ def lacks(table: str, file: Path, seq: int) -> str:
     return rf"^{table} lacks a data file: .*/{name} \(ledger batch {seq}\) is in the table's log.*Restore the file from a backup"
 
 
-def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_stream_names_a_lost_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_session: Any = None
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session)
     write_deltalake(engine.lake.path("events/l"), pa.table({"seq": pa.array([1], pa.int64())}))
@@ -71,7 +71,7 @@ def test_a_lost_file_is_named_by_a_stream_that_stays(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
-def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(engine: Engine, damage: str) -> None:
+def test_a_step_and_the_law_name_a_lost_file_of_a_log(engine: Engine, damage: str) -> None:
     file = the_file(engine, "events/l", 1)
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
@@ -83,7 +83,7 @@ def test_a_lost_file_of_a_log_is_named_by_a_step_and_by_the_law(engine: Engine, 
         engine.accounts.days("pairs")
 
 
-def test_a_lost_file_that_a_lookup_of_duplicates_needs_is_named(engine: Engine) -> None:
+def test_the_duplicate_lookup_names_a_lost_file(engine: Engine) -> None:
     file = the_file(engine, "events/r", 1)
     file.unlink()
     land(engine, "r", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
@@ -92,7 +92,7 @@ def test_a_lost_file_that_a_lookup_of_duplicates_needs_is_named(engine: Engine) 
     assert engine.ledger.head == 2
 
 
-def test_a_lost_file_of_results_is_named_by_the_law(engine: Engine) -> None:
+def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
     land(engine, "l", "9.jsonl", [Event("b", 1, DAY).line])
     land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
     engine.ingest()
@@ -103,8 +103,8 @@ def test_a_lost_file_of_results_is_named_by_the_law(engine: Engine) -> None:
         engine.accounts.pairs("pairs")
 
 
-def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(engine: Engine, make_engine: MakeEngine) -> None:
-    """The newest entry's commit is deleted by hand: the ledger alone still adds up."""
+def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engine: MakeEngine) -> None:
+    """The commit of the newest batch is deleted by hand; the ledger itself is still consistent."""
     engine.advance("pairs")
     log = Path(engine.lake.path("ledger"), "_delta_log")
     max(log.glob("*.json")).unlink()
@@ -117,7 +117,7 @@ def test_a_ledger_that_lost_an_entry_is_named_by_the_table_that_knows_better(eng
     assert rows_of(anew.views.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 
 
-def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, make_engine: MakeEngine) -> None:
+def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_engine: MakeEngine) -> None:
     log = Path(engine.lake.path("ledger"), "_delta_log")
     for _ in range(2):
         max(log.glob("*.json")).unlink()
@@ -130,7 +130,7 @@ def test_a_ledger_that_lost_two_entries_is_named_by_the_logs(engine: Engine, mak
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def test_a_table_that_something_else_wrote_keeps_no_input_out(engine: Engine) -> None:
+def test_a_table_written_by_another_program_does_not_stop_ingestion(engine: Engine) -> None:
     write_deltalake(engine.lake.path("pairs"), pa.table({"x": [1]}))
     land(engine, "l", "late.jsonl", [Event("a", 1, 2 * HOUR).line])
     assert len(engine.ingest()) == 1
@@ -138,7 +138,7 @@ def test_a_table_that_something_else_wrote_keeps_no_input_out(engine: Engine) ->
         engine.advance("pairs")
 
 
-def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine: MakeEngine) -> None:
+def test_an_upserted_table_without_its_changelog_is_refused(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="totals", inputs=("l",), operator=RunningTotal())])
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("totals")
@@ -149,7 +149,7 @@ def test_an_upserted_table_without_its_changelog_is_not_gone_on_with(make_engine
     assert not [a for a in engine.accounts.days("totals") if not a.holds]
 
 
-def test_an_upserted_table_that_was_deleted_is_made_anew_from_its_changelog(make_engine: MakeEngine) -> None:
+def test_a_deleted_upserted_table_is_rebuilt_from_its_changelog(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="spread", inputs=("l",), operator=Spread())])
     for part, rows in enumerate(([("a", 1), ("a", 5), ("b", 2)], [("b", 0), ("c", 3)], [("a", 9)])):
         land(engine, "l", f"{part}.jsonl", [Event(k, v, part * HOUR + n).line for n, (k, v) in enumerate(rows)])

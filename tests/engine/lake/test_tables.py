@@ -1,4 +1,4 @@
-"""What the lake remembers."""
+"""The lake's tables and the metadata of their commits."""
 
 import json
 import os
@@ -31,12 +31,12 @@ def _foreign(lake: Lake, table: str, metadata: str | None) -> None:
     write_deltalake(lake.path(table), ROWS, mode="append", commit_properties=properties)
 
 
-def test_no_table_has_no_commit(lake: Lake) -> None:
+def test_a_missing_table_has_no_commit(lake: Lake) -> None:
     assert (lake.newest("t", "key"), lake.version("t"), lake.delta("t")) == (None, None, None)
 
 
 @pytest.mark.parametrize("others", [0, 1, 7, 8, 30])
-def test_commits_of_others_are_stepped_over(lake: Lake, others: int) -> None:
+def test_commits_of_other_programs_are_skipped(lake: Lake, others: int) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 0}})
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     for n in range(others):
@@ -47,19 +47,19 @@ def test_commits_of_others_are_stepped_over(lake: Lake, others: int) -> None:
     assert lake.version("t") == 1 + others
 
 
-def test_a_value_that_is_false_is_a_value(lake: Lake) -> None:
+def test_a_null_value_is_returned_as_a_value(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": None})
     assert lake.newest("t", "key") == Commit(1, None, lake.newest("t", "key").rows)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def test_a_table_that_remembers_nothing_is_named(lake: Lake) -> None:
+def test_a_table_without_progress_is_named(lake: Lake) -> None:
     _foreign(lake, "t", None)
     with pytest.raises(LakeError, match=re.escape("no commit of t tells its progress")):
         lake.newest("t", "progress")
 
 
-def test_what_is_carried_forward_is_the_newest_and_tells_its_rows(lake: Lake) -> None:
+def test_carried_metadata_is_the_newest_and_keeps_its_row_count(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"one": {"seq": 1}})
     lake.append_small(ROWS, "t", {"other": 2})
     known = {key: lake.newest("t", key) for key in ("one", "other")}
@@ -89,7 +89,7 @@ def test_paths_below_a_root(root: str, spelled: str, local: bool) -> None:
     assert Lake(root).is_local is local
 
 
-def test_a_commit_on_a_version_that_is_not_the_newest_any_more_is_refused(lake: Lake) -> None:
+def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
     seen = lake.delta("t")
     lake.append_small(ROWS, "t")
@@ -98,8 +98,8 @@ def test_a_commit_on_a_version_that_is_not_the_newest_any_more_is_refused(lake: 
     assert lake.version("t") == 1
 
 
-def test_a_compaction_remembers_nothing_even_where_it_says_so(lake: Lake) -> None:
-    """A table that compacts itself takes its metadata from the session, where another table's may stand."""
+def test_metadata_of_a_compaction_is_ignored(lake: Lake) -> None:
+    """An automatic compaction takes its metadata from the session, which may hold that of another table."""
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": {"seq": 2}})
     metadata = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
@@ -135,8 +135,8 @@ def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: La
 @pytest.mark.parametrize(
     "error", [CommitFailedError("a concurrent transaction has committed"), OSError("the connection was reset")], ids=["conflict", "reset"]
 )
-def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """The store has made the commit, its answer does not arrive, and the retry finds the version taken."""
+def test_a_commit_whose_response_was_lost_is_recognized(lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The store makes the commit, its response is lost, and the retry finds the version taken."""
     lake.append_small(ROWS, "t")
     write = lakes.write_deltalake
 
@@ -158,7 +158,7 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(lake: Lake, monkeyp
     assert lake.version("t") == 1
 
 
-def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: Lake) -> None:
+def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
     before = lake.incarnation("t", 0)
     commit = Path(lake.path("t"), "_delta_log", f"{0:020}.json")
@@ -170,8 +170,8 @@ def test_a_table_made_anew_is_another_though_its_files_get_the_old_inodes(lake: 
     assert lake.incarnation("t", 0) is None
 
 
-def test_an_update_lands_on_the_version_that_was_seen_or_not_at_all(lake: Lake) -> None:
-    """Commits of it are stepped over by who asks for the newest attempt; a quote ends no text."""
+def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
+    """Such commits are skipped by the search for the newest attempt; quotes in values are escaped."""
     reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
     rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
     lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})

@@ -1,4 +1,4 @@
-"""A batch lands only on the ledger that it began with; whoever deletes rows makes sure of it first. Without Spark."""
+"""A batch is committed only on the ledger that it began with; a process fences the ledger before it deletes rows. Without Spark."""
 
 import json
 from collections.abc import Callable
@@ -52,13 +52,13 @@ def two(request: pytest.FixtureRequest, tmp_path: Path) -> Two:
 
 @pytest.fixture(params=[0, 1], ids=["no ledger yet", "a batch"])
 def begun(request: pytest.FixtureRequest, two: Two) -> Two:
-    """Two processes on one ledger, which may hold a batch."""
+    """Two processes on one ledger, which may have a batch."""
     if request.param:
         two[0].commit([(source_entry("l", 1),)])
     return two
 
 
-def test_of_two_batches_that_began_together_one_lands(begun: Two) -> None:
+def test_one_of_two_concurrent_batches_is_committed(begun: Two) -> None:
     one, other = (Batch.begin(ledger) for ledger in begun)
     one.commit([(source_entry("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
@@ -66,8 +66,8 @@ def test_of_two_batches_that_began_together_one_lands(begun: Two) -> None:
     assert [ledger.head for ledger in begun] == [one.seq, one.seq]
 
 
-def test_two_first_batches_committed_at_once_leave_one(two: Two) -> None:
-    """Each has looked, and seen no ledger, when it commits."""
+def test_one_of_two_concurrent_first_batches_is_committed(two: Two) -> None:
+    """Both have read an empty ledger when they commit."""
     assert [ledger.head for ledger in two] == [0, 0]
     two[0]._store.append(table_of([(source_entry("l", 1),)]))
     with pytest.raises(LakeError, match=REFUSED):
@@ -75,7 +75,7 @@ def test_two_first_batches_committed_at_once_leave_one(two: Two) -> None:
     assert [len(ledger.entries()) for ledger in two] == [1, 1]
 
 
-def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_later(begun: Two) -> None:
+def test_a_fenced_off_batch_is_not_committed_and_its_number_is_reused(begun: Two) -> None:
     one, other = (Batch.begin(ledger) for ledger in begun)
     other.fence()
     with pytest.raises(LakeError, match=REFUSED):
@@ -88,7 +88,7 @@ def test_a_batch_that_another_fenced_off_does_not_land_and_its_number_is_taken_l
     assert [of.source for of in begun[0].entries()[-1]] == ["r"]
 
 
-def test_a_fence_alone_is_no_batch(begun: Two) -> None:
+def test_a_fence_is_not_a_batch(begun: Two) -> None:
     before = begun[0].head
     Batch.begin(begun[0]).fence()
     assert [(ledger.head, len(ledger.entries())) for ledger in begun] == [(before, before)] * 2
@@ -107,8 +107,8 @@ def _held(lake: Lake, table: str) -> list[int]:
 ATTEMPTED = {"seq": 1, "input": "a file"}
 
 
-def test_whose_rows_were_deleted_cannot_commit_their_batch(tmp_path: Path) -> None:
-    """A writer is held up with its rows in the log; another takes them for orphans, and is killed before its own batch."""
+def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> None:
+    """A writer is held up with its rows in the log; another takes them for uncommitted rows, and is killed before its own batch."""
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
     held_up, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
@@ -119,7 +119,7 @@ def test_whose_rows_were_deleted_cannot_commit_their_batch(tmp_path: Path) -> No
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
-    """The same attempt makes them its own while another is about to take them for orphans."""
+    """The same attempt reuses its rows while another process is about to delete them as uncommitted."""
     lake = Lake(str(tmp_path))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     other = PinnedLake.of(lake)
@@ -139,9 +139,7 @@ def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("assets", [[join()], []], ids=["of the pipeline", "that has left the pipeline"])
 @pytest.mark.parametrize("write", ["ingest", "watermark", "drain", "idle", "retry"])
-def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_handled(
-    tmp_path: Path, write: str, assets: list[Any]
-) -> None:
+def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path: Path, write: str, assets: list[Any]) -> None:
     lake, clock = Lake(str(tmp_path / "lake")), Clock(5)
     contracts = {name: source(name, idle_timeout="1 hour") for name in "lr"}
     ledger = Ledger(lake, clock)
@@ -165,7 +163,7 @@ def test_no_batch_takes_the_number_of_one_that_the_ledger_lost_and_a_table_has_h
     assert Ledger(lake, clock).head == 1
 
 
-def test_a_damaged_table_that_left_the_pipeline_stops_no_writer(tmp_path: Path) -> None:
+def test_a_corrupted_table_outside_the_pipeline_stops_no_writer(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     properties = CommitProperties({"userMetadata": "{}"}, app_transactions=[Transaction(APPLICATION, 1)])
     write_deltalake(lake.path("old"), _rows(1), commit_properties=properties)
@@ -174,8 +172,8 @@ def test_a_damaged_table_that_left_the_pipeline_stops_no_writer(tmp_path: Path) 
     assert engine.ingestion.signals.watermark({"l": 7}) is not None
 
 
-def test_the_format_of_a_ledger_is_raised_on_the_version_that_was_seen_alone(tmp_path: Path) -> None:
-    """Another writer commits between the look of this one and the commit that raises the format."""
+def test_the_ledger_format_is_raised_only_on_the_version_that_was_read(tmp_path: Path) -> None:
+    """Another writer commits between the read of this one and the commit that raises the format."""
     lake = Lake(str(tmp_path))
     write_format_1(lake, [], 1)
     one, other = Ledger(lake, Clock(5)), Ledger(lake, Clock(5))

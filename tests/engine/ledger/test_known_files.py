@@ -1,4 +1,4 @@
-"""What the ledger knows of files: below whichever folder they are now, however many there are."""
+"""The files that a ledger has recorded, in any number and under any present path of their folder."""
 
 import os
 from dataclasses import replace
@@ -21,7 +21,7 @@ FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", 
 
 
 def _is_named(known: Known, file: File) -> bool:
-    """Whether a file is recorded, as it is or as it was."""
+    """Whether a file is recorded, with its present or an earlier size."""
     return any(key in known.marks for key in file.keys)
 
 
@@ -38,7 +38,7 @@ def _known(*offsets: str) -> KnownFiles:
 
 
 def _old(file: File) -> str:
-    """An offset as format 1 has it."""
+    """An offset as format 1 writes it."""
     return "|".join([file.path, str(file.modified), str(file.length), *(["unread"] if file.fault else [])])
 
 
@@ -46,7 +46,7 @@ def _old(file: File) -> str:
 @pytest.mark.parametrize("now", FOLDERS, ids=["in place", "moved", "mounted", "below a percent sign", "below a percent sign and a byte"])
 @pytest.mark.parametrize("offset", [_old, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_known_wherever_its_folder_is_now(name: str, offset: object, now: str, then: str) -> None:
+def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: object, now: str, then: str) -> None:
     known = _known(offset(_file(then, name)))  # pyright: ignore[reportCallIssue]
     same, other, changed = _file(now, name), _file(now, f"x{name}"), _file(now, name, 6)
     found = known.among([same, other, changed])
@@ -56,7 +56,7 @@ def test_a_file_is_known_wherever_its_folder_is_now(name: str, offset: object, n
 
 
 @pytest.mark.parametrize("folder", [None, "/l"], ids=["whole path", "path below the folder"])
-def test_no_name_passes_for_another(folder: str | None) -> None:
+def test_similar_file_names_are_distinguished(folder: str | None) -> None:
     files = [replace(_file("/l", name), folder=folder) for name in NAMES]
     assert len({f.keys for f in files}) == len(files)
     for file in files:
@@ -65,28 +65,28 @@ def test_no_name_passes_for_another(folder: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_path_below_the_folder_is_what_follows_the_folder_in_the_whole_path(name: str) -> None:
+def test_a_relative_path_is_the_absolute_path_without_its_folder(name: str) -> None:
     for folder in FOLDERS:
         file = _file(folder, name)
         assert file.path.endswith(file.offset.split("|")[0].removeprefix("."))
         assert file.offset.startswith("./")
 
 
-def test_what_was_unread_is_read_when_it_changed() -> None:
+def test_an_unreadable_file_is_read_again_after_a_change() -> None:
     known = _known(_file("/l", "1.jsonl", fault="torn").offset)
     changed = _file("/l", "1.jsonl", 6)
     assert known.among([changed]).judged(changed).fault is None
 
 
-def test_a_new_file_beside_known_ones_of_another_folder_of_the_name_is_new() -> None:
-    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1`, or `1`; `2` is neither."""
+def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
+    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1` or `1`; `2` is neither."""
     known = _known("file:/data/l/archive/l/1.jsonl|5|7")
     for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
         file = _file("/new/l", name)
         assert known.among([file]).holds(file) is expected, name
 
 
-def test_a_remote_file_is_known_in_another_bucket() -> None:
+def test_a_remote_file_is_recognized_in_another_bucket() -> None:
     at = [File(5, f"s3a://{bucket}/in/l/2026/1%20a.jsonl", 7, "l", None, f"s3a://{bucket}/in/l") for bucket in ("old", "new")]
     assert at[0].offset == at[1].offset == "./2026/1%20a.jsonl|5|7"
     for offset in (_old(at[0]), at[0].offset):
@@ -95,7 +95,7 @@ def test_a_remote_file_is_known_in_another_bucket() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
-def test_known_is_what_was_added_in_whatever_parts(rows: list[tuple[str, int, bool]], cut: int) -> None:
+def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
     offsets = [f.offset if n % 2 else _old(f) for n, f in enumerate(files)]
     ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
@@ -109,7 +109,7 @@ def test_known_is_what_was_added_in_whatever_parts(rows: list[tuple[str, int, bo
     assert len(ledger._known_files("l")) == len(rows)
 
 
-def test_links_below_a_landing_folder_are_passed_over(tmp_path: Path) -> None:
+def test_links_below_a_landing_folder_are_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "landing/l"
     (folder / "2026").mkdir(parents=True)
     (folder / "2026/1.jsonl").write_text("{}")

@@ -1,4 +1,4 @@
-"""What the ledger's offsets say of a file: read, set aside, asked to be read again, in whatever order they are kept."""
+"""The state of a file by the ledger's offsets: read, refused or marked for a retry, in any order."""
 
 from itertools import permutations
 
@@ -34,13 +34,13 @@ def _known(*offsets: str, file: File = FILE) -> Known:
         (("file:/in/a%20b.jsonl|5|-1|unread",), False),
     ],
 )
-def test_a_retry_voids_the_refusals_before_it_and_no_later_one(offsets: tuple[str, ...], holds: bool) -> None:
+def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
         assert _known(*shuffled).holds(FILE) is holds
         assert _known(*shuffled).marks
 
 
-def test_every_try_is_told_apart() -> None:
+def test_every_attempt_is_distinguished() -> None:
     offsets = [UNREAD]
     for number in (1, 2, 3):
         offsets.append(_known(*offsets).judged(FILE).retry)
@@ -54,8 +54,8 @@ def test_every_try_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
-def test_a_retry_below_the_folder_voids_a_refusal_that_names_the_whole_path(now: str) -> None:
-    """Format 1 recorded whole paths; a retry is recorded below the folder, wherever that is by then."""
+def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -> None:
+    """Format 1 recorded absolute paths; a retry is recorded relative to the folder, wherever it is by then."""
     refused = "file:/data/landing/l/2026/a%20b.jsonl|5|7|unread"
     [uri] = uris_below([refused.split("|")[0]], now)
     assert uri == f"file:{now}/2026/a%20b.jsonl"
@@ -67,7 +67,7 @@ def test_a_retry_below_the_folder_voids_a_refusal_that_names_the_whole_path(now:
     assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).holds(file)
 
 
-def test_where_files_are_now() -> None:
+def test_read_files_are_found_at_their_present_paths() -> None:
     paths = ["./a%20b", "./%FF", "file:///in/l/x%3A", "file:///elsewhere/l/x%3A", "file:/a/l/b/l/c", "s3a://b/c"]
     assert uris_below(paths, "/in/l") == ["file:/in/l/a%20b", "file:/in/l/%FF", "file:///in/l/x%3A", "file:/in/l/x:", *paths[4:]]
     assert uris_below(["./a%20b", "s3a://old/l/c"], "s3a://new/l") == ["s3a://new/l/a%20b", "s3a://new/l/c"]

@@ -1,4 +1,4 @@
-"""The ledger: one total order, kept whole."""
+"""The ledger: one total order of complete batches."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def _ledger(tmp_path: Path, clock: Clock | None = None) -> Ledger:
     return Ledger(Lake(str(tmp_path / "lake")), clock or Clock(5))
 
 
-def test_an_entry_comes_back_as_it_was_said(tmp_path: Path) -> None:
+def test_a_batch_is_read_back_unchanged(tmp_path: Path) -> None:
     entries = [(FULL, source_entry("r", 1, ingested_at=1_000)), (source_entry("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
     _ledger(tmp_path).commit(entries)
     assert _ledger(tmp_path).entries() == entries
@@ -50,7 +50,7 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
     assert (ledger.entries(), ledger.head, ledger.last(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
 
 
-def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
+def test_the_last_entry_and_all_offsets_of_a_source_are_read(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     first = replace(FULL, ingested_at=1)
     ledger.commit([(first, source_entry("r", 1)), (source_entry("l", 2, watermark=-1, offsets=("c",)),)])
@@ -62,7 +62,7 @@ def test_the_last_word_and_all_offsets_of_a_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "seqs", [[1], [3], [4], [2, 2], [2, 4], [3, 2]], ids=["the head again", "a gap", "a far gap", "twice", "a gap inside", "backwards"]
 )
-def test_entries_must_follow_the_head(tmp_path: Path, seqs: list[int]) -> None:
+def test_batches_must_follow_the_newest(tmp_path: Path, seqs: list[int]) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1),)])
     with pytest.raises((LedgerError, LakeError), match=r"do not follow the ledger's newest, 1|ledger has a newer batch"):
@@ -70,7 +70,7 @@ def test_entries_must_follow_the_head(tmp_path: Path, seqs: list[int]) -> None:
     assert _ledger(tmp_path).head == 1
 
 
-def test_a_second_reader_sees_what_the_first_commits(tmp_path: Path) -> None:
+def test_a_second_reader_sees_the_batches_of_the_first(tmp_path: Path) -> None:
     one, other = _ledger(tmp_path), _ledger(tmp_path)
     assert other.head == 0
     one.commit([(source_entry("l", 1),)])
@@ -79,7 +79,7 @@ def test_a_second_reader_sees_what_the_first_commits(tmp_path: Path) -> None:
         other.commit([(source_entry("l", 1),)])
 
 
-def test_the_clock_rises_from_entry_to_entry_even_when_it_steps_back(tmp_path: Path) -> None:
+def test_batch_times_rise_even_when_the_clock_steps_back(tmp_path: Path) -> None:
     clock = Clock(100)
     ledger = _ledger(tmp_path, clock)
     times = []
@@ -91,14 +91,14 @@ def test_the_clock_rises_from_entry_to_entry_even_when_it_steps_back(tmp_path: P
     assert ledger.now(after=900) == 901
 
 
-def test_a_long_ledger_stays_in_few_files_and_is_read_on_not_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, ledger, other = Lake(str(tmp_path / "lake")), _ledger(tmp_path), _ledger(tmp_path)
     read: list[int] = []
     rows = DeltaLedgerStore.rows
 
     def counted(self: DeltaLedgerStore, columns: Sequence[str], *within: int) -> Iterator[pa.Table]:
         found = list(rows(self, columns, *within))
-        if "offsets" not in columns:  # what the ledger keeps
+        if "offsets" not in columns:  # the ledger's own limit
             read.append(sum(part.num_rows for part in found))
         return iter(found)
 
@@ -117,7 +117,7 @@ def test_a_long_ledger_stays_in_few_files_and_is_read_on_not_anew(tmp_path: Path
     assert len(lake.delta(TABLE).file_uris()) < 64  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def test_a_ledger_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
+def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
         ledger.commit([(source_entry("l", seq),)])
@@ -154,7 +154,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("known", [False, True], ids=["to one who reads it first", "to one who read the entries before"])
 @pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.id)
-def test_a_ledger_that_does_not_add_up_is_named(tmp_path: Path, case: Broken, known: bool) -> None:
+def test_an_inconsistent_ledger_is_named(tmp_path: Path, case: Broken, known: bool) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1, watermark=10),), (source_entry("l", 2, watermark=20),)])
     reader = ledger if known else _ledger(tmp_path)
@@ -197,7 +197,7 @@ def test_a_ledger_whose_log_is_damaged_is_named(tmp_path: Path) -> None:
         _ledger(tmp_path).entries()
 
 
-def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> None:
+def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1),)])
     ledger.require(1, "table pairs")
@@ -205,7 +205,7 @@ def test_an_entry_that_another_table_tells_of_is_required(tmp_path: Path) -> Non
         ledger.require(3, "table pairs")
 
 
-def test_what_moves_on_carries_marks_and_idleness_and_no_counts() -> None:
+def test_a_derived_entry_keeps_watermarks_and_idleness_and_no_counts() -> None:
     after = moved(FULL, seq=2, kind="watermark", ingested_at=2_000)
     assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
     assert moved(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)

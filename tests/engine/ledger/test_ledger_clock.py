@@ -1,4 +1,4 @@
-"""The wall clock beside the ledger's: what a clock that jumped leaves behind, and how it is put right."""
+"""The wall clock and the ledger's clock: the effects of a clock that jumped."""
 
 import itertools
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Jump:
 
 
 def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
-    """A ledger of a batch at each time of the wall clock; each of one source, in turn."""
+    """A ledger with a batch at each time of the wall clock; each of one source, in turn."""
     clock = Clock()
     ledger = memory_ledger([], clock)
     for n, now in enumerate(clocks):
@@ -45,7 +45,7 @@ JUMPS = [
 
 
 @pytest.mark.parametrize("case", JUMPS, ids=lambda c: c.id)
-def test_processing_time_is_the_wall_clock_and_rises(case: Jump) -> None:
+def test_processing_time_is_the_wall_clock_and_increases(case: Jump) -> None:
     ledger, _ = _ledger(*case.clocks)
     times = list(ledger.history.times)
     assert all(a < b for a, b in itertools.pairwise(times))
@@ -61,7 +61,7 @@ def _idle(ledger: Ledger) -> set[str]:
     return set(idle_sources(ledger, {n: source(n, idle_timeout="1 hour") for n in "lrx"}, ledger.now()))
 
 
-def test_silence_goes_by_the_wall_clock_after_a_jump() -> None:
+def test_silence_is_measured_by_the_wall_clock_after_a_clock_jump() -> None:
     ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, YEAR, 10 * HOUR + 5 * MINUTE, sources="lr")
     clock.now = 11 * HOUR + 4 * MINUTE
     assert _idle(ledger) == {"x"}, "the clock was put right five minutes after ten; l and r were heard then, or before"
@@ -69,8 +69,8 @@ def test_silence_goes_by_the_wall_clock_after_a_jump() -> None:
     assert _idle(ledger) == {"l", "r", "x"}
 
 
-def test_silence_after_a_jump_that_nothing_followed() -> None:
-    """The source was last heard in the future: it counts from the batch before."""
+def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
+    """The newest batch of the source is in the future: its silence counts from the batch before."""
     ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, sources="lr")
     clock.now = 12 * HOUR
     assert _idle(ledger) == {"l", "r", "x"}
@@ -78,7 +78,7 @@ def test_silence_after_a_jump_that_nothing_followed() -> None:
     assert _idle(ledger) == set()
 
 
-def test_a_first_batch_in_the_future_began_when_it_is_asked() -> None:
+def test_a_first_batch_in_the_future_counts_from_the_present() -> None:
     ledger, clock = _ledger(YEAR)
     clock.now = HOUR
     assert (ledger.began(), ledger.heard("l"), _idle(ledger)) == (HOUR, HOUR, set())

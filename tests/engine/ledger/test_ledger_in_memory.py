@@ -1,4 +1,4 @@
-"""The ledger's logic, without a file: the same order, the same checks, one of two writers refused."""
+"""The ledger's logic without a file: the same order, the same checks, and one of two writers refused."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ def _two() -> tuple[Ledger, Ledger]:
     return one, other
 
 
-def test_two_processes_see_one_order_and_one_of_them_commits_a_number() -> None:
+def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None:
     one, other = _two()
     one.commit([(source_entry("l", 1, watermark=3, offsets=("a|1|2",)), source_entry("r", 1))])
     assert (other.head, other.last()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
@@ -57,7 +57,7 @@ def test_two_processes_see_one_order_and_one_of_them_commits_a_number() -> None:
         ),
     ],
 )
-def test_what_does_not_follow_is_found_by_its_columns_and_named_by_its_rows(entries: list[Entry], message: str) -> None:
+def test_an_invalid_batch_is_found_and_named(entries: list[Entry], message: str) -> None:
     with pytest.raises(LedgerError, match=f"the ledger is broken {message}"):
         _ = memory_ledger(entries).head
 
@@ -69,7 +69,7 @@ BATCHES = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(BATCHES, st.integers(0, 12))
-def test_a_history_read_on_is_the_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
+def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
     newest: dict[str, int] = {}
     entries: list[Entry] = []
     for seq, batch in enumerate(batches, 1):
@@ -100,7 +100,7 @@ def test_a_history_read_on_is_the_one_read_at_once(batches: list[dict[str, tuple
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5)), st.integers(0, 10), st.integers(0, 10))
-def test_a_column_is_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
+def test_a_column_behaves_as_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
     import pyarrow as pa
 
     column, values = Column(pa.int64()), list[int]()
@@ -112,7 +112,7 @@ def test_a_column_is_the_list_of_its_values(parts: list[list[int]], first: int, 
     assert ordered.count_upto(first) == sum(v <= first for v in values)
 
 
-def test_a_ledger_is_opened_without_an_object_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     entries_of = ledger_module.entries_of
     monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))

@@ -1,4 +1,4 @@
-"""Ledger and logs agree, both ways, before anything is computed from them."""
+"""Before anything is computed, the ledger and the logs must agree in both directions."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def _last_commit(engine: Engine, table: str) -> Path:
 
 @pytest.mark.parametrize("table", ["events/l", "quarantine/r"])
 @pytest.mark.parametrize("how", ["deleted", "of no bytes"])
-def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
+def test_a_log_that_lost_its_last_commit_stops_every_computation_from_it(
     engine: Engine, make_engine: MakeEngine, table: str, how: str
 ) -> None:
     if how == "deleted":
@@ -48,7 +48,7 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
     _feed(anew, 2)
     head = anew.ledger.head
     why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
-    computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # nothing is computed from a quarantine
+    computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # no asset reads a quarantine
     for act in (anew.ingest, *computing):
         with pytest.raises(LedgerError, match=why):
             act()
@@ -56,8 +56,8 @@ def test_a_log_that_lost_its_last_commit_stops_all_that_would_compute_from_it(
     assert anew.lake.delta("pairs") is None
 
 
-def test_rows_that_a_killed_ingest_left_of_a_source_that_was_away_never_count(engine: Engine, make_engine: MakeEngine) -> None:
-    """While it is away others go on, and their batch takes the number of its rows."""
+def test_uncommitted_rows_of_a_removed_source_never_count(engine: Engine, make_engine: MakeEngine) -> None:
+    """While the source is absent, another batch takes the number of its uncommitted rows."""
     land(engine, "l", "2.jsonl", [Event("two", 2, 2 * DAY).line])
     run_and_die(engine.ingest, "ingest.before_ledger")
     without = make_engine(SOURCES[1:], [])

@@ -1,4 +1,4 @@
-"""Watermarks are functions of the ledger."""
+"""Watermarks as functions of the ledger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,12 +75,12 @@ def test_an_operator_is_idle_while_all_of_its_inputs_are() -> None:
     assert of_operator([_source(entries, "l"), _source(entries, "r")]).idle == (False, False, False, True, False)
 
 
-def test_one_input_twice_is_that_input() -> None:
+def test_an_input_listed_twice_counts_once() -> None:
     left = _source(marks({"l": 5}, {"l": 8}), "l")
     assert of_operator([left, left]) == left
 
 
-def test_a_delay_leaves_minus_infinity_and_idleness() -> None:
+def test_an_output_delay_keeps_a_missing_watermark_and_idleness() -> None:
     assert delayed(Timeline((None, 0, 7), (False, False, True)), 3) == Timeline((None, -3, 4), (False, False, True))
 
 
@@ -107,7 +107,7 @@ class Late:
     ],
     ids=lambda c: c.id,
 )
-def test_an_entry_may_hold_late_rows_when_its_oldest_row_is_not_above_the_mark_before_it(case: Late) -> None:
+def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previous_watermark(case: Late) -> None:
     entries = [(source_entry("r", 1),), (source_entry("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
     history = History.of(entries)
@@ -117,7 +117,7 @@ def test_an_entry_may_hold_late_rows_when_its_oldest_row_is_not_above_the_mark_b
 
 @dataclass
 class _Model:
-    """Watermarks batch by batch, as the module's formulas say."""
+    """Watermarks batch by batch, by the module's formulas."""
 
     entries: list[Entry]
 
@@ -144,7 +144,7 @@ MARKS = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("id
 
 @settings(deadline=None)
 @given(MARKS, st.integers(0, 12))
-def test_timelines_are_the_formulas_and_go_on_where_they_ended(rows: list[dict[str, int | str | None]], cut: int) -> None:
+def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[dict[str, int | str | None]], cut: int) -> None:
     entries = list(marks(*[row or {"x": 0} for row in rows]))
     cut, head = min(cut, len(entries)), len(entries)
     model, history = _Model(entries), History.of(entries)
@@ -161,7 +161,7 @@ def test_timelines_are_the_formulas_and_go_on_where_they_ended(rows: list[dict[s
     assert delayed(operator, 3, delayed(before, 3)) == delayed(operator, 3)
 
 
-def test_an_input_that_has_moved_on_meanwhile_is_read_as_far_as_the_others() -> None:
+def test_an_input_with_newer_batches_is_read_up_to_the_same_batch_as_the_others() -> None:
     entries = marks({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
     history = History.of(entries)
     longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)

@@ -1,4 +1,4 @@
-"""Maintenance: few files, nothing forgotten, and nobody disturbed."""
+"""Maintenance: few files, no lost metadata, and no disturbed writer."""
 
 import json
 import os
@@ -44,7 +44,7 @@ ASSETS = [join(), TOTAL]
 
 @pytest.fixture(scope="module")
 def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that two small micro-batches made."""
+    """A lake after two small micro-batches."""
     root = tmp_path_factory.mktemp("grown")
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
     named = {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}
@@ -60,7 +60,7 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of it."""
+    """An engine on a copy of that lake."""
     shutil.copytree(grown, tmp_path / "lake")
     return make_engine(SOURCES, ASSETS)
 
@@ -74,7 +74,7 @@ def remembered(engine: Engine) -> dict[str, object]:
 
 
 def cut_history(engine: Engine) -> None:
-    """What Delta does with a log whose time is over: nothing before the newest checkpoint stays."""
+    """Delete every Delta log file before the newest checkpoint, as Delta does after its log retention."""
     for table in TABLES:
         log = Path(engine.lake.path(table), "_delta_log")
         newest = max(int(f.name.split(".")[0]) for f in log.glob("*.checkpoint*.parquet"))
@@ -83,7 +83,7 @@ def cut_history(engine: Engine) -> None:
                 old.unlink()
 
 
-def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEngine) -> None:
+def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engine: MakeEngine) -> None:
     before, known = content(engine), remembered(engine)
     done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
     assert set(done) == {*TABLES, "quarantine/l"}
@@ -103,7 +103,7 @@ def test_files_become_few_and_all_else_stays(engine: Engine, make_engine: MakeEn
     assert not [a for a in anew.accounts.days("pairs") if not a.holds]
 
 
-def test_maintained_again_there_is_nothing_to_do(engine: Engine) -> None:
+def test_a_second_maintenance_does_nothing(engine: Engine) -> None:
     engine.maintain(small_files=2, retention_hours=0)
     versions = {t: engine.lake.version(t) for t in TABLES}
     done = engine.maintain(small_files=2)
@@ -111,7 +111,7 @@ def test_maintained_again_there_is_nothing_to_do(engine: Engine) -> None:
     assert {t: engine.lake.version(t) for t in TABLES} == versions
 
 
-def test_by_default_new_files_are_kept_for_those_who_read(engine: Engine) -> None:
+def test_by_default_recent_files_are_kept_for_readers(engine: Engine) -> None:
     assert {m.removed for m in engine.maintain(small_files=2)} == {0}
     old = DeltaTable(engine.lake.path("pairs"), version=0)
     assert all(Path(uri.removeprefix("file://")).exists() for uri in old.file_uris())
@@ -122,7 +122,7 @@ def test_by_default_new_files_are_kept_for_those_who_read(engine: Engine) -> Non
     assert not stale.exists()
 
 
-def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) -> None:
+def test_deletion_vectors_survive_the_retention(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [TOTAL])
     for part, keys in enumerate(("abcdefgh", "a")):
         land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
@@ -141,7 +141,7 @@ def test_marks_of_rows_that_went_outlive_the_retention(make_engine: MakeEngine) 
     assert rows_of(engine.views.table("total")) == before
 
 
-def test_what_the_commits_remember_survives_commits_of_others_and_a_cut_log(engine: Engine) -> None:
+def test_commit_metadata_survives_commits_of_others_and_a_truncated_delta_log(engine: Engine) -> None:
     known = remembered(engine)
     engine.lake.optimize(engine.spark, "pairs")
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_what_the_commits_remember_survives_commits_of_others_and_a_cut_log(engi
     assert remembered(engine) == known
 
 
-def test_a_table_that_is_being_written_is_left_for_the_next_time(engine: Engine) -> None:
+def test_maintenance_skips_a_table_with_a_writer(engine: Engine) -> None:
     with engine.lake.writer("pairs"):
         done = {m.table: m for m in engine.maintain(small_files=1)}
     assert "pairs has a writer already: process" in (done["pairs"].left or "")
@@ -160,7 +160,7 @@ def test_a_table_that_is_being_written_is_left_for_the_next_time(engine: Engine)
     assert {m.left for t, m in done.items() if t != "pairs"} == {None}
 
 
-def test_a_commit_that_comes_before_maintenance_leaves_the_table_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_skips_a_table_that_was_committed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, rows, no_session = Lake(str(tmp_path / "lake")), pa.table({"n": [1]}), cast(Any, None)
     progress = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
     for properties in (progress, None):
@@ -194,7 +194,7 @@ def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: En
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
-    """A table at `events` above the log `events/orders`: a full vacuum would take the log's files for its own rubbish."""
+    """A table at `events` above the log `events/orders`: a full vacuum would delete the log's files."""
     lake, rows = Lake(f"{scheme}{tmp_path}"), pa.table({"k": [1]})
     for table in ("events", "events/orders", "total"):
         write_deltalake(lake.path(table), rows, mode="append")
@@ -217,12 +217,12 @@ def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path
     assert lake.read(spark, "marked/below").count() == 1
 
 
-def test_two_do_not_maintain_one_lake(engine: Engine) -> None:
+def test_one_process_maintains_a_lake_at_a_time(engine: Engine) -> None:
     with engine.lake.writer("maintenance", "maintenance"), pytest.raises(LakeError, match="maintenance has a writer already"):
         engine.maintain()
 
 
-def test_a_live_writer_goes_on_beside_maintenance(engine: Engine, make_engine: MakeEngine) -> None:
+def test_a_writer_continues_during_maintenance(engine: Engine, make_engine: MakeEngine) -> None:
     stop, failed, rounds = threading.Event(), list[BaseException](), list[int]()
 
     def maintain() -> None:

@@ -1,4 +1,4 @@
-"""What a leaderboard is like, in numbers."""
+"""The metrics of a leaderboard."""
 
 from assets.contracts import DerivedAsset
 from operators import TopN

@@ -1,4 +1,4 @@
-"""Publishing: one process at a time into a folder, and a folder holds the steps of one table."""
+"""Publishing: one process at a time writes to a folder, and a folder holds the steps of one table."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
         engine.advance("board")
 
     def meanwhile(point: str) -> None:
-        """A second one, in the middle of the first, by another spelling of the folder."""
+        """A second publisher runs in the middle of the first, with another spelling of the folder."""
         if point == "publish.before_write":
             faults.install(None)
             with pytest.raises(LakeError, match="publish has a writer already: process"):
@@ -52,7 +52,7 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
     engine.advance("other")
     with pytest.raises(ProgressError, match=r"the changelog of other has the id .*publish it into a new folder"):
         engine.views.publish("other", str(folder))
-    (folder / "_table").unlink()  # a folder that a version before this one wrote: it gains the id, and no step
+    (folder / "_table").unlink()  # a folder that an earlier version wrote: it gets the id, and no step
     assert (engine.views.publish("board", str(folder)), _lines(folder)) == (2, once)
 
     for table in ("board", "changelog/board"):

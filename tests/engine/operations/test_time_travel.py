@@ -1,4 +1,4 @@
-"""An upserted table as it was: before it had a step, and where the clock stepped back between two."""
+"""Time travel of an upserted table: before its first step, and where the clock stepped back between two."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.shopkeeping import HOUR, MINUTE, Event, replay, rows_of, sour
 from tests.support.toys import RunningTotal
 
 
-def test_a_step_is_not_told_without_those_before_it(make_engine: MakeEngine, clock: Clock) -> None:
+def test_time_travel_requires_every_earlier_step(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())])
     with pytest.raises(OperatorError, match="total has made no step yet, so there is nothing that it was at any time; advance it first"):
         engine.views.as_of("total", NOON)

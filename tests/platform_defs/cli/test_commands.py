@@ -1,4 +1,4 @@
-"""The command line, end to end: the demo through Dagster, and what the other commands tell of its lake."""
+"""The command line, end to end: the demo through Dagster, and the other commands on its lake."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ ORDERS, PARTS = 200, 2
 OLIST = Path(__file__).parents[3] / "shared/data/olist"
 WIDE = "payment_order_wide"
 JUDGES = {"orders": WIDE, "payments": WIDE, "order_items": "item_sales", "clicks": "item_clicks", "order_updates": "order_status_board"}
-"""An asset for each source, made of it alone or of its counterpart."""
+"""An asset for each source, derived from it alone or with its counterpart."""
 ASSETS = [WIDE, "order_wide", "payment_wide", "item_sales", "item_clicks", "item_conversion", "hot_items", "category_hot_items"]
 BOARDS = ["seller_leaderboard", "seller_revenue", "category_leaderboard", "order_status_board"]
 ALL = [*ASSETS, *BOARDS]
@@ -38,7 +38,7 @@ ALL = [*ASSETS, *BOARDS]
 
 @dataclass(frozen=True)
 class Result:
-    """What a command printed, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -80,7 +80,7 @@ def lake(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(spark, tmp_path_factory):
-    """A small demo beside a lake of the user's, which the settings name; then the settings name the demo's."""
+    """A small demo; the settings name the user's own lake first, and the demo's lake afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("demo")
         users = _use_lake(patch, root / "users")
@@ -103,12 +103,12 @@ def _planned(source: str) -> Counter[str]:
     return Counter(getattr(simulate(Shop(orders=ORDERS, parts=PARTS)).truth, source))
 
 
-def test_demo_tells_what_the_simulator_put_in(demo):
+def test_the_demo_reports_the_simulated_rows(demo):
     assert {source: Counter(kinds) for source, kinds in demo["planned"].items()} == {source: _planned(source) for source in SOURCES}
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_demo_lets_in_what_was_planned(demo, source):
+def test_the_demo_ingests_the_planned_rows(demo, source):
     planned, counts = _planned(source), demo["status"]["sources"][source]
     assert counts["rows_read"] == planned.total()
     assert counts["duplicate"] == planned["duplicate"]
@@ -126,7 +126,7 @@ def test_demo_accounts_for_every_row(demo, source):
 
 
 @pytest.mark.parametrize("asset", ALL)
-def test_demo_holds_every_asset_to_the_law(demo, asset):
+def test_the_demo_checks_the_conservation_law_of_every_asset(demo, asset):
     account = demo["status"]["assets"][asset]
     assert account["law"] == {"holds": True, "broken": [], "ledger_differs_from_log": []}
     assert sum(account["matched"].values()) > 0 or asset == "category_leaderboard"
@@ -140,13 +140,13 @@ def test_demo_names_its_tables_and_the_ui(demo):
     assert demo["ui"] == f"TIDEMARK_LAKE={lake} TIDEMARK_DAGSTER_HOME={lake}/_dagster make ui"
 
 
-def test_the_demo_knows_its_own_lake_again(demo):
-    """Nothing that a demo makes keeps the next one from emptying its lake."""
+def test_the_demo_recognizes_its_own_lake(demo):
+    """No file of a demo prevents the next one from emptying its lake."""
     folder = DemoLake(Path(demo["status"]["lake"]))
     folder.require_own(make_engine(settings(), SparkResource()))
 
 
-def test_demo_went_through_dagster(demo):
+def test_the_demo_records_its_runs_in_dagster(demo):
     import dagster as dg
 
     with dg.DagsterInstance.from_config(str(Path(settings().dagster_home))) as instance:
@@ -155,7 +155,7 @@ def test_demo_went_through_dagster(demo):
         assert instance.get_materialized_partitions(dg.AssetKey(WIDE)) == {"2026-03-01", "2026-03-02"}
 
 
-def test_status_is_what_the_demo_told(demo):
+def test_status_equals_the_report_of_the_demo(demo):
     assert tidemark("status", "--json").json == demo["status"]
 
 
@@ -166,7 +166,7 @@ def test_status_as_tables_fits_a_narrow_terminal(demo):
 
 
 def _stands_as_it_did(demo: dict[str, Any]) -> None:
-    """A join over sources and a Top-K over a derived table are what they were, and so are the sources."""
+    """A join over sources, a Top-K over a derived table and the sources are unchanged."""
     status, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
     assert tidemark("status", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
 
@@ -199,8 +199,8 @@ def test_late_shows_the_late_rows(demo):
     )
 
 
-def test_a_row_that_would_steer_the_terminal_is_printed_as_text(demo, monkeypatch):
-    """A row's own text, in a table and in an error: control sequences, markup, bidirectional overrides."""
+def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
+    """Control sequences, markup and bidirectional overrides in a row, printed in a table and in an error."""
     evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
     shown = render.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
     shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil
@@ -212,7 +212,7 @@ def test_a_row_that_would_steer_the_terminal_is_printed_as_text(demo, monkeypatc
         assert result.out.replace("\n", "").isprintable()
 
 
-def test_rebuild_of_a_closed_day_finds_nothing_to_put_right(demo):
+def test_rebuilding_a_correct_day_repairs_nothing(demo):
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
     assert report == {
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
@@ -221,12 +221,12 @@ def test_rebuild_of_a_closed_day_finds_nothing_to_put_right(demo):
     _stands_as_it_did(demo)
 
 
-def test_ingest_and_advance_have_nothing_left_to_do(demo):
+def test_a_second_ingest_and_advance_do_nothing(demo):
     assert tidemark("advance", "--json").json == {"steps": []}
     assert "Every table stands at its watermark." in tidemark("advance").out
 
 
-def test_drain_settles_every_row(drained):
+def test_a_drain_finalizes_every_row(drained):
     truth = simulate(Shop(orders=ORDERS, parts=PARTS)).truth
     wide = tidemark("status", WIDE, "--json").json["assets"][WIDE]
     assert [entry["kind"] for entry in drained["entries"]] == ["drain"]
@@ -280,7 +280,7 @@ def test_demo_joins_olist_as_a_naive_join_does(spark, lake, monkeypatch):
 
 
 @needs_olist
-def test_the_bound_comes_from_the_environment(spark, lake, monkeypatch):
+def test_the_join_interval_comes_from_the_environment(spark, lake, monkeypatch):
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "24 hours")
     prepare(OLIST, lake / "landing")
     assert len(tidemark("ingest", "--json").json["entries"]) == 1
@@ -288,7 +288,7 @@ def test_the_bound_comes_from_the_environment(spark, lake, monkeypatch):
     assert _olist_found() == _olist_truth(timedelta(hours=24))
 
 
-def test_an_empty_lake_is_told_of_in_words(spark, lake):
+def test_an_empty_lake_is_reported_by_every_command(spark, lake):
     assert "nothing is closed yet" in tidemark("status").out
     assert "Nothing has landed yet." in tidemark("late", "payments").out
     assert "Nothing new has landed." in tidemark("ingest").out
@@ -334,7 +334,7 @@ def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
         pytest.param(["late", "\x1b[31m"], r"`source` is '\x1b[31m'; legal", id="escapes"),
     ],
 )
-def test_a_wrong_argument_ends_in_words(lake, args, message):
+def test_a_wrong_argument_is_a_one_line_error(lake, args, message):
     result = tidemark(*args)
     assert result.code in (1, 2)
     assert message in result.err
@@ -343,7 +343,7 @@ def test_a_wrong_argument_ends_in_words(lake, args, message):
     assert not lake.exists()
 
 
-def test_a_wrong_setting_ends_in_words(lake, monkeypatch):
+def test_a_wrong_setting_is_a_one_line_error(lake, monkeypatch):
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "[a while]")
     result = tidemark("status")
     assert result.code == 1

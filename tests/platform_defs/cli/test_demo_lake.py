@@ -1,4 +1,4 @@
-"""The demo empties its own lake alone, and only where all in it is the demo's. No Spark."""
+"""The demo empties only its own lake, and only if every file in it is the demo's. No Spark."""
 
 import os
 import shutil
@@ -38,12 +38,12 @@ WRITTEN = [
     f"verdicts/order_wide/{_PART}",
     f"early/order_wide/{_COMMIT}/{_PART}",
 ]
-"""Files that Delta, Spark and deltalake write into a lake, some by writes that were killed."""
+"""Files that Delta, Spark and deltalake write into a lake, some by killed writers."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A demo's lake after a demo, without the tables that Spark would make."""
+    """A lake after a demo, without the tables that Spark would write."""
 
     folder: DemoLake
     engine: Engine
@@ -91,14 +91,14 @@ def _settings_again() -> Iterator[None]:
     settings.cache_clear()
 
 
-def test_a_lake_of_an_earlier_demo_is_emptied_but_for_its_locks_and_its_dagster(made: Made) -> None:
+def test_a_lake_of_an_earlier_demo_is_emptied_except_for_locks_and_dagster_home(made: Made) -> None:
     made.folder.begin(_engine(made.root))
     assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
     assert (made.root / "_dagster/x").exists()
     made.folder.begin(_engine(made.root))
 
 
-def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made) -> None:
+def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made: Made) -> None:
     made.folder.plan(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
     _land(made.folder, "orders/part-00001.jsonl")
     _land(made.folder, "payments/.part-00001.jsonl.tmp")
@@ -137,7 +137,7 @@ def test_a_demo_that_was_killed_knows_the_files_it_was_about_to_land(made: Made)
         ("ledger/readme.txt", "'ledger/readme.txt'"),
     ],
 )
-def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, named: str) -> None:
+def test_a_file_that_no_demo_made_prevents_deletion(made: Made, name: str, named: str) -> None:
     path = made.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
@@ -147,7 +147,7 @@ def test_a_file_that_no_demo_made_keeps_everything(made: Made, name: str, named:
     assert _contents(made.root) == before
 
 
-def test_a_file_of_the_demo_that_another_replaced_keeps_everything(made: Made) -> None:
+def test_a_replaced_file_of_the_demo_prevents_deletion(made: Made) -> None:
     _land(made.folder, text="precious\n")
     with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00000\.jsonl'"):
         made.folder.begin(_engine(made.root))
@@ -156,7 +156,7 @@ def test_a_file_of_the_demo_that_another_replaced_keeps_everything(made: Made) -
 @pytest.mark.parametrize(
     "name", ["events", "landing", "_locks", "_dagster", "_trash-abc", "_made_by_the_demo.new", f"order_wide/{_COMMIT}"]
 )
-def test_a_link_keeps_everything_and_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_link_prevents_deletion_and_is_not_followed(tmp_path: Path, name: str) -> None:
     folder, engine, theirs = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo"), tmp_path / "theirs"
     folder.begin(engine)
     theirs.mkdir()
@@ -169,12 +169,12 @@ def test_a_link_keeps_everything_and_is_not_followed(tmp_path: Path, name: str) 
     assert [p.name for p in theirs.iterdir()] == ["precious"]
 
 
-def test_a_demo_that_was_killed_while_it_emptied_the_folder_begins_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_killed_while_emptying_its_folder_can_start_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(trash: Path) -> None:
         (trash / WRITTEN[0]).unlink()
         raise RuntimeError("killed")
 
-    for _ in range(2):  # the second time, the first one's trash is moved aside too
+    for _ in range(2):  # the second time, the trash of the first one is moved too
         with monkeypatch.context() as patched:
             patched.setattr("platform_defs.cli.demo_lake.shutil.rmtree", killed)
             with pytest.raises(RuntimeError, match="killed"):
@@ -186,15 +186,15 @@ def test_a_demo_that_was_killed_while_it_emptied_the_folder_begins_again(made: M
     assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
 
 
-def test_a_link_in_the_landing_folder_keeps_everything(made: Made, tmp_path: Path) -> None:
+def test_a_link_in_the_landing_folder_prevents_deletion(made: Made, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (made.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
     with pytest.raises(NotTheDemos, match="orders/link"):
         made.folder.begin(_engine(made.root))
 
 
-def test_rows_that_came_from_another_folder_keep_everything(made: Made) -> None:
-    """Somebody set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to his own files."""
+def test_rows_from_another_folder_prevent_deletion(made: Made) -> None:
+    """The user has set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to other files."""
     shutil.rmtree(made.root / "ledger")
     own = made.folder.landing / OWN
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
@@ -206,7 +206,7 @@ def test_rows_that_came_from_another_folder_keep_everything(made: Made) -> None:
     assert made.folder.landing.exists()
 
 
-def test_a_folder_without_a_legible_mark_is_kept_and_not_written_to(tmp_path: Path) -> None:
+def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> None:
     for mark in (None, "The demo empties this folder each time it starts.\n", "{}", "[]", '{"landed": {"a": 1}}'):
         root = tmp_path / str(hash(mark))
         root.mkdir()
@@ -220,14 +220,14 @@ def test_a_folder_without_a_legible_mark_is_kept_and_not_written_to(tmp_path: Pa
         assert not (root / "_locks").exists()
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("precious")
     with pytest.raises(NotTheDemos, match="which holds a file"):
         DemoLake(tmp_path / "demo").begin(_engine(tmp_path / "demo"))
 
 
 @pytest.mark.parametrize("writer", ["ledger", "maintenance", "order_wide", "stream"])
-def test_nothing_is_deleted_beneath_a_writer(made: Made, writer: str) -> None:
+def test_nothing_is_deleted_while_a_writer_is_active(made: Made, writer: str) -> None:
     from platform_defs.engine.ingest.stream import writer_name
 
     name = writer_name(made.engine.folders) if writer == "stream" else writer
@@ -261,7 +261,7 @@ def test_a_folder_that_overlaps_the_users_own_is_refused(lake: str, landing: str
         DemoLake(Path(demos)).settings(Settings(lake=lake, landing=landing))
 
 
-def test_a_lake_that_the_settings_name_too_may_be_the_demos(tmp_path: Path) -> None:
+def test_the_demo_may_use_the_lake_of_the_settings(tmp_path: Path) -> None:
     assert DemoLake(tmp_path).settings(Settings(lake=str(tmp_path))).lake == str(tmp_path)
 
 
@@ -271,8 +271,8 @@ def test_times_are_compared_in_milliseconds(made: Made) -> None:
     made.folder.require_own(made.engine)
 
 
-def test_two_demos_follow_each_other_in_one_lake_and_touch_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The demo's own work but for Dagster's runs, which need Spark."""
+def test_two_demos_in_a_row_use_one_lake_and_change_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The demo without Dagster's runs, which need Spark."""
     ran: list[tuple[str, int]] = []
     users = tmp_path / "users"
     (users / "landing/orders").mkdir(parents=True)

@@ -28,7 +28,7 @@ OVERFLOW = StepError.raised("bad", "ARITHMETIC_OVERFLOW")
 
 @dataclass
 class FakeEngine:
-    """Advances by name; `bad` fails until it is mended."""
+    """Advances by name; `bad` fails until it is fixed."""
 
     error: Exception | None = OVERFLOW
     asked: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class FakeEngine:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, *command: str) -> tuple[str, BaseException | None]:
-    """What a command printed, and how it ended."""
+    """The output and the exit code of a command."""
     monkeypatch.setattr(cli, "_engine", lambda: engine)
     result = CliRunner().invoke(cli.app, [*command])
     return result.output, result.exception
@@ -76,7 +76,7 @@ def run(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, *command: str) -> t
 @pytest.mark.parametrize(
     "command", [("advance", "--json"), ("drain", "--json"), ("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild")]
 )
-def test_assets_that_are_not_made_of_a_failed_one_are_advanced(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     engine = FakeEngine()
     out, ended = run(monkeypatch, engine, *command)
     rebuilt = ["bad", "rebuild good"] if "backfill" in command else ["bad"]

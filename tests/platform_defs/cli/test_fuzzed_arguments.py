@@ -1,4 +1,4 @@
-"""Any text as any argument of any command gives a working value, or one line of error that names the argument. No Spark."""
+"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No Spark."""
 
 import io
 import json
@@ -85,7 +85,7 @@ TEXTS = st.one_of(st.sampled_from(LIKELY), st.text(st.characters(exclude_charact
 
 
 class Reached(BaseException):
-    """The arguments were good: the command asked for Spark, or began the demo."""
+    """The arguments were valid: the command reached Spark, or started the demo."""
 
 
 def _reached(*_: object, **__: object) -> None:
@@ -123,9 +123,9 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 @hypothesis_settings(max_examples=60, deadline=None, database=None)
 @given(text=TEXTS)
 @example(text="9" * 5_000 + " s")
-def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: str) -> None:
+def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:
     try:
-        os.fsencode(text)  # no process gets another one
+        os.fsencode(text)  # no process can receive another one
     except UnicodeEncodeError:
         return
     code, out, err = _run([part.replace("{}", text) for part in COMMANDS[name]])
@@ -143,8 +143,8 @@ def test_any_text_is_a_working_value_or_an_error_in_one_line(name: str, text: st
     assert any(word.strip("-") in err for word in name.split()) or any(words in err for words in unreadable)
 
 
-def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message may quote a row, a file's name, or who holds a lock."""
+def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error message may quote a row, a file name, or the holder of a lock."""
 
     def fail() -> None:
         raise TidemarkError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")
@@ -155,7 +155,7 @@ def test_an_error_quotes_nothing_that_steers_the_terminal(monkeypatch: pytest.Mo
     assert err == "error: row \\x1b]0;title\\x07 [bold]x[/bold] \\u202e http://***@host/\n"
 
 
-def test_json_holds_no_control_character(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"a": "\x1b[31m\x7f\x9b\u202e"}
     cli._show(True, row, lambda _: None)
     out = capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_json_holds_no_control_character(monkeypatch: pytest.MonkeyPatch, capsys
     assert json.loads(out) == row
 
 
-def test_a_published_folder_is_relative_to_the_current_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_relative_publish_folder_is_resolved_from_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
     monkeypatch.setattr("platform_defs.engine.Engine.publish", lambda _, asset, folder: asked.append(folder) or 3)

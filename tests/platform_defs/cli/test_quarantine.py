@@ -1,4 +1,4 @@
-"""The commands of the quarantine, and an ingest that passed over files: tables in 80 columns, JSON, and errors in words."""
+"""The quarantine commands, and an ingest that skipped files: tables in 80 columns, JSON, and one-line errors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ ASKED = FileSetAside(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed:
 
 
 class _Quarantine:
-    """What an engine's quarantine answers, and what it was asked."""
+    """The answers of an engine's quarantine, and the requests to it."""
 
     def __init__(self) -> None:
         self.asked = list[tuple[Any, ...]]()
@@ -67,7 +67,7 @@ def test_tables_fit_80_columns_and_no_control_character_reaches_the_terminal(qua
         assert all(text in result.out for text in ("1,234,567", r"\x1b", r"\u202e", "[red]", "again)", "rejected rows"))
 
 
-def test_json_holds_it_all(quarantine: _Quarantine) -> None:
+def test_json_output_is_complete(quarantine: _Quarantine) -> None:
     assert tidemark("quarantine", "list", "--json").json["sources"] == {
         "orders": {
             "files": [
@@ -98,14 +98,14 @@ def test_json_holds_it_all(quarantine: _Quarantine) -> None:
         (["destroy"], 2, "destroy"),
     ],
 )
-def test_nothing_to_do_and_wrong_arguments_end_in_words(quarantine: _Quarantine, args: list[str], code: int, message: str) -> None:
+def test_empty_results_and_wrong_arguments_are_one_line_messages(quarantine: _Quarantine, args: list[str], code: int, message: str) -> None:
     result = tidemark("quarantine", *args)
     assert result.code == code
     assert message in result.out + result.err
     assert "Traceback" not in result.err
 
 
-def test_an_ingest_that_passed_over_files_tells_what_it_took_and_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_that_skipped_files_reports_its_batches_and_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = [Unread(File(1, f"file:/in/{n}.jsonl", 7, "orders"), "SocketTimeoutException: Read timed out") for n in range(7)]
 
     def ingest(*_: object) -> None:

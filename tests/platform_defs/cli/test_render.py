@@ -1,4 +1,4 @@
-"""What the command line prints of rows: as text, whole, within the terminal's width. No Spark."""
+"""Rows as the command line prints them: escaped, complete, within the terminal's width. No Spark."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return request.param
 
 
-def test_late_rows_fit_the_terminal_and_are_text(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_late_rows_fit_the_terminal_and_are_escaped(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     row = {
         "payment_id": EVIL,
         EVIL: 1.5,
@@ -40,7 +40,7 @@ def test_late_rows_fit_the_terminal_and_are_text(width: int, capsys: pytest.Capt
     assert "…" not in out
 
 
-def test_a_long_value_is_cut_and_its_length_said(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_value_is_cut_and_its_length_shown(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([{"a": "x" * 1_000}]))
     out = capsys.readouterr().out
     assert out.startswith("Rows of payments too late for wide: 1\n")
@@ -48,13 +48,13 @@ def test_a_long_value_is_cut_and_its_length_said(width: int, capsys: pytest.Capt
     assert "(1,000 characters)" in out
 
 
-def test_no_late_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([]))
     assert capsys.readouterr().out == "No row of payments came too late for wide.\n"
 
 
-def test_names_and_reasons_are_text_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file's name in what maintenance left for the next time; a lake's name; a side of a broken law."""
+def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file name in a maintenance report, the name of a lake, and a side of a violated law."""
     render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
     render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
     out = capsys.readouterr().out

@@ -32,7 +32,7 @@ def put(folder: Path, pin: Jar, content: bytes) -> Path:
 
 
 def serving(**contents: bytes):
-    """A repository that has these artifacts, and remembers what it was asked for."""
+    """A repository that has these artifacts, and records the requests."""
     asked: list[str] = []
 
     def download(wanted: Sequence[Jar], into: Path) -> str:
@@ -52,7 +52,7 @@ def no_download(wanted: Sequence[Jar], into: Path) -> str:
 A, B = jar("a", b"A"), jar("b", b"B")
 
 
-def test_what_is_fetched_is_in_the_folder_and_nothing_else(folder: Path):
+def test_the_folder_contains_the_fetched_jars_only(folder: Path):
     download, _ = serving(a=b"A", b=b"B")
     assert jars.fetch(jars=[A, B], download=download) == [A, B]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a-1.0.jar": b"A", "b-1.0.jar": b"B"}
@@ -63,7 +63,7 @@ def test_a_filled_folder_needs_no_download(folder: Path):
     assert jars.fetch(jars=[A], download=no_download) == []
 
 
-def test_only_what_lacks_is_fetched(folder: Path):
+def test_only_missing_jars_are_fetched(folder: Path):
     put(folder, A, b"A")
     download, asked = serving(b=b"B")
     assert jars.fetch(jars=[A, B], download=download) == [B]
@@ -85,7 +85,7 @@ def test_a_wrong_checksum_names_both_and_keeps_no_file(folder: Path):
     assert list(folder.iterdir()) == []
 
 
-def test_what_could_not_be_fetched_names_the_way_out_and_the_cause(folder: Path):
+def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
     download, _ = serving(a=b"A")
     with pytest.raises(JarError, match=r"(?s)could not fetch b-1\.0\.jar\. .*TIDEMARK_MAVEN_MIRROR.*Ivy said:\n\tmodule not found$"):
         jars.fetch(jars=[A, B], download=download)
@@ -107,7 +107,7 @@ def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monke
     assert jars.jar_paths() == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
 
 
-def test_a_relative_folder_is_one_of_the_project_wherever_the_process_starts(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_relative_folder_is_resolved_from_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDEMARK_JARS", "jars")
     settings.cache_clear()
@@ -136,7 +136,7 @@ def test_the_password_of_a_mirror_is_in_no_message(folder: Path, monkeypatch: py
     assert "s3cret" not in repr(settings())
 
 
-def test_the_real_ivy_prints_no_password_of_a_mirror_out_of_reach(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ivy_prints_no_password_of_an_unreachable_mirror(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TIDEMARK_MAVEN_MIRROR", "http://user:s3cret@127.0.0.1:1/")
     settings.cache_clear()
     with pytest.raises(JarError, match=r"could not fetch a-1\.0\.jar") as refused:
@@ -152,12 +152,12 @@ def test_the_list_is_complete_and_checksummed():
     assert all(re.fullmatch("[0-9a-f]{64}", pin.sha256) for pin in pins)
 
 
-def test_ivy_is_told_no_host_unless_a_mirror_is_set(tmp_path: Path):
+def test_ivy_uses_no_host_unless_a_mirror_is_set(tmp_path: Path):
     assert _resolver(tmp_path, None).get("root") is None
     assert _resolver(tmp_path, "https://maven.example/a&b").get("root") == "https://maven.example/a&b/"
 
 
-def test_ivy_resolves_nothing_but_what_is_asked():
+def test_ivy_resolves_the_listed_jars_only():
     module = ElementTree.fromstring(jars._ivy_module([A, B]))
     assert [d.attrib for d in module.iter("dependency")] == [
         {"org": "org.example", "name": name, "rev": "1.0", "transitive": "false", "conf": "default->default"} for name in ("a", "b")

@@ -34,7 +34,7 @@ def home_of(path: Path, release: str | None, prints: str = "exit 1") -> Path:
         pytest.param('JAVA_VERSION="1.8.0_402"\n', 8, id="before 9 the major number came second"),
     ],
 )
-def test_the_release_file_tells_the_version(tmp_path: Path, release: str, version: int):
+def test_the_version_is_read_from_the_release_file(tmp_path: Path, release: str, version: int):
     assert java.java_version(home_of(tmp_path / "jdk", release)) == version
 
 
@@ -47,11 +47,11 @@ def test_the_release_file_tells_the_version(tmp_path: Path, release: str, versio
         pytest.param("echo hello", None, id="something else named java"),
     ],
 )
-def test_without_a_release_file_java_is_asked(tmp_path: Path, prints: str, version: int | None):
+def test_without_a_release_file_java_is_run_for_its_version(tmp_path: Path, prints: str, version: int | None):
     assert java.java_version(home_of(tmp_path / "jdk", None, prints)) == version
 
 
-def test_a_folder_without_java_is_no_java_home(tmp_path: Path):
+def test_a_folder_without_java_is_not_a_java_home(tmp_path: Path):
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.15"\n')
     assert java.java_version(tmp_path) is None
 
@@ -61,27 +61,27 @@ def test_the_first_supported_home_is_taken(tmp_path: Path):
     assert java.find_java([tmp_path / "absent", *homes]) == str(tmp_path / "21")
 
 
-def test_none_found_says_how_to_install_one(tmp_path: Path):
+def test_a_missing_java_is_an_error_that_says_how_to_install_one(tmp_path: Path):
     with pytest.raises(java.JavaNotFound, match="found no Java at all") as caught:
         java.find_java([tmp_path])
     for way_out in ("apt-get install openjdk-17-jre-headless", "brew install openjdk@17", "winget install EclipseAdoptium.Temurin.17.JRE"):
         assert way_out in str(caught.value)
 
 
-def test_a_java_too_new_is_named(tmp_path: Path):
+def test_an_unsupported_newer_java_is_named_in_the_error(tmp_path: Path):
     home = home_of(tmp_path / "jdk", 'JAVA_VERSION="25.0.1"\n')
     with pytest.raises(java.JavaNotFound, match=r"needs Java 17 or 21; found Java 25 in .*jdk\b"):
         java.find_java([home])
 
 
 @pytest.mark.parametrize("variable", ["JAVA_HOME", "TIDEMARK_JAVA_HOME"])
-def test_the_setting_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str):
+def test_the_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str):
     monkeypatch.setenv(variable, str(tmp_path))
     assert next(java.java_homes()) == tmp_path
 
 
 @pytest.mark.skipif(os.name == "nt", reason="symbolic links need a right on Windows")
-def test_then_the_java_on_the_path_through_its_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_java_on_the_path_is_resolved_through_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     home = home_of(tmp_path / "jvm" / "jdk", 'JAVA_VERSION="17"\n')
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
@@ -90,7 +90,7 @@ def test_then_the_java_on_the_path_through_its_links(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a link to a folder needs a right on Windows")
-def test_then_the_well_known_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_well_known_folders_are_searched_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     homes = [home_of(tmp_path / "jvm" / name, 'JAVA_VERSION="17"\n') for name in ("a", "b")]
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(java, "_PLACES", (f"{tmp_path}/jvm/*", "C:/Program Files/*/jdk*"))
