@@ -48,7 +48,7 @@ class Life:
     archive: Path | None
     log: Callable[[str], None]
     passages: Passages = field(default_factory=dict)
-    verdict: dict[str, Any] = field(default_factory=dict)
+    law_check: dict[str, Any] = field(default_factory=dict)
 
     @property
     def lake(self) -> str:
@@ -59,7 +59,7 @@ class Life:
         """Run the script without a kill, and write the class data archive."""
         self._prepare()
         self._process(replace(self._order(0, {}), make_archive=True))
-        return self.judge(None)
+        return self.checked_content(None)
 
     def disturbed(self, planner: Planner, rng: Random, wanted: Content) -> None:
         """Die and start again until the script is done, then compare with the undisturbed run.
@@ -76,19 +76,19 @@ class Life:
             spent[reached] += 1
             self.log(f"{self.home.name} did {at} to {reached} and {how}, in {time.monotonic() - began:.1f} s")
             at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].kind == "ghost" else reached
-        self.judge(wanted)
+        self.checked_content(wanted)
 
     def _order(self, start: int, kills: dict[str, Kill]) -> Order:
         return Order(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
 
-    def judge(self, wanted: Content | None) -> Content:
+    def checked_content(self, wanted: Content | None) -> Content:
         """Check the lake and return its content.
 
         Raises:
             LifeError: it is not.
         """
-        if self.verdict != {"law": [], "uncounted": "{}", "folds": True}:
-            raise LifeError(f"{self.home}: the law does not hold: {self.verdict}")
+        if self.law_check != {"law": [], "uncounted": "{}", "folds": True}:
+            raise LifeError(f"{self.home}: the law does not hold: {self.law_check}")
         found = content(self.lake, self.home)
         wrong = differences(wanted, found) if wanted is not None else []
         if wrong:
@@ -108,7 +108,7 @@ class Life:
             if "passed" in message and planner is None:
                 self.passages.setdefault(message["in"], []).append(message["passed"])
             elif "law" in message:
-                self.verdict = message
+                self.law_check = message
             elif "killed" in message and planner is not None:
                 last, how = min(at, len(planner.actions) - 1), f"was killed at {message['killed']}"
                 planner.record(message["killed"], last)

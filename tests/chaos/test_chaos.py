@@ -59,12 +59,12 @@ def test_a_lost_duplicated_or_altered_row_is_detected(lake: Path) -> None:
 
 
 def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None:
-    life = Life(lake, 1, 1, False, None, print, verdict={"law": [], "uncounted": "{}", "folds": False})
+    life = Life(lake, 1, 1, False, None, print, law_check={"law": [], "uncounted": "{}", "folds": False})
     with pytest.raises(LifeError, match="the law does not hold"):
-        life.judge(None)
-    life.verdict["folds"] = True
+        life.checked_content(None)
+    life.law_check["folds"] = True
     with pytest.raises(LifeError, match=r"differs from an undisturbed run's: ledger: 1 rows missing, 0 too many"):
-        life.judge({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
+        life.checked_content({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
 
 
 def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() -> None:

@@ -56,7 +56,7 @@ class Case:
     table: str
     key: dg.AssetKey
     good: dict
-    spoiled: dict
+    violations: dict
 
     @property
     def checks(self):
@@ -65,7 +65,7 @@ class Case:
     def rows(self):
         """Good rows, and corrupted ones tagged with the check they violate; each with its own identity."""
         tagged = [("good", {})] * 3 + [
-            (check, row) for check, rows in self.spoiled.items() for row in (rows if isinstance(rows, list) else [rows])
+            (check, row) for check, rows in self.violations.items() for row in (rows if isinstance(rows, list) else [rows])
         ]
         return [{**self.good, **self.identity(i), **row, "breaks": check} for i, (check, row) in enumerate(tagged)]
 
@@ -85,7 +85,7 @@ ORDER_LOG = Case(
     table="events/orders",
     key=event_key("orders"),
     good=log_row(order_id="o", customer_id="ana", status="created", amount=Decimal("0.00"), order_time=NOON),
-    spoiled={
+    violations={
         **LOG_SPOILED,
         "order_id_not_null": {"order_id": None},
         "customer_id_not_null": {"customer_id": None},
@@ -96,7 +96,7 @@ PAYMENT_LOG = Case(
     table="events/payments",
     key=event_key("payments"),
     good=log_row(payment_id="p", order_id="o", method="boleto", amount=Decimal("0.01"), payment_time=NOON),
-    spoiled={
+    violations={
         **LOG_SPOILED,
         "payment_id_not_null": {"payment_id": None},
         "order_id_not_null": {"order_id": None},
@@ -134,7 +134,7 @@ WIDE_TABLE = Case(
         "result_time": NOON,
         "final_at": NOON + MS,
     },
-    spoiled={
+    violations={
         "good": [NO_ORDER, NO_PAYMENT, {"order_amount": None}],
         "order_id_not_null": {"order_id": None},
         "result_time_not_null": {"result_time": None},
@@ -187,7 +187,7 @@ def test_good_rows_pass_every_check(case, frame, spark):
     table = frame(case, good)
     evaluations = run(FakeEngine(spark, {case.table: table}), case.checks, case.key)
     assert not table.storageLevel.useMemory  # Great Expectations would leave it cached
-    assert set(evaluations) == set(case.spoiled) - {"good"}
+    assert set(evaluations) == set(case.violations) - {"good"}
     assert {name for name, e in evaluations.items() if not e.passed} == set()
     assert all("failing_rows" not in e.metadata for e in evaluations.values())
     assert evaluations["order_id_not_null"].description == f"0 of {len(good)} rows fail"
@@ -199,10 +199,10 @@ def test_each_corrupted_row_fails_exactly_its_own_check(case, frame, spark):
     rows = case.rows()
     evaluations = run(FakeEngine(spark, {case.table: frame(case, rows)}), case.checks, case.key)
     for name, evaluation in evaluations.items():
-        spoiled = len(case.spoiled[name]) if isinstance(case.spoiled[name], list) else 1
+        violations = len(case.violations[name]) if isinstance(case.violations[name], list) else 1
         assert not evaluation.passed
-        assert failing(evaluation) == [name] * spoiled
-        assert evaluation.metadata["unexpected_count"].value == spoiled
+        assert failing(evaluation) == [name] * violations
+        assert evaluation.metadata["unexpected_count"].value == violations
         assert evaluation.severity == (dg.AssetCheckSeverity.WARN if name in WARNINGS else dg.AssetCheckSeverity.ERROR)
 
 
@@ -232,7 +232,7 @@ def test_a_table_that_does_not_exist_yet_passes_with_a_note(case, spark, tmp_pat
     (tmp_path / case.table).mkdir(parents=True)
     for nowhere in ("/nonexistent/lake", str(tmp_path)):
         evaluations = run(FakeEngine(spark, nowhere=nowhere), case.checks, case.key)
-        assert set(evaluations) == set(case.spoiled) - {"good"}
+        assert set(evaluations) == set(case.violations) - {"good"}
         assert all(e.passed and e.metadata["note"].value == "no rows yet" for e in evaluations.values())
 
 

@@ -38,7 +38,7 @@ from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
 from platform_defs.engine.operations.maintenance import Maintenance, _Kept
 from platform_defs.faults import point
-from tests.hunt.books import SimCountBooks, SimRowBooks
+from tests.hunt.accounts import SimCountBooks, SimRowBooks
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within

@@ -28,7 +28,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.unreadable_files import Patience
 from tests.conftest import MakeEngine
-from tests.support.landed import landed
+from tests.support.file_walk import landed_files
 from tests.support.shopkeeping import ROW, START, iso, source
 
 pytestmark = pytest.mark.compiled
@@ -218,7 +218,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         folder.mkdir(parents=True)
         for file in case.files:
             (folder / file.name).write_bytes(file.content)
-    every = [f for case in cases for f in landed(engine.folders[case.contract.name], case.contract.name)]
+    every = [f for case in cases for f in landed_files(engine.folders[case.contract.name], case.contract.name)]
     entry = engine.ingestion.batches.files(every)
     assert entry is not None
     for case in cases:

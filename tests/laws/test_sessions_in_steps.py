@@ -14,7 +14,7 @@ from operators.timing import duration_ms
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.sessions_model import Judged
+from tests.support.sessions_model import SessionsModel
 from tests.support.shopkeeping import MINUTE, START, Event, broken, replay, rows_of, source
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
@@ -51,7 +51,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
         engine.advance(name)
 
 
-def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged]:
+def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, SessionsModel]:
     """The sessions of the rows of the log, in the batches of the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
@@ -59,10 +59,10 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Judged
         engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
     ):
         entries.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
-    keys: dict[str | None, Judged] = {}
+    keys: dict[str | None, SessionsModel] = {}
     for seq in sorted(entries):
         for k, rows in entries[seq].items():
-            keys.setdefault(k, Judged(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).entry(rows, marks[seq - 1])
+            keys.setdefault(k, SessionsModel(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).entry(rows, marks[seq - 1])
     return keys
 
 
@@ -76,18 +76,18 @@ def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, how: str
     engine = make_engine([source("l"), source("r")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
     _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(55, 4))
     keys = _model(engine, "live", lateness)
-    wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, judged in keys.items() for span, part in judged.results()]
+    wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, model in keys.items() for span, part in model.results()]
     ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
     for table in ("live", "again"):
         found = engine.views.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
         assert rows_of(found) == sorted(wanted, key=repr)
     assert rows_of(engine.views.table("live_top")) == rows_of(engine.views.table("again_top"))
-    late = sorted(i for judged in keys.values() for _, i in judged.late)
+    late = sorted(i for model in keys.values() for _, i in model.late)
     seen = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
     assert sorted(r.id for r in seen) == late
     assert late
-    assert any(judged.apart for judged in keys.values())
-    assert any(end - start == SESSIONS.longest_ms for judged in keys.values() for (start, end), _ in judged.results())
+    assert any(model.apart for model in keys.values())
+    assert any(end - start == SESSIONS.longest_ms for model in keys.values() for (start, end), _ in model.results())
     assert engine.advance("live") == engine.advance("live_top") == []
 
 

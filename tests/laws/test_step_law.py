@@ -51,7 +51,7 @@ def test_each_row_is_finalized_by_exactly_one_step(ran: tuple[Engine, dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("condition", "spoiled"),
+    ("condition", "corrupt"),
     [
         ("left_v <> 6 OR left_v IS NULL", lambda kept, row: kept.where("left_v <> 6 OR left_v IS NULL")),
         ("left_v = 10", lambda kept, row: kept.unionByName(row)),
@@ -61,11 +61,11 @@ def test_each_row_is_finalized_by_exactly_one_step(ran: tuple[Engine, dict[str, 
     ids=["lost", "unmatched twice", "matched and unmatched", "made up"],
 )
 def test_a_wrong_result_violates_the_law_of_its_step(
-    ran: tuple[Engine, dict[str, list[Step]]], condition: str, spoiled: Callable[[DataFrame, DataFrame], DataFrame]
+    ran: tuple[Engine, dict[str, list[Step]]], condition: str, corrupt: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> None:
     engine, steps = ran
     kept = engine.views.table("full").localCheckpoint()
-    _overwrite(engine, spoiled(kept, kept.where(condition).limit(1)))
+    _overwrite(engine, corrupt(kept, kept.where(condition).limit(1)))
     broken = {a.side for step in steps["full"] for a in engine.accounts.step("full", step) if not a.holds}
     _overwrite(engine, kept)
     assert "l" in broken

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from operators import CoGroup, OperatorError, Session, Tumbling, WindowedAggregate, WindowError, WindowJoin
 from operators.contract import NEW, SESSION, WHICH
-from tests.support.sessions_model import Judged, Row, sessions
+from tests.support.sessions_model import Row, SessionsModel, sessions
 
 GAP, LONGEST = 10, 60
 SESSIONS = Session(gap=GAP, longest=LONGEST)
@@ -111,22 +111,22 @@ def test_lateness_decisions(spark: SparkSession, which: str) -> None:
 def test_lateness_decisions_equal_the_models_batch_by_batch(spark: SparkSession, lateness: int) -> None:
     counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
     seeded, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
-    keys = {str(k): Judged(GAP, LONGEST, lateness) for k in range(100)}
+    keys = {str(k): SessionsModel(GAP, LONGEST, lateness) for k in range(100)}
     for newest in range(30, 120, 15):
         mark, known = newest - 20, len(rows)
         for k in [*keys] * 5:
             rows.append({"k": k, "id": next(ids), "t": newest - seeded.randrange(30 + lateness), "new": True})
         decisions = counted.verdicts(mark, _frame(spark, rows)).collect()
-        for k, judged in keys.items():
-            judged.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
-        late = {i for judged in keys.values() for _, i in judged.late}
-        kept = {i: span for judged in keys.values() for span, part in judged.apart.items() for _, i in part}
+        for k, model in keys.items():
+            model.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
+        late = {i for model in keys.values() for _, i in model.late}
+        kept = {i: span for model in keys.values() for span, part in model.apart.items() for _, i in part}
         wanted = {r["id"]: kept.get(r["id"]) for r in rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
         assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in decisions} == wanted
         cut += sum(r["id"] in late and r["t"] + GAP + lateness > mark for r in rows[known:])
         rows = [r | {"new": False, "s": kept.get(r["id"])} for r in rows if r["id"] not in late]
     assert cut
-    assert any(judged.apart for judged in keys.values())
+    assert any(model.apart for model in keys.values())
 
 
 def test_a_recorded_session_is_kept_apart(spark: SparkSession) -> None:

@@ -30,9 +30,9 @@ BY_ROW = {**MERGED, "different": "count(DISTINCT v)"}
 ROWS = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32(), "w": pa.int64()})
 
 
-def _frame(spark: SparkSession, rows: Sequence[Seen], judged: bool) -> DataFrame:
+def _frame(spark: SparkSession, rows: Sequence[Seen], with_watermark: bool) -> DataFrame:
     table = pa.Table.from_pylist([{"k": r.k, "t": r.t, "v": r.v, "w": r.watermark} for r in rows], ROWS)
-    marks = [F.timestamp_millis("w").alias(WATERMARK)] if judged else []
+    marks = [F.timestamp_millis("w").alias(WATERMARK)] if with_watermark else []
     return spark.createDataFrame(table).select("k", F.timestamp_millis("t").alias("event_time"), "v", *marks)
 
 
@@ -62,7 +62,7 @@ def _found(rows: DataFrame, *columns: str) -> dict[tuple[str | None, Span], tupl
 def test_every_window_equals_the_model(spark: SparkSession, name: str, late: bool) -> None:
     window = WINDOWS[name]
     rows = _rows(window, len(name), late)
-    frame = _frame(spark, rows, judged=late)
+    frame = _frame(spark, rows, with_watermark=late)
     wanted = aggregated(window, rows)
     by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGED)
     assert _found(by_pane(frame), *MERGED) == {where: values[:4] for where, values in wanted.items()}
@@ -91,9 +91,9 @@ def test_a_row_without_an_event_time_is_in_no_window(spark: SparkSession) -> Non
 def test_a_row_is_late_if_all_of_its_windows_are_closed(spark: SparkSession) -> None:
     for name, window in WINDOWS.items():
         rows = [r for r in _rows(window, 3, late=True) if r.watermark is not None]
-        frame = _frame(spark, rows, judged=True)
-        verdict = WindowedAggregate(window=window, aggregates={"n": "count(*)"}).late(F.col("event_time"), F.col(WATERMARK))
-        late = [r[0] for r in frame.select(verdict).collect()]
+        frame = _frame(spark, rows, with_watermark=True)
+        is_late = WindowedAggregate(window=window, aggregates={"n": "count(*)"}).late(F.col("event_time"), F.col(WATERMARK))
+        late = [r[0] for r in frame.select(is_late).collect()]
         assert late == [bool(windows_at(window, r.t)) and not open_windows(window, r) for r in rows], name
 
 
@@ -118,7 +118,7 @@ def test_rows_are_counted_by_pane_where_the_aggregate_can_be_merged(sql: str, me
 
 
 def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSession) -> None:
-    rows = _frame(spark, [Seen("a", 5, 1)], judged=False)
+    rows = _frame(spark, [Seen("a", 5, 1)], with_watermark=False)
     plan = WindowedAggregate(by="k", window=Sliding(size=10, slide=2), aggregates={"n": "count(*)"})(rows)
     text = plan._jdf.queryExecution().optimizedPlan().toString()  # pyright: ignore[reportCallIssue]
     assert [line.strip(" +-:").split(" ")[0] for line in text.splitlines() if "Aggregate" in line or "Generate" in line] == [
@@ -165,7 +165,7 @@ ROWS_TO_EVICT = [Seen("a", t, v) for t, v in ((0, 1), (4, 2), (4, 3), (9, 4), (1
 def test_an_evictor_keeps_the_last_rows_of_each_window(
     spark: SparkSession, evictor: CountEvictor | TimeEvictor, wanted: dict[str | None, list[list[int]]]
 ) -> None:
-    frame = _frame(spark, ROWS_TO_EVICT, judged=False)
+    frame = _frame(spark, ROWS_TO_EVICT, with_watermark=False)
     found: dict[str | None, list[list[int]]] = {}
     for row in WindowedAggregate(by="k", window=EVICTED, aggregates=IDS, evictor=evictor)(frame).collect():
         found.setdefault(row["k"], []).append(row["values"])

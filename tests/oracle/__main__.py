@@ -23,14 +23,14 @@ def main() -> int:
         parser.error(f"{arguments.folder} does not exist")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # an invalid residual is one line, not a page of Spark's
     gathered = gather(arguments.folder, arguments.operator)
-    verdicts = []
+    results = []
     if gathered.cases or gathered.windows or gathered.tops:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
         with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
-            verdicts = run_all(spark, Path(folder), gathered)
-    lines = report(gathered, verdicts, len(chosen(gathered.cases, STEPPED)))
+            results = run_all(spark, Path(folder), gathered)
+    lines = report(gathered, results, len(chosen(gathered.cases, STEPPED)))
     print("\n".join(lines), flush=True)
-    return int(any(v.status == "failed" for v in (*gathered.unreadable, *verdicts)))
+    return int(any(v.status == "failed" for v in (*gathered.unreadable, *results)))
 
 
 if __name__ == "__main__":

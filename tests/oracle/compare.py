@@ -19,7 +19,7 @@ Allowed = Sequence[tuple[str, Counter[Row]]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaseResult:
     """The result of one case.
 
     Args:
@@ -43,10 +43,10 @@ class Verdict:
     clean: bool = False
 
 
-def compare(case: Case, found: Found) -> Verdict:
+def compare(case: Case, found: Found) -> CaseResult:
     """Compare one case."""
     if found.error is not None:
-        return Verdict(case.name, "failed", (found.error,))
+        return CaseResult(case.name, "failed", (found.error,))
     if case.error is not None:
         return _of_error(case, found)
     differs = against_model(case, found)
@@ -64,16 +64,16 @@ def compare(case: Case, found: Found) -> Verdict:
     lates = 0 if case.late is None else sum(c.total() for c in case.late.values())
     total = same.total() + (0 if late else lates)
     status = "failed" if differs else "passed"
-    return Verdict(
+    return CaseResult(
         case.name, status, tuple(differs), case.expected.total() + lates, total, pending.total(), reasons + others, rules.is_clean
     )
 
 
-def _of_error(case: Case, found: Found) -> Verdict:
+def _of_error(case: Case, found: Found) -> CaseResult:
     if case.operator != DATASTREAM or "null" not in str(case.error).lower() or all(row.key is not None for row in case.events):
-        return Verdict(case.name, "skipped", (f"Flink gave no answer: {case.error}",))
+        return CaseResult(case.name, "skipped", (f"Flink gave no answer: {case.error}",))
     differs = against_model(case, found)
-    return Verdict(case.name, "failed" if differs else "passed", tuple(differs), reasons=Counter({NULL_KEY: len(found.rows)}))
+    return CaseResult(case.name, "failed" if differs else "passed", tuple(differs), reasons=Counter({NULL_KEY: len(found.rows)}))
 
 
 def against_model(case: Case, found: Found) -> list[str]:

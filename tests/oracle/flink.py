@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tests.oracle.cases import DATASTREAM, Case
-from tests.support.model import Event, Mark, Side, judged
+from tests.support.model import Event, Mark, Side, split_late
 
 EVICTED = "Flink had evicted the earlier row: it lets a row go at the watermark that its last match may still arrive at"
 NOT_CACHED = "Flink SQL had not cached the earlier row: its watermark stood at the end of the row's reach"
@@ -34,12 +34,12 @@ class Flink:
     @cached_property
     def on_time(self) -> list[Event]:
         """The rows that are on time by our rule."""
-        return judged(self.case.stream)[0]
+        return split_late(self.case.stream)[0]
 
     @cached_property
     def late(self) -> list[Event]:
         """The late rows by our rule."""
-        return judged(self.case.stream)[1]
+        return split_late(self.case.stream)[1]
 
     @cached_property
     def lost(self) -> list[tuple[Pair, str]]:

@@ -20,7 +20,7 @@ from operators import Aggregate, OperatorError, TopN, difference
 from operators.changelog import CHANGE, INSERT
 from operators.columns import same_rows
 from tests.oracle.cases import CaseError
-from tests.oracle.compare import Verdict
+from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
 from tests.support.top_n_model import COMES, Board
 
@@ -193,7 +193,7 @@ def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> Data
     return others.unionByName(operator.fold(changed, new))
 
 
-def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
+def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseResult]:
     """Run cases, and compare their results after every micro-batch."""
     refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
     groups: dict[str, list[TopNCase]] = {}
@@ -206,7 +206,7 @@ def judge(spark: SparkSession, cases: Sequence[TopNCase]) -> list[Verdict]:
         for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
     by_name = {case.name: board for board in boards for case in board.cases}
-    return [refused[c.name] if c.name in refused else _verdict(c, by_name[c.name].top, found) for c in cases]
+    return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 
 def _tagged(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
@@ -216,7 +216,7 @@ def _tagged(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[Data
         yield named.select("case_id", F.lit(is_change).alias("is_change"), row)
 
 
-def _verdict(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> Verdict:
+def _result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> CaseResult:
     why, direct, before = list[str](), 0, dict[Row, Row]()
     key = ["rn" if c == "rank" else c for c in top.emits.key]
     for batch in range(1, BATCHES + 1):
@@ -234,7 +234,7 @@ def _verdict(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], li
         before = after
     rules = Counter({NEVER_ADDED: len(case.content["expected"])} if case.content.get("flink_bug") else {REFUSED: 1} if case.error else {})
     shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, BATCHES + 1))
-    return Verdict(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
+    return CaseResult(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
 
 
 def _key(row: Mapping[str, Any], key: Sequence[str]) -> Row:
@@ -257,10 +257,10 @@ def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequenc
     return [f"{label} {rows.total()}" for label, rows in (("lack", wanted - found), ("tell superfluously", found - wanted)) if rows]
 
 
-def _refused(spark: SparkSession, case: TopNCase) -> Verdict:
+def _refused(spark: SparkSession, case: TopNCase) -> CaseResult:
     """A case that Flink refuses must be refused here."""
     try:
         Group([case]).step(spark, 1)
     except OperatorError:
-        return Verdict(case.name, "passed", reasons=Counter({"Flink refuses it, and so do we": 1}))
-    return Verdict(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))
+        return CaseResult(case.name, "passed", reasons=Counter({"Flink refuses it, and so do we": 1}))
+    return CaseResult(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))

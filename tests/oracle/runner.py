@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.oracle import leaderboards, windowed
 from tests.oracle.cases import KNOWN, Case, CaseError, files, load, parse
-from tests.oracle.compare import Verdict, check_steps, compare
+from tests.oracle.compare import CaseResult, check_steps, compare
 from tests.oracle.lake import Found, bulk, entries, stepwise, too_long
 from tests.oracle.leaderboards import TOPN, TopNCase
 from tests.oracle.windowed import WindowCase
@@ -31,7 +31,7 @@ class Gathered:
     """
 
     cases: list[Case]
-    unreadable: list[Verdict]
+    unreadable: list[CaseResult]
     others: Mapping[str, int]
     windows: list[WindowCase] = field(default_factory=list)
     tops: list[TopNCase] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Gathered:
 
 def gather(folder: Path, only: str | None = None) -> Gathered:
     """Read every case file; with `only`, leave the other operators out."""
-    cases, unreadable, others, windows, tops = list[Case](), list[Verdict](), Counter[str](), list[WindowCase](), list[TopNCase]()
+    cases, unreadable, others, windows, tops = list[Case](), list[CaseResult](), Counter[str](), list[WindowCase](), list[TopNCase]()
     for path in files(folder):
         try:
             content = load(path)
@@ -56,40 +56,40 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
                 case = parse(path, content)
                 cases += [case] if not too_long(case) else []
                 unreadable += (
-                    [Verdict(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
+                    [CaseResult(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
                 )
         except CaseError as error:
-            unreadable.append(Verdict(str(path), "failed", (str(error),)))
+            unreadable.append(CaseResult(str(path), "failed", (str(error),)))
     return Gathered(cases, unreadable, others, windows, tops)
 
 
-def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[Verdict]:
+def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[CaseResult]:
     """Compare every case that was found, of any operator; `folder` holds the lakes of interval joins."""
     joined = run(spark, folder, gathered.cases) if gathered.cases else []
-    return [*joined, *windowed.judge(spark, gathered.windows), *leaderboards.judge(spark, gathered.tops)]
+    return [*joined, *windowed.compare_cases(spark, gathered.windows), *leaderboards.compare_cases(spark, gathered.tops)]
 
 
-def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[Verdict]:
+def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[CaseResult]:
     """Run cases through the engine, below a folder, and compare them; the results are in the order of the cases."""
     try:
         found = bulk(spark, folder / "bulk", cases)
     except Exception as error:
         found = [Found(error=f"the lake of all cases failed: {type(error).__name__}: {error}")] * len(cases)
-    verdicts = [judge(case, result) for case, result in zip(cases, found, strict=True)]
+    results = [compare_or_fail(case, answer) for case, answer in zip(cases, found, strict=True)]
     indexes = chosen(cases, stepped)
     with ThreadPoolExecutor(2) as pool:
-        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], verdicts[p]), indexes)
-        for index, verdict in zip(indexes, list(again), strict=True):
-            verdicts[index] = verdict
-    return verdicts
+        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], results[p]), indexes)
+        for index, compared in zip(indexes, list(again), strict=True):
+            results[index] = compared
+    return results
 
 
-def judge(case: Case, found: Found) -> Verdict:
+def compare_or_fail(case: Case, found: Found) -> CaseResult:
     """Compare; an error in it fails this case only."""
     try:
         return compare(case, found)
     except Exception as error:
-        return Verdict(case.name, "failed", (f"cannot be compared: {type(error).__name__}: {error}",))
+        return CaseResult(case.name, "failed", (f"cannot be compared: {type(error).__name__}: {error}",))
 
 
 def chosen(cases: Sequence[Case], count: int) -> list[int]:
@@ -106,26 +106,26 @@ def chosen(cases: Sequence[Case], count: int) -> list[int]:
     return ordered[:count]
 
 
-def _stepped(spark: SparkSession, folder: Path, case: Case, found: Found, verdict: Verdict) -> Verdict:
+def _stepped(spark: SparkSession, folder: Path, case: Case, found: Found, result: CaseResult) -> CaseResult:
     if found.error is not None:
-        return verdict
+        return result
     try:
         differs = check_steps(case, found, *stepwise(spark, folder, case))
     except Exception as error:
         differs = [f"entry by entry: {type(error).__name__}: {error}"]
-    return replace(verdict, status="failed", why=(*verdict.why, *differs)) if differs else verdict
+    return replace(result, status="failed", why=(*result.why, *differs)) if differs else result
 
 
-def report(gathered: Gathered, verdicts: Sequence[Verdict], stepped: int) -> list[str]:
+def report(gathered: Gathered, results: Sequence[CaseResult], stepped: int) -> list[str]:
     """The lines to print; the last one has the counts."""
-    judged = [*gathered.unreadable, *verdicts]
-    count = Counter(v.status for v in judged)
-    lines = [f"{v.status.upper()} {v.name}: {'; '.join(v.why)}" for v in judged if v.status != "passed"]
+    compared = [*gathered.unreadable, *results]
+    count = Counter(v.status for v in compared)
+    lines = [f"{v.status.upper()} {v.name}: {'; '.join(v.why)}" for v in compared if v.status != "passed"]
     lines += [f"SKIPPED {number} of {operator}: no such operator here yet" for operator, number in sorted(gathered.others.items())]
-    expected, direct, drained = (sum(getattr(v, name) for v in verdicts) for name in ("expected", "direct", "drained"))
-    reasons = sum((v.reasons for v in verdicts), Counter[str]())
+    expected, direct, drained = (sum(getattr(v, name) for v in results) for name in ("expected", "direct", "drained"))
+    reasons = sum((v.reasons for v in results), Counter[str]())
     lines += [f"differs on purpose, {number} rows: {reason}" for reason, number in reasons.most_common()]
-    agreed = sum(v.clean and v.status == "passed" for v in verdicts)
+    agreed = sum(v.clean and v.status == "passed" for v in results)
     lines.append(f"run entry by entry as well: {stepped} cases; equal to Flink without any rule: {agreed} cases")
     lines.append(f"{direct} of Flink's {expected} rows compared directly, {drained} of them after a drain")
     skipped = count["skipped"] + sum(gathered.others.values())

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.oracle import leaderboards
-from tests.oracle.leaderboards import BATCHES, TOPN, TopNCase, judge
+from tests.oracle.leaderboards import BATCHES, TOPN, TopNCase, compare_cases
 from tests.oracle.runner import gather
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
@@ -19,11 +19,11 @@ SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "e
 @pytest.mark.spark
 def test_the_leaderboards_equal_flinks_after_every_micro_batch(spark: SparkSession) -> None:
     cases = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] in SHORT]
-    verdicts = judge(spark, cases)
-    assert {v.name: v.why for v in verdicts if v.status != "passed"} == {}
-    assert len(verdicts) == len(SHORT)
-    assert sum(v.direct for v in verdicts) == sum(v.expected for v in verdicts) > 400
-    assert sum(bool(v.reasons) for v in verdicts) == 3
+    results = compare_cases(spark, cases)
+    assert {v.name: v.why for v in results if v.status != "passed"} == {}
+    assert len(results) == len(SHORT)
+    assert sum(v.direct for v in results) == sum(v.expected for v in results) > 400
+    assert sum(bool(v.reasons) for v in results) == 3
 
 
 @pytest.mark.spark
@@ -31,13 +31,13 @@ def test_a_changed_row_and_a_superfluous_change_are_detected(spark: SparkSession
     [case] = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] == "append_top1_rn"]
     content = json.loads(json.dumps(case.content))
     content["expected"][-1]["v"] += 1
-    [verdict] = judge(spark, [TopNCase(content)])
-    assert verdict.status == "failed"
-    assert f"after micro-batch {BATCHES} lacks 1, such as " in verdict.why[0]
+    [result] = compare_cases(spark, [TopNCase(content)])
+    assert result.status == "failed"
+    assert f"after micro-batch {BATCHES} lacks 1, such as " in result.why[0]
     changes = leaderboards.difference
     monkeypatch.setattr(leaderboards, "difference", lambda *frames, key: changes(frames[0].limit(0), frames[1], key=key))
-    [verdict] = judge(spark, [case])
-    assert "after micro-batch 2 the changes tell superfluously 5" in " ".join(verdict.why)
+    [result] = compare_cases(spark, [case])
+    assert "after micro-batch 2 the changes tell superfluously 5" in " ".join(result.why)
 
 
 def test_every_case_is_read() -> None:

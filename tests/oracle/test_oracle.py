@@ -9,18 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.oracle.cases import DATASTREAM, SQL, Case, parse
-from tests.oracle.compare import Verdict, against_model, check_steps
+from tests.oracle.compare import CaseResult, against_model, check_steps
 from tests.oracle.flink import Flink
 from tests.oracle.lake import Found, Stepped, bulk, stepwise
-from tests.oracle.runner import STEPPED, gather, judge, report, run, run_all
+from tests.oracle.runner import STEPPED, compare_or_fail, gather, report, run, run_all
 from tests.oracle.sql_cache import Simulation
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 
-def failed(verdicts: Sequence[Verdict]) -> list[str]:
-    return [f"{v.name}: {'; '.join(v.why)}" for v in verdicts if v.status == "failed"]
+def failed(results: Sequence[CaseResult]) -> list[str]:
+    return [f"{v.name}: {'; '.join(v.why)}" for v in results if v.status == "failed"]
 
 
 def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
@@ -42,9 +42,9 @@ def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
 @needs_oracle
 @pytest.mark.spark
 def test_the_engine_gives_the_rows_of_flink(short: list[tuple[Case, Found]]):
-    verdicts = [judge(case, found) for case, found in short]
-    assert not failed(verdicts)
-    assert sum(v.direct for v in verdicts) > 300
+    results = [compare_or_fail(case, found) for case, found in short]
+    assert not failed(results)
+    assert sum(v.direct for v in results) > 300
 
 
 @needs_oracle
@@ -57,7 +57,7 @@ def test_a_changed_expected_row_is_detected(short: list[tuple[Case, Found]], cha
         row = next(iter(case.expected))
         other = tuple(-7 if n == 0 else value for n, value in enumerate(row))
         less, more = Counter([row] * (change != "add")), Counter([row] * (change == "add") + [other] * (change == "alter"))
-        assert judge(replace(case, expected=case.expected - less + more), found).status == "failed", case.name
+        assert compare_or_fail(replace(case, expected=case.expected - less + more), found).status == "failed", case.name
 
 
 @needs_oracle
@@ -66,9 +66,9 @@ def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.late and c.late["L"])
     assert case.late is not None
     for late in (Counter(), case.late["L"] + Counter([(0, 0)])):
-        verdict = judge(replace(case, late={**case.late, "L": late}), found)
-        assert verdict.status == "failed"
-        assert "late L" in verdict.why[0]
+        result = compare_or_fail(replace(case, late={**case.late, "L": late}), found)
+        assert result.status == "failed"
+        assert "late L" in result.why[0]
 
 
 @needs_oracle
@@ -86,7 +86,7 @@ def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
 )
 def test_a_changed_actual_row_is_detected(short: list[tuple[Case, Found]], spoil: Callable[[Found], Found]):
     for case, found in short:
-        assert judge(case, spoil(found)).status == "failed", case.name
+        assert compare_or_fail(case, spoil(found)).status == "failed", case.name
 
 
 @needs_oracle
@@ -140,9 +140,9 @@ def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path
 def test_a_folder_with_cases_of_one_operator_passes(spark: SparkSession, tmp_path: Path, case: str):
     (tmp_path / "case.json").write_text((ORACLE / case).read_text(encoding="utf-8"), encoding="utf-8")
     gathered = gather(tmp_path, case.split("/")[0])
-    verdicts = run_all(spark, tmp_path / "lake", gathered)
-    assert [v.status for v in verdicts] == ["passed"]
-    assert report(gathered, verdicts, 0)[-1] == "1 passed, 0 failed, 0 skipped"
+    results = run_all(spark, tmp_path / "lake", gathered)
+    assert [v.status for v in results] == ["passed"]
+    assert report(gathered, results, 0)[-1] == "1 passed, 0 failed, 0 skipped"
 
 
 @needs_oracle
@@ -157,6 +157,6 @@ def test_the_model_of_flinks_sql_join_is_exact():
 @pytest.mark.oracle_all
 def test_the_engine_gives_the_rows_of_flink_in_every_case(spark: SparkSession, tmp_path: Path):
     gathered = gather(ORACLE)
-    verdicts = run(spark, tmp_path, gathered.cases, STEPPED)
+    results = run(spark, tmp_path, gathered.cases, STEPPED)
     assert not gathered.unreadable
-    assert not failed(verdicts)
+    assert not failed(results)

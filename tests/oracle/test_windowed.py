@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
+def answers(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
     """A part of the cases, with our results: every second one of each operator, and of sessions the two with the fewest rows to compute."""
     cases = gather(ORACLE)
     aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.content["operator"], case.name))
@@ -24,17 +24,17 @@ def judged(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 
 
 @pytest.mark.spark
-def test_the_final_rows_equal_flinks(judged: list[tuple[WindowCase, Counter[Row]]]):
-    differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in judged if found != case.wanted}
+def test_the_final_rows_equal_flinks(answers: list[tuple[WindowCase, Counter[Row]]]):
+    differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in answers if found != case.wanted}
     assert not differs
-    assert set(Counter(case.content["operator"] for case, _ in judged)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
-    assert len(judged) > 30
-    assert sum(found.total() for _, found in judged) > 700
+    assert set(Counter(case.content["operator"] for case, _ in answers)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
+    assert len(answers) > 30
+    assert sum(found.total() for _, found in answers) > 700
 
 
 @pytest.mark.spark
-def test_a_changed_row_is_detected(judged: list[tuple[WindowCase, Counter[Row]]]):
-    for case, found in judged:
+def test_a_changed_row_is_detected(answers: list[tuple[WindowCase, Counter[Row]]]):
+    for case, found in answers:
         row = next(iter(found))
         assert found - Counter([row]) != case.wanted
         assert found + Counter([row]) != case.wanted

@@ -25,7 +25,7 @@ from operators import CoGroup, Cumulative, Deduplicate, Session, Sliding, TopK, 
 from operators.contract import NEW, SESSION, WATERMARK
 from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
-from tests.oracle.compare import Verdict
+from tests.oracle.compare import CaseResult
 
 DEDUP, WINDOW_TOPN, CONSECUTIVE = "dedup", "window_topn", "consecutive_windows"
 WINDOW_JOIN, SQL_WINDOW_JOIN = "window_join", "sql_window_join"
@@ -164,18 +164,18 @@ def parse(content: Mapping[str, Any]) -> WindowCase:
     return case
 
 
-def judge(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Verdict]:
+def compare_cases(spark: SparkSession, cases: Sequence[WindowCase]) -> list[CaseResult]:
     """Run cases, and compare their results with Flink's final content."""
     found = run(spark, cases)
-    verdicts: list[Verdict] = []
+    results: list[CaseResult] = []
     for case in cases:
         lacks, more = case.wanted - found[case.name], found[case.name] - case.wanted
         why = [f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has besides", more)) if rows]
         sent = len(case.expected)
         rules = Counter({FOLLOWED: sent} if not case.follows else {REFIRED: sent - case.wanted.total()})
         direct = case.wanted.total() - lacks.total() if case.follows else 0
-        verdicts.append(Verdict(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules))
-    return verdicts
+        results.append(CaseResult(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules))
+    return results
 
 
 def ids(row: Mapping[str, Any]) -> set[tuple[str, int]]:

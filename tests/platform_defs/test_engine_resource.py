@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 
 
 def _made(resource: dg.ResourceDefinition) -> Engine:

@@ -101,7 +101,7 @@ class IntervalJoinModel:
 
     def __call__(self, stream: Stream) -> Answer:
         """The answer: late rows match nothing and are not padded."""
-        on_time, late = judged(stream)
+        on_time, late = split_late(stream)
         pairs = self.pairs(on_time)
         matched = {row.step for pair in pairs for row in pair}
         rows = [Joined(left, right, max(left.ts, right.ts)) for left, right in pairs]
@@ -112,7 +112,7 @@ class IntervalJoinModel:
         return Answer(rows, late)
 
 
-def judged(stream: Stream) -> tuple[list[Event], list[Event]]:
+def split_late(stream: Stream) -> tuple[list[Event], list[Event]]:
     """The rows on time and the late ones: late is `ts` below the watermark in force when the row came."""
     on_time, late = list[Event](), list[Event]()
     watermark: int | None = None

@@ -28,7 +28,7 @@ def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row
 
 
 @dataclass
-class Judged:
+class SessionsModel:
     """One key's rows, in the batches of their arrival.
 
     Args:

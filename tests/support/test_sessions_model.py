@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.sessions_model import Judged, Row, sessions
+from tests.support.sessions_model import Row, SessionsModel, sessions
 from tests.support.windows_model import Span
 
 Entry = tuple[list[Row], int | None]
@@ -19,23 +19,23 @@ UNCUT = 1_000_000
 class Table:
     """A table of one key's sessions, kept like the engine's: from the log and the lateness decisions, by closed ranges and corrections."""
 
-    judged: Judged
+    model: SessionsModel
     log: list[Row] = field(default_factory=list)
     results: dict[Span, list[Row]] = field(default_factory=dict)
     closed_to: int | None = None
 
     def backfill(self) -> dict[Span, list[Row]]:
         """The sessions of the log without the late rows; rows of a recorded session stay in it."""
-        kept = self.judged.apart
-        free = [r for r in self.log if r not in self.judged.late and not any(r in part for part in kept.values())]
-        return kept | sessions(free, self.judged.gap, self.judged.longest)
+        kept = self.model.apart
+        free = [r for r in self.log if r not in self.model.late and not any(r in part for part in kept.values())]
+        return kept | sessions(free, self.model.gap, self.model.longest)
 
     def step(self, rows: list[Row]) -> None:
         """Correct the sessions that rows within the allowed lateness may change."""
         self.log += rows
-        times = [t for t, _ in set(rows) - {*self.judged.late} if self.closed_to is not None and t <= self.closed_to]
-        if self.judged.lateness and times:
-            reach = 2 * self.judged.longest + self.judged.gap
+        times = [t for t, _ in set(rows) - {*self.model.late} if self.closed_to is not None and t <= self.closed_to]
+        if self.model.lateness and times:
+            reach = 2 * self.model.longest + self.model.gap
             self._put(min(times) - 1, min(max(times) + reach + 1, self.closed_to or 0))
 
     def close(self, upto: int | None) -> None:
@@ -46,7 +46,7 @@ class Table:
 
     def dead(self, watermark: int | None) -> dict[Span, list[Row]]:
         """The sessions that accept no more rows."""
-        return {} if watermark is None else {s: part for s, part in self.results.items() if s[1] + self.judged.lateness <= watermark}
+        return {} if watermark is None else {s: part for s, part in self.results.items() if s[1] + self.model.lateness <= watermark}
 
     def _put(self, after: int | None, upto: int) -> None:
         def within(end: int) -> bool:
@@ -75,11 +75,11 @@ def _run(seed: int) -> Table:
     seeded = random.Random(seed)
     gap = seeded.choice([1, 5, 10])
     longest = gap + seeded.choice([0, 1, 7, 20, 53])
-    table = Table(Judged(gap, longest, seeded.choice([0, 0, 3, 30])))
+    table = Table(SessionsModel(gap, longest, seeded.choice([0, 0, 3, 30])))
     for rows, mark in _stream(seeded, longest):
         table.close(mark)
         dead = table.dead(mark)
-        table.judged.entry(rows, mark)
+        table.model.entry(rows, mark)
         table.step(rows)
         assert table.dead(mark) == dead, f"seed {seed}: a session that took no more rows has changed at {mark}"
     table.close(10_000)
@@ -98,16 +98,16 @@ def test_without_a_maximum_length_sessions_and_late_rows_equal_flinks() -> None:
     for seed in range(2_000):
         seeded = random.Random(seed)
         gap, lateness = seeded.choice([1, 5, 10]), seeded.choice([0, 3, 30])
-        judged = Judged(gap, UNCUT, lateness)
+        model = SessionsModel(gap, UNCUT, lateness)
         living, ended, missed = list[Row](), list[list[Row]](), list[Row]()
         for rows, mark in _stream(seeded, 60):
-            judged.entry(rows, mark)
+            model.entry(rows, mark)
             closed, living = _parted(living, gap, lateness, mark)
             too_late, living = _parted([*living, *rows], gap, lateness, mark)
             ended += closed
             missed += [r for part in too_late for r in part]
-        assert sorted(judged.late) == sorted(missed), f"seed {seed}"
-        assert sorted(part for _, part in judged.results()) == sorted([*ended, *sessions(living, gap, UNCUT).values()]), f"seed {seed}"
+        assert sorted(model.late) == sorted(missed), f"seed {seed}"
+        assert sorted(part for _, part in model.results()) == sorted([*ended, *sessions(living, gap, UNCUT).values()]), f"seed {seed}"
         late += len(missed)
     assert late > 1_000
 

@@ -13,8 +13,8 @@ from platform_defs.engine.accounting import counted_rows as counting
 from platform_defs.engine.accounting.account import RowBooks
 from platform_defs.engine.accounting.upserted_rows import EntryBooks
 from tests.conftest import CopyEngine, MakeEngine
+from tests.support.example_operators import RunningTotal
 from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
-from tests.support.toys import RunningTotal
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
 SOURCES = [source("l"), source("r")]

@@ -43,8 +43,8 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_resumes_it(make_
         failures.check()
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
-    mended = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
-    list(mended.remake(["windows", "sums"], downstream=True))  # as the error message says
-    assert [int(t) for _, t in rows_of(mended.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
-    assert {k: int(t) for k, t in rows_of(mended.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
-    assert all(a.holds for name in mended.assets for a in mended.accounts.days(name))
+    fixed = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
+    list(fixed.remake(["windows", "sums"], downstream=True))  # as the error message says
+    assert [int(t) for _, t in rows_of(fixed.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
+    assert {k: int(t) for k, t in rows_of(fixed.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
+    assert all(a.holds for name in fixed.assets for a in fixed.accounts.days(name))

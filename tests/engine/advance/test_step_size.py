@@ -12,10 +12,10 @@ from assets.contracts import DerivedAsset
 from operators.contract import ByKey, ByTimeRange, TimeKind
 from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
 from platform_defs.engine.ledger.ledger import Entry
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
+from tests.support.example_operators import Spread
 from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
-from tests.support.toys import Spread
 
 ASSET = join(lower=-3, upper=4)
 REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, ByTimeRange) else 0

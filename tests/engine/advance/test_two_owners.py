@@ -23,9 +23,9 @@ from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
-from tests.support.landed import landed
+from tests.support.example_operators import RunningTotal
+from tests.support.file_walk import landed_files
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source
-from tests.support.toys import RunningTotal
 
 SOURCES = [source("l", unique_key=("k", "v")), source("r")]
 LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
@@ -59,7 +59,7 @@ def _advance(engine: Engine) -> None:
 def _ingest(engine: Engine) -> None:
     for part in (1, 2):
         engine.ingestion.batches.files(
-            [f for name, folder in engine.folders.items() for f in landed(folder, name) if f"{part}.jsonl" in f.path]
+            [f for name, folder in engine.folders.items() for f in landed_files(folder, name) if f"{part}.jsonl" in f.path]
         )
 
 
@@ -101,7 +101,7 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     for part, by_source in enumerate(LANDED):
         for name, events in by_source.items():
             land(engine, name, f"{part}.jsonl", [e.line for e in events])
-    files = [f for name, folder in engine.folders.items() for f in landed(folder, name)]
+    files = [f for name, folder in engine.folders.items() for f in landed_files(folder, name)]
     engine.ingestion.batches.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
     engine.ingestion.batches.files([f for f in files if "1.jsonl" in f.path])

@@ -19,7 +19,7 @@ from operators import Aggregate, TopN
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Landed, land_changes
 from platform_defs.engine.ingest.change_feed import check_feed
 from tests.conftest import MakeEngine
-from tests.support.landed import landed
+from tests.support.file_walk import landed_files
 from tests.support.shopkeeping import rows_of
 
 CONFIG = {"delta.enableChangeDataFeed": "true"}
@@ -36,7 +36,7 @@ def stock(tmp_path: Path) -> DeltaTable:
     return DeltaTable(path)
 
 
-def _landed(folder: Path) -> list[tuple[int, list[tuple[str, str, int]]]]:
+def _landed_versions(folder: Path) -> list[tuple[int, list[tuple[str, str, int]]]]:
     found = []
     for path in sorted(folder.glob("*.parquet")):
         rows = pq.read_table(path).to_pylist()
@@ -51,9 +51,9 @@ def test_each_version_lands_once_with_removals_first(stock: DeltaTable, tmp_path
     stock.delete("item = 'b'")
     assert land_changes(stock.table_uri, folder) == [Landed(1, 2), Landed(2, 1)]
     assert land_changes(stock.table_uri, folder) == []
-    landed = _landed(folder)
-    assert (landed[0][0], sorted(landed[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
-    assert landed[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
+    versions = _landed_versions(folder)
+    assert (versions[0][0], sorted(versions[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
+    assert versions[1:] == [(1, [("-U", "a", 1), ("+U", "a", 9)]), (2, [("-D", "b", 5)])]
 
 
 def test_a_table_without_a_change_feed_is_refused_with_the_fix(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_a_folder_without_an_id_takes_the_id_of_the_table(stock: DeltaTable, tmp
 def test_landed_file_times_rise_even_when_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
     land_changes(stock.table_uri, folder)
-    [first] = landed(str(folder), "stock")
+    [first] = landed_files(str(folder), "stock")
     os.utime(folder / "version-00000000000000000000.parquet", ns=(2 * 10**18, 2 * 10**18))  # the year 2033, then the clock is corrected
     for sold in ("9", "10", "11"):
         stock.update(updates={"sold": sold}, predicate="item = 'a'")
         land_changes(stock.table_uri, folder)
-    files = sorted(landed(str(folder), "stock"))
+    files = sorted(landed_files(str(folder), "stock"))
     assert [Path(f.path).name[:28] for f in files] == [f"version-{n:020d}" for n in range(4)]
     assert len({f.modified for f in files}) == 4
     assert {f.source for f in files} == {first.source}

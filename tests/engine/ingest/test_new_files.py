@@ -15,9 +15,9 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import new_files as landing
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 from tests.support.clock import Clock
-from tests.support.landed import landed
+from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
 
@@ -146,7 +146,7 @@ def test_an_unread_file_is_found_as_soon_as_it_changes(looks: Looks, monkeypatch
 def test_a_file_marked_for_retry_is_found(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
     looks.land("1.jsonl")
-    [file] = landed(str(looks.folder), "l")
+    [file] = landed_files(str(looks.folder), "l")
     assert looks.ingest(fault="unread") == ["1.jsonl"]
     assert looks.look() == []
     looks.commit((file.retry,), kind="retry")
@@ -217,7 +217,7 @@ def test_the_finder_finds_exactly_the_files_of_a_walk(tmp_path_factory: pytest.T
             looks.ingest("unread" if act == "refuse" else None)
         else:
             looks.look()
-    walked = list(landed(str(looks.folder), "l"))
+    walked = list(landed_files(str(looks.folder), "l"))
     known = looks.ledger.known("l", walked)
     found: set[File] = set()
     for _ in range(2 * len(walked) + 2):

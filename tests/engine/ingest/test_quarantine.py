@@ -111,9 +111,9 @@ STRICT = (RowRule("v is small", "v < 90"), RowRule("v is no half", "v != 50"))
 ODD = "b\n\u2028|"
 
 
-def _sources(mended: bool) -> list[Any]:
-    rules = {"rules": () if mended else STRICT}
-    return [source("l", **rules), source("c", options={"sep": "||"} | ({"nullValue": "x"} if mended else {})), source("p", **rules)]
+def _sources(fixed: bool) -> list[Any]:
+    rules = {"rules": () if fixed else STRICT}
+    return [source("l", **rules), source("c", options={"sep": "||"} | ({"nullValue": "x"} if fixed else {})), source("p", **rules)]
 
 
 def _land_rows(engine: Engine) -> None:
@@ -129,7 +129,7 @@ def _land_rows(engine: Engine) -> None:
 
 
 def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = make_engine(_sources(mended=False), [])
+    engine = make_engine(_sources(fixed=False), [])
     _land_rows(engine)
     assert engine.ingestion.quarantine.release("l") == []
     assert sorted(_accepted(engine.ingest())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
@@ -141,24 +141,24 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
         ("rule: v is small", 1, 0),
     ]
 
-    mended = make_engine(_sources(mended=True), [])
-    released = mended.ingestion.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
+    fixed = make_engine(_sources(fixed=True), [])
+    released = fixed.ingestion.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
     assert [(r.name.startswith("released-20260301T120000"), r.name.endswith("-1.jsonl"), r.rows) for r in released] == [(True, True, 3)]
-    assert mended.ingestion.quarantine.release("l", reasons=["rule: v is no half"]) == []
-    assert [r.rows for r in mended.ingestion.quarantine.release("c")] == [2, 1]
-    assert [r.rows for r in mended.ingestion.quarantine.release("p")] == [1]
-    assert sorted(_accepted(mended.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
-    assert rows_of(mended.reading.log("l", mended.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
-    assert rows_of(mended.reading.log("c", mended.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
-    raw_times = mended.views.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
+    assert fixed.ingestion.quarantine.release("l", reasons=["rule: v is no half"]) == []
+    assert [r.rows for r in fixed.ingestion.quarantine.release("c")] == [2, 1]
+    assert [r.rows for r in fixed.ingestion.quarantine.release("p")] == [1]
+    assert sorted(_accepted(fixed.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
+    assert rows_of(fixed.reading.log("l", fixed.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
+    assert rows_of(fixed.reading.log("c", fixed.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
+    raw_times = fixed.views.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
-    assert [(r.reason, r.rows, r.released) for r in mended.ingestion.quarantine.rows("l")] == [
+    assert [(r.reason, r.rows, r.released) for r in fixed.ingestion.quarantine.rows("l")] == [
         ("malformed: not UTF-8", 2, 1),
         ("rule: v is no half", 2, 2),
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
-    assert mended.ingest() == []
+    assert fixed.ingest() == []
 
     def cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("cut")
@@ -167,25 +167,25 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
         with monkeypatch.context() as patched:
             patched.setattr(where, left, cut)
             with pytest.raises(KeyboardInterrupt, match="cut"):
-                mended.ingestion.quarantine.release("l", reasons=["rule: v is small"])
-        assert mended.ingest() == []
-    [finished] = make_engine(_sources(mended=True), []).ingestion.quarantine.release("l", reasons=["rule: v is small"])
+                fixed.ingestion.quarantine.release("l", reasons=["rule: v is small"])
+        assert fixed.ingest() == []
+    [finished] = make_engine(_sources(fixed=True), []).ingestion.quarantine.release("l", reasons=["rule: v is small"])
     assert finished.rows == 1
-    assert _accepted(mended.ingest()) == [("l", 1, 0)]
-    assert _keys(mended) == ["a", ODD, "c", "ü"]
-    assert mended.ingestion.quarantine.release("l", reasons=["rule: v is small"]) == []
-    assert [p.name for p in Path(mended.folders["l"]).glob(".*releasing*")] == []
+    assert _accepted(fixed.ingest()) == [("l", 1, 0)]
+    assert _keys(fixed) == ["a", ODD, "c", "ü"]
+    assert fixed.ingestion.quarantine.release("l", reasons=["rule: v is small"]) == []
+    assert [p.name for p in Path(fixed.folders["l"]).glob(".*releasing*")] == []
 
-    land(mended, "c", "3.csv", ["k||v||ts", "few", "fewer"])
-    mended.ingest()
-    (Path(mended.folders["c"]) / "3.csv").unlink()
+    land(fixed, "c", "3.csv", ["k||v||ts", "few", "fewer"])
+    fixed.ingest()
+    (Path(fixed.folders["c"]) / "3.csv").unlink()
     message = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
-        mended.ingestion.quarantine.release("c", named=["3.csv"])
-    again = [path.name for path in Path(mended.folders["c"]).glob("released-*.csv")]
-    assert [r.rows for r in mended.ingestion.quarantine.release("c", named=again)] == [1]
-    assert _accepted(mended.ingest()) == [("c", 0, 1)]
-    assert _adds_up(mended)
+        fixed.ingestion.quarantine.release("c", named=["3.csv"])
+    again = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]
+    assert [r.rows for r in fixed.ingestion.quarantine.release("c", named=again)] == [1]
+    assert _accepted(fixed.ingest()) == [("c", 0, 1)]
+    assert _adds_up(fixed)
 
 
 @pytest.mark.parametrize(

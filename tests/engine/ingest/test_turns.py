@@ -19,7 +19,7 @@ from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_i
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 from tests.support.shopkeeping import HOUR, START, source
 

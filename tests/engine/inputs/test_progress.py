@@ -15,8 +15,8 @@ from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.lake.tables import Lake
+from tests.support.example_operators import RunningTotal, Spread
 from tests.support.shopkeeping import join
-from tests.support.toys import RunningTotal, Spread
 
 OPERATORS = [
     pytest.param(join().operator, id="interval join"),

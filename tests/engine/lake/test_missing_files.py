@@ -17,8 +17,8 @@ from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.lake.tables import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
+from tests.support.example_operators import RunningTotal, Spread
 from tests.support.shopkeeping import DAY, HOUR, Event, join, land, replay, rows_of, source
-from tests.support.toys import RunningTotal, Spread
 
 SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
 

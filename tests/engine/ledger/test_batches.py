@@ -18,7 +18,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError, PinnedLake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore

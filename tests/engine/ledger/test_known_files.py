@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ledger.known_files import KnownFiles
-from tests.engine.made import source_entry
-from tests.support.landed import landed
+from tests.engine.entries import source_entry
+from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
 NAMES = ["1.jsonl", "2026/1.jsonl", "l/1.jsonl", "a b.jsonl", "ä%41|x.jsonl", "file:x/1.jsonl", ".x/~(1).jsonl"]
@@ -119,7 +119,7 @@ def test_links_below_a_landing_folder_are_skipped(tmp_path: Path) -> None:
     (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "by link").symlink_to(folder)
     for root in (folder, tmp_path / "by link"):
-        assert [f.keys[0] for f in landed(str(root), "l")] == ["./2026/1.jsonl"]
+        assert [f.keys[0] for f in landed_files(str(root), "l")] == ["./2026/1.jsonl"]
 
 
 def test_a_file_keeps_its_offset_when_the_landing_folder_moves_to_a_folder_with_a_percent_sign(tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_a_file_keeps_its_offset_when_the_landing_folder_moves_to_a_folder_with_
         folder.mkdir(parents=True)
         (folder / "ä %41.jsonl").write_text("{}")
         os.utime(folder / "ä %41.jsonl", (5, 5))
-        offsets += [f.offset for f in landed(str(folder), "l")]
+        offsets += [f.offset for f in landed_files(str(folder), "l")]
     assert offsets == ["./ä%20%2541.jsonl|5000|2"] * 3

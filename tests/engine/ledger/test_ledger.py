@@ -13,7 +13,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, moved
 from platform_defs.engine.ledger.store import DeltaLedgerStore
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 
 FULL = source_entry(

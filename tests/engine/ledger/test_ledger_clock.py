@@ -7,7 +7,7 @@ import pytest
 
 from platform_defs.engine.ingest.ingest import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import source

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.ledger.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
-from tests.engine.made import marks, source_entry
+from tests.engine.entries import marks, source_entry
 
 
 def _source(entries: Sequence[Entry], name: str) -> Timeline:

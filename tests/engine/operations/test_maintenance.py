@@ -23,8 +23,8 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance, MaintenanceError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
+from tests.support.example_operators import RunningTotal
 from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source
-from tests.support.toys import RunningTotal
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 KEYS = {

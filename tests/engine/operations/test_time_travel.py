@@ -6,8 +6,8 @@ from assets.contracts import DerivedAsset
 from operators import OperatorError
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
+from tests.support.example_operators import RunningTotal
 from tests.support.shopkeeping import HOUR, MINUTE, Event, replay, rows_of, source
-from tests.support.toys import RunningTotal
 
 
 def test_time_travel_requires_every_earlier_step(make_engine: MakeEngine, clock: Clock) -> None:

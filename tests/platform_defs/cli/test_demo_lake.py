@@ -15,7 +15,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings
-from tests.engine.made import source_entry
+from tests.engine.entries import source_entry
 
 OWN = "orders/part-00000.jsonl"
 _UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"

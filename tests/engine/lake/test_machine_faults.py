@@ -19,8 +19,8 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import FORMAT, Ledger
 from tests.support.clock import Clock
+from tests.support.example_operators import RunningTotal
 from tests.support.shopkeeping import Event, land, rows_of, source
-from tests.support.toys import RunningTotal
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 
@@ -110,7 +110,7 @@ def _newer(lake: Lake) -> Engine:
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
 def test_a_new_lake_records_its_format_and_one_without_a_format_is_accepted(tmp_path: Path, description: str | None) -> None:
-    from tests.engine.made import source_entry
+    from tests.engine.entries import source_entry
 
     lake = Lake(str(tmp_path / "lake"))
     ledger = Ledger(lake, Clock())

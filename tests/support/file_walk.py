@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from platform_defs.engine.formats.files import File, found_file, is_hidden, one_path
 
 
-def landed(folder: str, source: str) -> Iterator[File]:
+def landed_files(folder: str, source: str) -> Iterator[File]:
     """The files below a local folder that an ingest reads: no hidden ones, no links, and nothing behind links."""
     root = one_path(folder)
     for below, folders, names in os.walk(root):
