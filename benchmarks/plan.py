@@ -42,7 +42,7 @@ class Cell:
         first: rows of each table in the first micro-batch; 0 for as many as in the others.
         within_ms: the join's interval.
         heap: the JVM's heap.
-        options: what the contender is told beside its own.
+        options: options in addition to those of the contender.
     """
 
     kind: str

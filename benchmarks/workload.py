@@ -22,7 +22,7 @@ class Workload:
     Args:
         sources: the sources, of a job.
         asset: the derived table, of a job.
-        outcome: `found`, and `checksum` where the number of results tells little, of the table's rows.
+        outcome: `found`, and `checksum` if the number of results is not conclusive, of the table's rows.
         suites: the expectations of logs, by source.
     """
 

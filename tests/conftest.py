@@ -20,14 +20,14 @@ CopyEngine = Callable[[Engine], Engine]
 
 
 LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
-"""What takes long, the longest first: so that two processes that take file by file end at about the same time."""
+"""Folders with long tests, the longest first, so that two processes that run file by file end at about the same time."""
 
 
 BOOKKEEPING = {"engine", "laws", "chaos", "lakes"}
 """The folders whose tests make hundreds of small steps: what they assert is which rows a step reads and writes, in what order.
 
 The others (the operators, Flink's answers, the demo, the checks, the examples) run the plans of the product's session, and
-so do modules with the mark `compiled`: what becomes of every bad value.
+so do modules with the mark `compiled`: the outcome of every bad value.
 """
 INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",
@@ -39,7 +39,7 @@ INTERPRETED = {
 """Compiling and planning each stage takes most of the time of a step over ten rows."""
 
 LOOKED_UP = ("functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark asks for by a short name at every column expression, for which the JVM searches all its JARs."""
+"""The classes that PySpark looks up by a short name at every column expression, for which the JVM searches all its JARs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

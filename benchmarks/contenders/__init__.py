@@ -1,7 +1,7 @@
 """The contenders: each a module with `run(job) -> outcome`, each run as a process of its own.
 
-An outcome is a dict that holds `seconds` (the job alone, without start-up), `found` (how many results) where they were counted, and
-`checksum` where the contender keeps them and their number tells little.
+An outcome is a dict that holds `seconds` (the job alone, without start-up), `found` (how many results) if they were counted, and
+`checksum` if the contender keeps them and their number is not conclusive.
 """
 
 from collections.abc import Mapping
@@ -65,10 +65,10 @@ class Contender:
         name: its name, on the command line and in the results.
         title: its name in the table.
         module: the module below `benchmarks.contenders`.
-        options: what the module is told.
+        options: the options of the module.
         slow: whether it runs once, and at the small sizes where a workload has such.
         optional: whether it runs only when it is named.
-        workload: what it computes, where that is not told by the data.
+        workload: what it computes, if the data does not determine it.
     """
 
     name: str

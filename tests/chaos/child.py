@@ -82,8 +82,8 @@ class Child:
     """The process.
 
     Args:
-        order: what it is told.
-        tell: tells the parent.
+        order: the instructions.
+        tell: sends a message to the parent.
         connect: makes the session.
     """
 

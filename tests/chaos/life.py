@@ -38,7 +38,7 @@ class Life:
         parts: how many parts the stream lands in.
         remote: whether the lake is addressed by a URI.
         archive: the class data archive; None to do without.
-        log: tells what happens.
+        log: writes a line of progress.
     """
 
     home: Path

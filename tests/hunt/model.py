@@ -186,7 +186,7 @@ class Truth:
     # derived tables
 
     def watermarks(self, sources: Iterable[str]) -> list[int | None]:
-        """An operator's watermark after each entry, from index 0: before any."""
+        """An operator's watermark after each batch; index 0 is before any."""
         found: list[int | None] = []
         for n in range(self.head + 1):
             marks = [of.marks[n] for of in map(self._source, sources) if not of.idle[n]]

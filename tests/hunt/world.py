@@ -327,7 +327,7 @@ class World:
         return self.outcome, answer
 
     def _drop(self, action: Action) -> None:
-        """A table is deleted, as an error message tells a user to do."""
+        """A table is deleted, as an error message advises."""
         self.store.drop(action.args[0])
 
     def _move(self, action: Action) -> None:

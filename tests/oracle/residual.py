@@ -1,6 +1,6 @@
 """The residual of a case, SQL over `L.` and `R.` columns: translated to the result's names, and as a predicate for the model.
 
-The model has it evaluated by SQLite, so that Spark is not its own judge.
+The model has it evaluated by SQLite, so that Spark is not compared with itself.
 """
 
 import re

@@ -1,6 +1,6 @@
 """A model of Flink's SQL interval join (`TimeIntervalJoin`, heap state): its caches, its one timer a key, its faults.
 
-It tells what Flink makes of rows that we judge otherwise, so that what differs is derived and not merely excused.
+It predicts the result of Flink for rows that this engine decides otherwise, so that what differs is derived and not merely excused.
 """
 
 from collections import Counter
