@@ -25,6 +25,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.known_files import uris_below
+from platform_defs.faults import point
 
 RELEASED = "released"
 """The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""
@@ -71,7 +72,8 @@ class Release:
         done = list(self._finished())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
-        groups = self._grouped([p for p in paths if not named or any(is_named(p, n) for n in named)])
+        paths = [p for p in paths if not named or any(is_named(p, n) for n in named)]
+        groups = self._grouped(paths)
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
             name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
@@ -83,10 +85,14 @@ class Release:
         seen = PinnedLake.of(self.of.lake)
         table = seen.delta(self.contract.quarantine)
         assert table is not None
+        point("release.before_write")
         self._write(self._rows(seen).where(chosen & F.col("path").isin(*group)), head, name)
+        point("release.after_write")
         predicate = chosen_sql(self.of.ledger.head, group, reasons)
         self.of.lake.update(self.of.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
+        point("release.after_mark")
         self._show(name)
+        point("release.after_rename")
         return Released(name, self._marked(name))
 
     def _rows(self, lake: Lake | None = None) -> DataFrame:
