@@ -7,13 +7,14 @@ is renamed. After a kill the next release finds the hidden file: where its rows 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
@@ -73,6 +74,7 @@ class Release:
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
         paths = [p for p in paths if not named or any(is_named(p, n) for n in named)]
+        self._check_bytes(chosen, paths)
         groups = self._grouped(paths)
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
@@ -102,6 +104,18 @@ class Release:
 
     def _marked(self, name: str) -> int:
         return self._rows().where(F.col(RELEASED) == name).count()
+
+    def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
+        """Pass if no chosen row of a Parquet file holds bytes: its text has them as base64, which would come in as they stand."""
+        columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
+        columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
+        if not columns or not columnar:
+            return
+        held = F.from_json("raw", StructType(columns))
+        holds = reduce(Column.__or__, [held.getField(f.name).isNotNull() for f in columns])
+        found = self._rows().where(chosen & F.col("path").isin(*columnar) & holds).select("path").first()
+        if found is not None:
+            raise QuarantineError.holds_bytes(self.contract.name, unquote(found["path"]), [f.name for f in columns])
 
     def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths by the suffix of the file that takes their rows, and the header it needs."""
