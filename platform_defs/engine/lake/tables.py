@@ -23,7 +23,7 @@ from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.compaction import MaintainedTables
 from platform_defs.engine.lake.data_skipping import schema_of
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import ROWS, Commit, ReadTables, newest_commit
@@ -189,7 +189,7 @@ class Lake(ReadTables, MaintainedTables):
 
     def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
         """Whether a commit after a version has an id, as far as the store can be reached."""
-        with suppress(DeltaError, OSError):
+        with suppress(DeltaError, OSError, UnreadableLogError):
             delta = self.live.delta(table)
             return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
         return False
