@@ -18,7 +18,7 @@ def test_a_column_may_have_another_type_as_long_as_no_batch_brought_a_row(make_e
     after = make_engine([source("l", schema=corrected, unique_key=("v",)), source("r")], [])
     [entry] = after.ingest()
     assert {(s.accepted, s.quarantined) for s in entry} == {(1, 1)}
-    assert rows_of(after.table("events/l"), "seq", "k", "v", "n") == [(1, "a", "1", None)]
+    assert rows_of(after.views.table("events/l"), "seq", "k", "v", "n") == [(1, "a", "1", None)]
     land(after, "l", "2.jsonl", [Event("a", 1, 0).line, Event("b", 2, 0).line])
     [entry] = after.ingest()
     assert [(s.accepted, s.duplicate) for s in entry] == [(1, 1)]

@@ -23,8 +23,8 @@ def test_rows_of_parquet_that_hold_bytes_are_not_released_as_other_bytes(make_en
     engine.ingest()
     mended = make_engine([source("l", schema=SCHEMA)], [])
     with pytest.raises(QuarantineError, match=r"bytes\.parquet hold bytes \(b\), and a row of Parquet is released as JSON"):
-        mended.quarantine.release("l")
-    assert [r.rows for r in mended.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
+        mended.ingestion.quarantine.release("l")
+    assert [r.rows for r in mended.ingestion.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
     mended.ingest()
-    held = rows_of(mended.table("events/l").where("v = 99").selectExpr("k", "cast(b AS string)", "cast(many[0] AS string)"))
+    held = rows_of(mended.views.table("events/l").where("v = 99").selectExpr("k", "cast(b AS string)", "cast(many[0] AS string)"))
     assert held == [("none", None, "x"), ("text", "hello", None)]

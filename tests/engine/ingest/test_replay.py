@@ -21,17 +21,17 @@ def test_a_replay_that_another_writer_has_overtaken_is_refused(make_engine: Make
 
     def clear_and_pause(*given: Any) -> None:
         clear(*given)
-        files = other.new_files("l")
+        files = other.ingestion.new_files("l")
         if how == "a batch":
-            other.ingester.files(files)
+            other.ingestion.batches.files(files)
         else:
-            run_and_die(lambda: other.ingester.files(files), "ingest.before_ledger")
+            run_and_die(lambda: other.ingestion.batches.files(files), "ingest.before_ledger")
 
     monkeypatch.setattr(replay_module, "clear_orphans", clear_and_pause)
     with pytest.raises(LakeError, match="another writer has committed meanwhile, so nothing was written"):
         replay(ours, [{"l": [Event("c", 3, 0)]}])
     monkeypatch.undo()
     assert make_engine([source("l")], []).ledger.head == before + (how == "a batch")
-    assert ("c",) not in rows_of(ours.table("events/l"), "k")
+    assert ("c",) not in rows_of(ours.views.table("events/l"), "k")
     replay(ours, [{"l": [Event("c", 3, 0)]}])
     assert ("c",) in rows_of(ours.reading.log("l", ours.ledger.head), "k")

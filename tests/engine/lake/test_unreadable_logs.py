@@ -63,11 +63,12 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_made_again(engine: Engine
     after = make_engine(SOURCES, ASSETS)
     _feed(after, 3)  # what comes in does not wait for it
     why = rf"^the Delta log of {table} cannot be read: a file of .*/{table}/_delta_log is missing, damaged or .* `tidemark rebuild"
-    for look in (lambda: after.advance(name), lambda: after.account(name), after.snapshot):
+    for look in (lambda: after.advance(name), lambda: after.accounts.days(name), lambda: after.snapshot().accounts.days(name)):
         with pytest.raises(UnreadableLogError, match=why):
             look()
     for other in set(after.assets) - {name, "top"}:
         assert after.advance(other), other
+        assert broken(after.snapshot(), other) == set()
     for deleted in TABLES[table]:
         shutil.rmtree(after.lake.path(deleted))
     list(after.remake([name], downstream=True))
@@ -81,7 +82,9 @@ def test_a_log_of_a_source_that_cannot_be_read_stops_what_reads_it(engine: Engin
     _damage(engine, table, how)
     after = make_engine(SOURCES, ASSETS)
     land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])
-    reading = [after.ingest, after.drain] + [lambda: after.advance("pairs"), lambda: after.account("pairs")] * table.startswith("events")
+    reading = [after.ingest, after.drain] + [lambda: after.advance("pairs"), lambda: after.accounts.days("pairs")] * table.startswith(
+        "events"
+    )
     for act in reading:
         with pytest.raises(UnreadableLogError, match=f"the Delta log of {table} cannot be read"):
             act()
