@@ -132,8 +132,8 @@ class SourceContract:
             those that tell the format of times and numbers say nothing here.
         new_columns: what becomes of columns that the schema does not name. `ignore` leaves them out; `quarantine` keeps
             the rows that have them out; `refuse` stops the ingest before anything of the micro-batch is committed; `add`
-            takes them into the event log from then on, as text but for Parquet's own types. Operators see the schema's
-            columns alone.
+            takes them into the event log from then on, as text but for Parquet's own types (whole numbers as bigint, floats as
+            double). Operators see the schema's columns alone.
     """
 
     name: str

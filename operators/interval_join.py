@@ -80,6 +80,11 @@ class IntervalJoin:
         """The names of the result."""
         return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        left, right = inputs
+        return self.names.result_columns(left, right)
+
     @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""

@@ -89,6 +89,12 @@ class WindowJoin(WindowedOperator):
         """The names of the result."""
         return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
 
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        left, right = inputs
+        both = self.names.result_columns(left, right)
+        return (*map(self._own_name, left), *_ADDED) if self.how in ("semi", "anti") else both
+
     @property
     def inputs(self) -> tuple[str, str]:
         """The names of the inputs."""
@@ -111,10 +117,14 @@ class WindowJoin(WindowedOperator):
         left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
-            own = [F.col(self.names.joined_name(c, other, 0)).alias(self.left_prefix + c if c in _ADDED else c) for c in one.columns]
+            own = [F.col(self.names.joined_name(c, other, 0)).alias(self._own_name(c)) for c in one.columns]
             return kept.select(*own, *window_bounds(), *window_times(self.window))
         joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
         return joined.select(*self.names.key_columns(), *self.names.payload(one, other), *window_bounds(), *window_times(self.window))
+
+    def _own_name(self, column: str) -> str:
+        """The name that a left column has where the result has left columns alone."""
+        return self.left_prefix + column if column in _ADDED else column
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, which side a null key is on, and the time."""

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import check_distinct, check_present, check_same_types, names, temporary
-from operators.errors import OperatorError
+from operators.errors import ColumnError, OperatorError
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,27 @@ class JoinColumns:
         check_present(left, self.key, "on")
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
-        way_out = "choose other `left_prefix` / `right_prefix`, or rename the input columns"
-        check_distinct([*self.key, *self.payload(left, right), *self.added], way_out)
+        self.result_columns(left.columns, right.columns)
+
+    def result_columns(self, left: Sequence[str], right: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns, for sides with the given columns.
+
+        Raises:
+            ColumnError: a side lacks a key column, or two names of the result differ in no more than case.
+        """
+        for columns in (left, right):
+            for column in self.key:
+                if column not in columns:
+                    raise ColumnError.missing("on", column, [*columns])
+        payload = [
+            self._result_name(c, other, n)
+            for n, (own, other) in enumerate(((left, right), (right, left)))
+            for c in own
+            if c not in self.key
+        ]
+        found = (*self.key, *payload, *self.added)
+        check_distinct(found, "choose other `left_prefix` / `right_prefix`, or rename the input columns")
+        return found
 
     def payload(self, left: DataFrame, right: DataFrame) -> list[str]:
         """The result's columns other than the key and those that it adds."""
@@ -58,7 +77,10 @@ class JoinColumns:
 
     def result_name(self, column: str, other: DataFrame, which: int) -> str:
         """The result's name of a side's column that is not part of the key."""
-        is_shared = column in other.columns or column in self.added
+        return self._result_name(column, other.columns, which)
+
+    def _result_name(self, column: str, others: Sequence[str], which: int) -> str:
+        is_shared = column in others or column in self.added
         return (self.left_prefix, self.right_prefix)[which] + column if is_shared else column
 
     def joined_name(self, column: str, other: DataFrame, which: int) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -25,6 +25,7 @@ from platform_defs.engine.inputs.handled_batches import handled
 from platform_defs.engine.inputs.pipeline_checks import checked_assets
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.errors import UnreadableLogError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger
@@ -178,8 +179,9 @@ class Engine:
         """This engine on the lake as it is now, whatever is committed later: to look at several tables that fit each other."""
         lake = PinnedLake.of(self.lake)
         for asset in reversed([*self.assets.values()]):  # a table before those that it is made of, and all before the ledger
-            lake.delta(results_table(asset))
-            lake.delta(asset.name)
+            with suppress(UnreadableLogError):  # who asks for this table is told; a status of others need not wait for it
+                lake.delta(results_table(asset))
+                lake.delta(asset.name)
         pinned = replace(self, lake=lake)
         pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
         return pinned

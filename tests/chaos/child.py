@@ -24,7 +24,7 @@ from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
-from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, put, put_ghost, script, shop
+from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, put, put_ghost, script, settle_released, shop
 from tests.support.clock import Clock
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
@@ -149,6 +149,11 @@ class Child:
     def _ingest(self, engine: Engine, action: Action) -> None:
         put(self.day, Path(self.order.home, "landing"), action.part)
         engine.ingestion.stream.run()
+
+    def _release(self, engine: Engine, action: Action) -> None:
+        engine.quarantine.retry("payments")
+        engine.quarantine.release("payments")
+        settle_released(self.day, Path(self.order.home, "landing"), action.part)
 
     def _ghost(self, engine: Engine, action: Action) -> None:
         if str(self.current) in self.order.kills:

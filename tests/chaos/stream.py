@@ -116,11 +116,25 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
 
 
 def put(day: ShopDay, landing: Path, part: int) -> None:
-    """Land a part: two files a source, with the same modification times in every life. The part after the last has unusual rows only."""
+    """Land a part: two files a source, with the same modification times in every life. The part after the last has unusual rows only, and
+    a torn file.
+    """
     for n, source in enumerate(SOURCES):
         sent = day.lines(source, part, day.shop.parts) if part < day.shop.parts else []
         for half, lines in enumerate((sent, nasty(day, source, part))):
-            _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, day.shop.start // 1000 + part * 60 + 10 * n + half)
+            _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, _modified(day, part) + 10 * n + half)
+    if part == day.shop.parts:
+        _file(landing / "payments" / "torn.jsonl.gz", ["no gzip"], _modified(day, part) + 9)
+
+
+def settle_released(day: ShopDay, landing: Path, part: int) -> None:
+    """Give the files of released rows a modification time that is the same in every life."""
+    for path in landing.glob("*/released-*"):
+        os.utime(path, (_modified(day, part) + 30,) * 2)
+
+
+def _modified(day: ShopDay, part: int) -> int:
+    return day.shop.start // 1000 + part * 60
 
 
 def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
@@ -144,8 +158,8 @@ class Action:
     """One action of the script.
 
     Args:
-        kind: `ingest`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or `ghost`: a
-            `ingest` that is always killed before its ledger batch, whose files are gone afterwards.
+        kind: `ingest`, `release`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or
+            `ghost`: an `ingest` that is always killed before its ledger batch, whose files are gone afterwards.
         part: what has landed by then.
         clock: the wall clock, in epoch ms.
     """
@@ -164,7 +178,7 @@ def script(day: ShopDay) -> list[Action]:
         steps += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
         steps += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
-    steps += [("ingest", last + 1)]
+    steps += [(kind, last + 1) for kind in ("ingest", "release", "ingest")]
     steps += [(kind, last) for kind in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [kind for kind, _ in steps])
     return [Action(kind, part, clock) for (kind, part), clock in zip(steps, times, strict=True)]

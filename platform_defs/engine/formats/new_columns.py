@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, LongType, StringType
 
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.csv_style import header_names
@@ -61,7 +61,14 @@ def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]
 
 
 def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [Brought(c.name, c.dataType, f.path) for f in files for c in parquet_schema(spark, f).fields]
+    return [Brought(c.name, _widest(c.dataType), f.path) for f in files for c in parquet_schema(spark, f).fields]
+
+
+def _widest(type_: DataType) -> DataType:
+    """The widest type of a kind of numbers: the first file that has a column must not keep out what later files have in it."""
+    if isinstance(type_, IntegralType):
+        return LongType()
+    return DoubleType() if isinstance(type_, FloatType) else type_
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {

@@ -278,10 +278,10 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
         pinned = PinnedLake.of(self.lake)
-        left = pinned.newest(table, ATTEMPT)
+        left, named = pinned.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
-        if left is not None and left.value != attempt and is_left_over(left.value, newest_named(self.ledger, contract)[table]):
+        if left is not None and left.value != attempt and is_left_over(left.value, named):
             raise LakeError.overtaken(table, ATTEMPT)  # another left them after this one had cleared the orphans
         if left is not None and left.value == attempt:
             if left.rows == count:
@@ -293,7 +293,7 @@ class Ingest(LedgerWriter):
             return 0
         point("ingest.before_append")
         known = None if left is None else left.value
-        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True)
+        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True, unnamed=not named)
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:

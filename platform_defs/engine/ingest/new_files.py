@@ -8,7 +8,7 @@ files, in turn, and lists their folders. Behind a URI there are no such times, a
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,8 @@ _SETTLES_AFTER_S = 2.0
 """No file can be added to a folder without changing its time once it was listed this long after that time was first seen."""
 _TURN_S = 60.0
 """The second looks begin again with the first file at most so often."""
+_AT_ONCE = 10_000
+"""Files that the ledger is asked about at once: what it records of them is kept in objects meanwhile."""
 
 
 @dataclass
@@ -91,15 +93,24 @@ class Landing:
             self.unlisted = {}
             listed, again = [*self._changed()], self._looked_at_again()
             found = [*listed, *again]
-            files = [file for _, of_folder in found for file in of_folder.values()]
-            known = self._ledger.known(self._source, files) if files else None
-            new = {file for file in files if known is not None and not known.holds(file)}
+            new, with_rows = self._new_and_read([file for _, of_folder in found for file in of_folder.values()])
             for n, (path, of_folder) in enumerate(found):
-                read = {name for name, file in of_folder.items() if file not in new and known is not None and known.has_rows(file)}
+                read = {name for name, file in of_folder.items() if file in with_rows}
                 self._note(self._folders.get(path), of_folder, new, read)
                 if n < len(listed):
                     self._trust(path, of_folder, new)
             return sorted(new)
+
+    def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
+        """The files that the ledger does not record as they are now, and the others of which rows were read."""
+        new, with_rows = set[File](), set[File]()
+        for first in range(0, len(files), _AT_ONCE):
+            some = files[first : first + _AT_ONCE]
+            known = self._ledger.known(self._source, some)
+            fresh = {file for file in some if not known.holds(file)}
+            new |= fresh
+            with_rows |= {file for file in some if file not in fresh and known.has_rows(file)}
+        return new, with_rows
 
     def _follow_ledger(self) -> None:
         """Start anew where the ledger is another than before, or files were asked for again."""

@@ -4,7 +4,8 @@ A file of which no row was read is read again after `retry`: an entry of the led
 file as if it were new. Rejected rows come in again after `release`, as a new input file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
@@ -17,7 +18,7 @@ from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one
 from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import RELEASED, Release, Released, is_named
-from platform_defs.engine.ingest.uncommitted import clear_orphans
+from platform_defs.engine.ingest.uncommitted import clear_orphans, require_logs
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.known_files import uris_below
@@ -99,8 +100,9 @@ class Quarantine(LedgerWriter):
 
         Raises:
             QuarantineError: a name fits no file that was set aside, or one whose rows were read before it changed.
+            LedgerError: the source's log or its quarantine has lost commits, or the ledger has.
         """
-        with self.lake.writer("ledger"):
+        with self._writing(source):
             chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != GONE_LENGTH]
             known = self.ledger.known(source, [f.file for f in chosen])
             chosen = [replace(f, file=known.judged(f.file)) for f in chosen]
@@ -122,10 +124,23 @@ class Quarantine(LedgerWriter):
 
         Returns:
             The files written, and those that a release which was cut short had left to finish.
+
+        Raises:
+            QuarantineError: rows cannot be given back as they came.
+            LedgerError: the source's log or its quarantine has lost commits, or the ledger has.
         """
         contract = self._contract(source)
-        with self.lake.writer("ledger"):
+        with self._writing(source):
             return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.folders[source])(reasons, named)
+
+    @contextmanager
+    def _writing(self, source: str) -> Iterator[None]:
+        """Be the ledger's writer while the block runs: of a source whose tables have all that the ledger names."""
+        contract = self._contract(source)
+        with self.lake.writer("ledger"):
+            self.require()
+            require_logs(self.lake, self.ledger, {source: contract})
+            yield
 
     def _contract(self, source: str) -> SourceContract:
         if source not in self.contracts:

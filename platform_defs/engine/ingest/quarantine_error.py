@@ -41,6 +41,15 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def holds_bytes(cls, source: str, file: str, columns: Sequence[str]) -> "QuarantineError":
+        """Rows of a Parquet file hold bytes, which the text of a JSON row cannot give back."""
+        return cls(
+            f"rows of source {source!r} cannot be released: those of {file} hold bytes ({', '.join(columns)}), and a row of Parquet is "
+            "released as JSON, which holds text. Legal: rows without bytes. Land these rows again as Parquet under another name, or "
+            "release the others by `--file`, or by `--reason`"
+        )
+
+    @classmethod
     def not_renamed(cls, source: str, name: str) -> "QuarantineError":
         """The folder does not take the new file."""
         return cls(

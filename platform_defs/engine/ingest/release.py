@@ -7,13 +7,14 @@ is renamed. After a kill the next release finds the hidden file: where its rows 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
@@ -25,6 +26,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.known_files import uris_below
+from platform_defs.faults import point
 
 RELEASED = "released"
 """The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""
@@ -71,7 +73,9 @@ class Release:
         done = list(self._finished())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
-        groups = self._grouped([p for p in paths if not named or any(is_named(p, n) for n in named)])
+        paths = [p for p in paths if not named or any(is_named(p, n) for n in named)]
+        self._check_bytes(chosen, paths)
+        groups = self._grouped(paths)
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
             name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
@@ -83,10 +87,14 @@ class Release:
         seen = PinnedLake.of(self.of.lake)
         table = seen.delta(self.contract.quarantine)
         assert table is not None
+        point("release.before_write")
         self._write(self._rows(seen).where(chosen & F.col("path").isin(*group)), head, name)
+        point("release.after_write")
         predicate = chosen_sql(self.of.ledger.head, group, reasons)
         self.of.lake.update(self.of.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
+        point("release.after_mark")
         self._show(name)
+        point("release.after_rename")
         return Released(name, self._marked(name))
 
     def _rows(self, lake: Lake | None = None) -> DataFrame:
@@ -96,6 +104,18 @@ class Release:
 
     def _marked(self, name: str) -> int:
         return self._rows().where(F.col(RELEASED) == name).count()
+
+    def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
+        """Pass if no chosen row of a Parquet file holds bytes: its text has them as base64, which would come in as they stand."""
+        columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
+        columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
+        if not columns or not columnar:
+            return
+        held = F.from_json("raw", StructType(columns))
+        holds = reduce(Column.__or__, [held.getField(f.name).isNotNull() for f in columns])
+        found = self._rows().where(chosen & F.col("path").isin(*columnar) & holds).select("path").first()
+        if found is not None:
+            raise QuarantineError.holds_bytes(self.contract.name, unquote(found["path"]), [f.name for f in columns])
 
     def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths by the suffix of the file that takes their rows, and the header it needs."""

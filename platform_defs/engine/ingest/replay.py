@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,10 +11,11 @@ from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_orphans
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_orphans, is_left_over, newest_named
 from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
 
 ENTRY = "_entry"
@@ -64,6 +66,7 @@ class Replay(LedgerWriter):
                 log,
                 contract.log,
                 {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
+                after=self._newest_attempt(contract, head),
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
             time = millis(F.col(EVENT_TIME))
@@ -71,6 +74,19 @@ class Replay(LedgerWriter):
             return {entry: (count, first, last) for entry, count, first, last in counted}
         finally:
             judged.unpersist()
+
+    def _newest_attempt(self, contract: SourceContract, head: int) -> dict[str, Any] | None:
+        """What the log's newest commit of rows records: what a replay after a batch may follow.
+
+        Raises:
+            LakeError: another writer has committed a batch, or rows of one, since the replay began.
+        """
+        newest = self.lake.newest(contract.log, ATTEMPT)
+        if self.ledger.head > head:
+            raise LakeError.overtaken("ledger", "batch")
+        if newest is not None and is_left_over(newest.value, newest_named(self.ledger, contract)[contract.log]):
+            raise LakeError.overtaken(contract.log, ATTEMPT)
+        return None if newest is None else newest.value
 
 
 def _row(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:

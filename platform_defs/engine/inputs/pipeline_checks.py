@@ -9,6 +9,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.names import RESERVED, first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, ByTimeRange, NamesColumns, Upsert
+from operators.errors import OperatorError
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.inputs.changelog_reader import STEP
 
@@ -27,8 +28,8 @@ def checked_assets(
         folders: each source's folder of input files.
 
     Raises:
-        ContractError: two of them have one name, an input does not exist, they are made of each other in a circle, a result has a
-            column that its changelog adds, or two folders overlap.
+        ContractError: two of them have one name, an input does not exist, they are made of each other in a circle, an operator does not
+            take the columns of its inputs, a result has a column that its changelog adds, or two folders overlap.
     """
     for name, named in [*sources.items(), *assets.items()]:
         if name != named.name:
@@ -84,12 +85,21 @@ def _check_changelogs(sources: Mapping[str, SourceContract], assets: Mapping[str
 
 
 def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
-    """The columns of an asset's rows; None where they are known only from its rows."""
-    if asset.shape or not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
+    """The columns of an asset's rows; None where they are known only from its rows.
+
+    Raises:
+        ContractError: its operator does not take the columns of its inputs.
+    """
+    if not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
         return None
     kind = None if isinstance(asset.operator.reads, ByTimeRange) else asset.operator.reads.change
     added = [kind] if kind else []
-    return asset.operator.result_columns(*[[*known[name], *(added if name in assets else [])] for name in asset.inputs])
+    try:
+        found = asset.operator.result_columns(*[[*known[name], *(added if name in assets else [])] for name in asset.inputs])
+    except OperatorError as error:
+        legal = f"inputs whose columns the operator of {asset.name!r} takes: {error}"
+        raise ContractError.bad_value("inputs", asset.inputs, legal) from error
+    return None if asset.shape else found
 
 
 def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:

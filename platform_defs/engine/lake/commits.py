@@ -80,6 +80,22 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     return DeltaTable(delta.table_uri) if added else delta
 
 
+def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
+    """Take away a table's rows, and its columns that rows to be written have with another type; on this version or not at all.
+
+    A table without such columns stays as it is.
+
+    Raises:
+        CommitFailedError: another has committed since the table was opened.
+    """
+    wanted = {f.name.lower(): f.type for f in _nullable(schema).fields}
+    kept = [f for f in delta.schema().fields if wanted.get(f.name.lower(), f.type) == f.type]
+    if len(kept) == len(delta.schema().fields):
+        return delta
+    delta.create_write_transaction([], "overwrite", Schema(kept), commit_properties=CommitProperties(max_commit_retries=0))
+    return DeltaTable(delta.table_uri)
+
+
 def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
     """Write a frame as Parquet files into a folder of their own below a table; returns the folder's name. No reader knows them yet.
 

@@ -7,6 +7,8 @@ from pyspark.errors import PySparkException
 
 from operators.errors import TidemarkError
 
+_LONGEST_WHY = 200
+
 
 def spark_condition(error: PySparkException | Py4JJavaError) -> str:
     """What Spark failed with, by class and condition: its text may quote rows."""
@@ -82,6 +84,29 @@ class LakeError(TidemarkError, RuntimeError):
         return cls(
             f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed before is whole, and what "
             "was not will be done again. Free some space, or enlarge the disk or the quota, and run again"
+        )
+
+
+class UnreadableLogError(LakeError):
+    """A table's Delta log cannot be read.
+
+    Args:
+        why: what stands in the way, in one line.
+    """
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(text)
+        self.why = why
+
+    @classmethod
+    def of(cls, table: str, path: str, error: Exception) -> "UnreadableLogError":
+        """A file of the log is missing between others, damaged, or out of reach."""
+        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
+        return cls(
+            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or out of reach ({why}). "
+            "Nothing was computed or written. Restore the folder from a backup. A table that is made of others can be deleted instead, an "
+            "upserted one together with its changelog, and made again with `tidemark rebuild NAME --downstream`",
+            why,
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
 from platform_defs.engine.lake.data_skipping import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
 
 ROWS = "rows_of"
@@ -41,11 +41,17 @@ class ReadTables(LakeRoot):
     """The tables of a lake, to be read."""
 
     def delta(self, table: str) -> DeltaTable | None:
-        """The table as deltalake sees it now, or None where there is none."""
+        """The table as deltalake sees it now, or None where there is none.
+
+        Raises:
+            UnreadableLogError: a file of its log is missing, damaged or out of reach.
+        """
         try:
             return DeltaTable(self.path(table))
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise UnreadableLogError.of(table, self.path(table), error) from error
 
     def identity(self, table: str) -> str | None:
         """What a table has that one made anew under its name has not; None where there is no table."""

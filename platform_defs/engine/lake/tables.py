@@ -23,7 +23,7 @@ from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.compaction import MaintainedTables
 from platform_defs.engine.lake.data_skipping import schema_of
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import ROWS, Commit, ReadTables, newest_commit
@@ -57,6 +57,7 @@ class Lake(ReadTables, MaintainedTables):
         number: int | None = None,
         pruned_by: Sequence[str] = (),
         widen: bool = False,
+        unnamed: bool = False,
         followed: bool = False,
     ) -> int:
         """Commit a frame's rows and the metadata, as one, and only where it follows what the writer knows.
@@ -71,6 +72,7 @@ class Lake(ReadTables, MaintainedTables):
             number: the step that this is; see `commits.commit_files`.
             pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
             widen: whether the table gains the columns it has not got; its older rows are null there.
+            unnamed: whether nobody names a row of the table: then a column of another type is made anew, and no row is kept.
             followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
 
         Returns:
@@ -81,6 +83,10 @@ class Lake(ReadTables, MaintainedTables):
         """
         self.still_mine()
         delta, path = self.delta(table), self.path(table)
+        if delta is not None and unnamed:
+            self._check_follows(table, delta, metadata, after)
+            with refused_if_overtaken(table, next(iter(metadata))):
+                delta = commits.without_other_types(delta, frame.schema)
         delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
@@ -183,7 +189,7 @@ class Lake(ReadTables, MaintainedTables):
 
     def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
         """Whether a commit after a version has an id, as far as the store can be reached."""
-        with suppress(DeltaError, OSError):
+        with suppress(DeltaError, OSError, UnreadableLogError):
             delta = self.live.delta(table)
             return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
         return False

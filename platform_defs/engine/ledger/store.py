@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from platform_defs.engine.lake.commits import refused_if_overtaken
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
@@ -138,9 +138,10 @@ class DeltaLedgerStore:
             self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
             self._check_format(self._delta)
             return Version(str(self._delta.metadata().id), self._delta.version(), _rows_of(self._delta))
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, UnreadableLogError) as error:
             self._delta = None
-            raise LedgerError.unreadable(self._known, self.name, f"{self.name}/_delta_log", _one_line(error)) from error
+            why = error.why if isinstance(error, UnreadableLogError) else _one_line(error)
+            raise LedgerError.unreadable(self._known, self.name, f"{self.name}/_delta_log", why) from error
 
     def _check_format(self, delta: DeltaTable) -> None:
         found = _format_of(delta)

@@ -10,7 +10,7 @@ from platform_defs.engine.inputs.progress import ProgressError, progress, step_i
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
-from platform_defs.paths import PathError, canonical, is_within
+from platform_defs.paths import PathError, canonical_of_tables, is_within
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
 """Files of a folder: the last step that it holds; that step and its id; and the Delta id of the changelog whose steps they are."""
@@ -68,7 +68,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 def _target(lake: Lake, folder: str) -> Lake:
     """The folder as a place that one writer may hold."""
     try:
-        path = canonical(folder)
+        path = canonical_of_tables(folder)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
     if is_within(path, lake.root) or is_within(lake.root, path):

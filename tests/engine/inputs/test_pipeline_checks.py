@@ -1,13 +1,14 @@
 """The rules that sources and assets must keep together, checked when an engine is made."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import ContractError, DerivedAsset, SourceContract
-from operators import Aggregate, Deduplicate, TopN
+from operators import Aggregate, Deduplicate, TopN, Tumbling, WindowJoin
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
@@ -94,3 +95,20 @@ def test_a_landing_folder_that_is_or_contains_a_table_is_refused(tmp_path: Path,
     with pytest.raises(ContractError, match=r"`folders` is .*legal: a folder (that does not hold the lake|outside the lake's tables)"):
         engine(tmp_path, [L, R], [join()], l=str(tmp_path / inside))
     engine(tmp_path, [L, R], [join()], l=str(tmp_path / "lake/landing/l"))
+
+
+@pytest.mark.parametrize(
+    ("right", "why"),
+    [
+        ("V", "V.* choose other `left_prefix` / `right_prefix`, or rename the input columns"),
+        ("K", "`on` names the column 'k', which the frame does not have; its columns: K, v, ts, event_time, seq, arrival"),
+    ],
+)
+def test_columns_that_differ_in_case_alone_are_found_before_any_row(tmp_path: Path, right: str, why: str) -> None:
+    fields = [f if f.name != right.lower() else StructField(right, f.dataType) for f in ROW.fields]
+    other = source("r", schema=StructType(fields))
+    windows = WindowJoin(on="k", window=Tumbling(size="1 minute"), how="semi")
+    for made in (join(), replace(join(), shape=lambda rows: rows), asset("pairs", windows, "l", "r")):
+        with pytest.raises(ContractError, match=rf"`inputs` is \('l', 'r'\); legal: .*operator of 'pairs' takes: .*{why}"):
+            engine(tmp_path, [L, other], [made])
+    assert "pairs" in engine(tmp_path, [L, R], [join()]).assets

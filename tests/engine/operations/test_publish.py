@@ -12,7 +12,8 @@ from assets.contracts import DerivedAsset
 from operators import TopN
 from platform_defs import faults
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.engine.lake.tables import LakeError
+from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.operations.publish import PublishError, _target
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import Event, replay, source
 
@@ -78,3 +79,11 @@ def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) ->
         engine.views.publish("board", f"{engine.lake.root}{below}")
     with pytest.raises(ProgressError, match="`folder` is 's3a:x'; legal: a path"):
         engine.views.publish("board", "s3a:x")
+
+
+@pytest.mark.parametrize("character", list("%|^"))
+def test_a_folder_that_spark_reads_otherwise_is_refused_by_its_parameter(tmp_path: Path, character: str) -> None:
+    with pytest.raises(
+        PublishError, match=r"`folder` is '.*'; legal: a folder whose whole path has none of % \| \^ in it.* rename the folder"
+    ):
+        _target(Lake(str(tmp_path / "lake")), str(tmp_path / f"a{character}b"))

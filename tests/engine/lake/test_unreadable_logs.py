@@ -1,0 +1,91 @@
+"""A Delta log that cannot be read: the table is named with the way out, and that way works. Other assets go on."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, TopK, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.lake.errors import UnreadableLogError
+from tests.conftest import MakeEngine
+from tests.support.shopkeeping import HOUR, Event, broken, join, land, source
+
+COUNTS = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
+SOURCES = [source("l"), source("r")]
+ASSETS = [
+    join(),
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNTS),
+    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
+    DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
+]
+TABLES = {"pairs": ["pairs"], "counts": ["counts"], "changelog/sums": ["sums", "changelog/sums"]}
+"""Tables, and what is deleted in place of restoring each."""
+
+
+def _feed(engine: Engine, part: int) -> None:
+    for name in engine.folders:
+        land(engine, name, f"{part}.jsonl", [Event(k, part, part * HOUR).line for k in ("a", "b")] + ["no JSON"])
+    engine.ingest()
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine(SOURCES, ASSETS)
+    for part in range(3):
+        _feed(engine, part)
+        for name in engine.assets:
+            engine.advance(name)
+    return engine
+
+
+def _damage(engine: Engine, table: str, how: str) -> None:
+    log = Path(engine.lake.path(table), "_delta_log")
+    commits = sorted(log.glob("0*.json"))
+    if how == "torn":
+        commits[-1].write_bytes(commits[-1].read_bytes()[:-40])
+    elif how == "gap":
+        commits[1].unlink()
+    else:
+        DeltaTable(engine.lake.path(table)).create_checkpoint()
+        [checkpoint] = log.glob("*.checkpoint.parquet")
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
+    for checksum in log.glob("*.crc"):
+        checksum.unlink()
+
+
+@pytest.mark.parametrize(("table", "how"), [("pairs", "torn"), ("counts", "gap"), ("changelog/sums", "checkpoint")])
+def test_a_table_whose_log_cannot_be_read_is_named_and_made_again(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
+    name = table.rsplit("/", maxsplit=1)[-1]
+    _damage(engine, table, how)
+    after = make_engine(SOURCES, ASSETS)
+    _feed(after, 3)  # what comes in does not wait for it
+    why = rf"^the Delta log of {table} cannot be read: a file of .*/{table}/_delta_log is missing, damaged or .* `tidemark rebuild"
+    for look in (lambda: after.advance(name), lambda: after.accounts.days(name), lambda: after.snapshot().accounts.days(name)):
+        with pytest.raises(UnreadableLogError, match=why):
+            look()
+    for other in set(after.assets) - {name, "top"}:
+        assert after.advance(other), other
+        assert broken(after.snapshot(), other) == set()
+    for deleted in TABLES[table]:
+        shutil.rmtree(after.lake.path(deleted))
+    list(after.remake([name], downstream=True))
+    for asset in after.assets:
+        after.advance(asset)
+        assert broken(after, asset) == set()
+
+
+@pytest.mark.parametrize(("table", "how"), [("events/l", "torn"), ("events/r", "gap"), ("quarantine/l", "checkpoint")])
+def test_a_log_of_a_source_that_cannot_be_read_stops_what_reads_it(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
+    _damage(engine, table, how)
+    after = make_engine(SOURCES, ASSETS)
+    land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])
+    reading = [after.ingest, after.drain] + [lambda: after.advance("pairs"), lambda: after.accounts.days("pairs")] * table.startswith(
+        "events"
+    )
+    for act in reading:
+        with pytest.raises(UnreadableLogError, match=f"the Delta log of {table} cannot be read"):
+            act()
+    assert after.ledger.head == 3
