@@ -117,7 +117,7 @@ class WindowJoin(WindowedOperator):
         return joined.select(*self.names.key_columns(), *self.names.payload(one, other), *window_bounds(), *window_times(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, which side a null key is on, and the time."""
+        """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
