@@ -22,7 +22,7 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_drain_that_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
-    lifted = signals._lifted
+    lifted = signals._raised
     patch.setattr(signals, "_raised", lambda last, *how: replace(lifted(last, *how), idle=bool(last and last.idle)))
     patch.setattr(signals, "_has_reached", lambda last, mark: last is not None and last.watermark is not None and last.watermark >= mark)
 

@@ -44,8 +44,8 @@ class ChangeFeedError(TidemarkError, RuntimeError):
     def behind(cls, table: str, folder: Path, landed: int, version: int) -> "ChangeFeedError":
         """The table has fewer versions than have landed."""
         return cls(
-            f"{folder} contains version {landed} of {table}, whose newest version is {version}: it was created again, or restored. Land its "
-            "changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start again"
+            f"{folder} contains version {landed} of {table}, whose newest version is {version}: it was created again, or restored. Land "
+            "its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start again"
         )
 
     @classmethod

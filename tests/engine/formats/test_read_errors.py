@@ -238,7 +238,7 @@ TIMEOUT = _failed("java.net.SocketTimeoutException: Read timed out")
 TORN = _failed("java.io.EOFException: Unexpected end of input stream", HADOOP)
 
 
-def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[sifting.Sifted, list[float], int]:
+def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[unreadable_files.CheckedFiles, list[float], int]:
     """Isolate unreadable files; each file raises its errors in turn, and the last one for ever."""
     slept, reads = list[float](), [0]
 
@@ -250,7 +250,7 @@ def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> 
                 raise PySparkException(text)
         return _Read()  # pyright: ignore[reportReturnType]
 
-    patience = sifting.Patience(waits, slept.append)
+    patience = unreadable_files.Patience(waits, slept.append)
     return unreadable_files._checked(fail, FILES, patience), slept, reads[0]
 
 

@@ -60,7 +60,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 def test_a_second_writer_is_refused_with_the_holder_and_its_start(lake: Lake) -> None:
     with lake.writer("events/l"):
         with (
-            pytest.raises(LakeError, match=rf"^events/l has a writer already: {WHO}; only one can write at a time"),
+            pytest.raises(LakeError, match=rf"^events/l has a writer already: {WHO}; only one can write"),
             lake.writer("events/l"),
         ):
             pass
@@ -229,7 +229,7 @@ def test_a_lock_without_a_holder_name_is_respected(tmp_path: Path) -> None:
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("x"):
         next(Path(lake.root, "_locks").glob("*.holder")).unlink()
-        with pytest.raises(LakeError, match="already: unknown; one"), lake.writer("x"):
+        with pytest.raises(LakeError, match="already: unknown; only one"), lake.writer("x"):
             pass
 
 

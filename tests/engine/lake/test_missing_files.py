@@ -112,7 +112,7 @@ def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engin
     assert anew.ledger.head == 1
     land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
     for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
-        with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at batch 1, but table pairs records batch 2"):
+        with pytest.raises(LedgerError, match=r"has lost batches: table .*/ledger ends at batch 1, but table pairs records batch 2"):
             act()
     assert rows_of(anew.views.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 

@@ -25,7 +25,7 @@ from tests.support.memory_ledger import Memory, MemoryLedgerStore
 from tests.support.shopkeeping import join, source
 
 NO_SESSION: Any = None
-REFUSED = "ledger has (a newer batch than this process started from|another writer by now)"
+REFUSED = "ledger has (a newer batch than this process started from|another writer now)"
 Two = tuple[Ledger, Ledger]
 
 

@@ -166,7 +166,7 @@ def test_an_inconsistent_ledger_is_named(tmp_path: Path, case: Broken, known: bo
     rows = [asdict(source_entry(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
     Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
     for _ in range(2):
-        with pytest.raises(LedgerError, match=rf"the ledger is broken {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
+        with pytest.raises(LedgerError, match=rf"the ledger is corrupted {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
             reader.entries()
 
 

@@ -58,7 +58,7 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
     ],
 )
 def test_an_invalid_batch_is_found_and_named(entries: list[Entry], message: str) -> None:
-    with pytest.raises(LedgerError, match=f"the ledger is broken {message}"):
+    with pytest.raises(LedgerError, match=f"the ledger is corrupted {message}"):
         _ = memory_ledger(entries).head
 
 
