@@ -1,4 +1,4 @@
-"""What a contract may hold: each check raises the one error, which names the parameter, the value, what is legal and the way out."""
+"""Checks of a source contract's parameters. Each raises `ContractError`, which names the parameter, the value and what is legal."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ LONGEST_DAYS = 3_652_059
 """The longest duration of a contract: the years 1 to 9999."""
 _LINE_ENDS = ("\n", "\r", "\0")
 _SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
-"""What Spark takes as a separator of fields: characters, some of them written with a backslash."""
+"""A field separator that Spark accepts: one or more characters, some of them written with a backslash."""
 
 
 class ContractError(OperatorError):
-    """A source contract or an asset's recipe is not usable as it stands."""
+    """A source contract or a derived asset's definition is not valid."""
 
     @classmethod
     def twice(cls, column: str) -> "ContractError":
-        """Two columns that are one where case does not matter, as in Spark and Delta."""
+        """Two columns whose names differ only in case, which Spark and Delta treat as one name."""
         return cls.bad_value("schema", column, "names that differ in more than case; rename one of the two columns")
 
     @classmethod
     def engines(cls, column: str) -> "ContractError":
-        """A column has the name of one that the engine adds."""
+        """A column has the name of a column that the engine adds."""
         legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
         return cls.bad_value("schema", column, legal)
 
@@ -41,13 +41,13 @@ def check_name(parameter: str, name: object) -> None:
 
 
 def check_length(parameter: str, value: Duration | None) -> None:
-    """Raise `OperatorError` unless a value is None, or a duration of zero or more that the engine can count with."""
+    """Raise `OperatorError` unless a value is None, or a duration from zero to `LONGEST_DAYS`."""
     if value is not None and length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
         raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the years 1 to 9999")
 
 
 def check_sql(parameter: str, value: object) -> None:
-    """Raise `ContractError` unless a value is text that is not blank. Spark alone can tell whether it is an expression."""
+    """Raise `ContractError` unless a value is text that is not blank. Spark checks whether it is an expression when it runs."""
     if not isinstance(value, str) or not value.strip():
         raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
 
@@ -56,7 +56,7 @@ def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
     """Raise `ContractError` unless a table can hold a source's columns.
 
     Args:
-        own: the columns that the contract declares; those that its log has gained from files were checked when it gained them.
+        own: the columns that the contract declares. Columns that files have added to the log were checked when they were added.
         names: the names of all columns.
     """
     if not 0 < len(own) <= MOST_COLUMNS:
@@ -85,7 +85,7 @@ def _check_type(column: StructField) -> None:
 
 
 def check_key(key: Sequence[str], schema: StructType) -> None:
-    """Raise `ContractError` unless two rows can be told to be the same event by a key."""
+    """Raise `ContractError` unless the key's columns exist and Spark can compare them."""
     if isinstance(key, str):
         raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
     columns = schema.fieldNames()
@@ -93,17 +93,17 @@ def check_key(key: Sequence[str], schema: StructType) -> None:
         if column not in columns:
             raise ContractError.bad_value("unique_key", column, f"columns of the schema: {', '.join(columns)}")
         if not is_key(schema[column].dataType):
-            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and hold none")
+            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain none")
     if len({*key}) < len(key):
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise `ContractError` where an option contradicts how the engine reads lines: it reads headers, and keeps what cannot be parsed."""
+    """Raise `ContractError` if an option conflicts with how the engine reads lines: by headers, with unparsable rows in quarantine."""
     for option, value in options.items():
         name = option.lower()
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
-            raise ContractError.bad_value("options", {option: value}, "other options: the engine keeps what cannot be parsed in quarantine")
+            raise ContractError.bad_value("options", {option: value}, "other options: the engine quarantines rows that cannot be parsed")
         if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
             legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
             raise ContractError.bad_value("options", {option: value}, legal)

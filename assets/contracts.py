@@ -1,4 +1,4 @@
-"""What exists, as values: the contract of a source, and the recipe of a derived asset; both checked when they are made."""
+"""The contract of a source and the definition of a derived asset, as values that are checked when they are created."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from operators.contract import EVENT_TIME, ByTimeRange, NewRows, Operator
 from operators.timing import Duration, length_ms
 
 INGESTED_AT = "ingested_at"
-"""What a source gives as its event time to have processing time: when the ledger let a row's entry in."""
+"""The event time of a source that uses processing time: the time at which a row's batch was ingested."""
 CHANGELOGS = "changelog"
 """The folder of the lake that holds the changelogs of upserted tables."""
 WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
@@ -54,13 +54,13 @@ NewColumns = Literal["ignore", "quarantine", "refuse", "add"]
 
 @dataclass(frozen=True)
 class RowRule:
-    """A rule that each row of a source must keep.
+    """A rule that each row of a source must satisfy.
 
     Args:
         name: the rule's name, as quarantine, ledger and reports show it.
-        condition: SQL over the source's columns; a row breaks the rule where it is false (null keeps it).
-        action: `warn` counts the row and lets it in, `quarantine` keeps it out with the reason, `fail` stops the
-            ingest before anything of the micro-batch is committed.
+        condition: SQL over the source's columns; a row violates the rule if it is false (null does not).
+        action: what happens to a row that violates the rule: `warn` counts and ingests it, `quarantine` quarantines it with the reason,
+            `fail` stops the ingest before anything of the micro-batch is committed.
     """
 
     name: str
@@ -77,7 +77,7 @@ class RowRule:
 
 @dataclass(frozen=True)
 class BoundedOutOfOrderness:
-    """The watermark after an entry is `max(event_time) - bound - 1 ms`, and never goes back."""
+    """The watermark after a batch is `max(event_time) - bound - 1 ms`; it never decreases."""
 
     bound: Duration
 
@@ -92,12 +92,12 @@ class BoundedOutOfOrderness:
 
 @dataclass(frozen=True)
 class Punctuated:
-    """The rows carry the watermark.
+    """Some rows carry a watermark (punctuated watermarks).
 
     Args:
-        watermark: SQL for a row's watermark (a timestamp; null where it carries none).
-        marker: SQL that is true for a row that only carries a watermark and is no event; such rows are counted
-            as markers and do not reach the log.
+        watermark: SQL for a row's watermark (a timestamp; null if the row has none).
+        marker: SQL that is true for a row that only carries a watermark and is no event; such rows are counted as markers and are not
+            written to the log.
     """
 
     watermark: str
@@ -111,29 +111,29 @@ class Punctuated:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceContract:
-    """What a source promises, and what becomes of rows that break it.
+    """The contract of a source: its columns, event time, watermark and key, and what happens to rows that violate it.
 
     Args:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
-        schema: the columns, a `StructType`, or DDL where a Spark session runs; columns that are not nullable must hold a value. At most
+        schema: the columns, a `StructType`, or DDL if a Spark session runs; columns that are not nullable must have a value. At most
             1,000, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with `_`; no two may differ in case alone, and
             none may be one of `ENGINE_COLUMNS` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
-            bad input stops the ingest: use `try_` functions. `ingested_at`, where no column has that name, is processing time: all rows
-            of an entry have the time at which the ledger let it in, so none is ever late.
-        watermark: how the watermark is found.
-        unique_key: columns by which two rows are the same event; empty to let everything in.
+            bad input stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
+            of a batch have the time at which the batch was ingested, so none is ever late.
+        watermark: how the watermark is computed.
+        unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
-        idle_timeout: a source silent for this long in wall-clock time no longer holds the watermark; None for never.
-        future_skew: rows further ahead of the wall clock go to quarantine; None to let them in.
+        idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never.
+        future_skew: rows whose event time is further ahead of the wall clock are quarantined; None to ingest them.
         rules: row rules.
-        options: options for Spark's `from_csv` / `from_json`. Columns are read as text and typed afterwards, in UTC, so
-            those that tell the format of times and numbers say nothing here.
-        new_columns: what becomes of columns that the schema does not name. `ignore` leaves them out; `quarantine` keeps
-            the rows that have them out; `refuse` stops the ingest before anything of the micro-batch is committed; `add`
-            takes them into the event log from then on, as text but for Parquet's own types (whole numbers as bigint, floats as
-            double). Operators see the schema's columns alone.
+        options: options for Spark's `from_csv` / `from_json`. Columns are read as text and cast afterwards, in UTC, so options for the
+            formats of times and numbers have no effect.
+        new_columns: what happens to columns that the schema does not name. `ignore` leaves them out; `quarantine` quarantines the rows
+            that have them; `refuse` stops the ingest before anything of the micro-batch is committed; `add` adds them to the event log
+            from then on, as text, or with Parquet's own types
+            (whole numbers as bigint, floats as double). Operators see only the schema's columns.
     """
 
     name: str
@@ -160,7 +160,7 @@ class SourceContract:
         for parameter in ("duplicate_horizon", "idle_timeout", "future_skew"):
             check_length(parameter, getattr(self, parameter))
         if (again := first_twice([r.name for r in self.rules])) is not None:
-            raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by them")
+            raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options)
 
     @cached_property
@@ -175,32 +175,32 @@ class SourceContract:
 
     @property
     def by_ingest_time(self) -> bool:
-        """Whether a row's time is the one at which it was ingested."""
+        """Whether a row's event time is the time at which it was ingested."""
         return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
 
     def widened(self, columns: Sequence[StructField]) -> "SourceContract":
-        """The contract with columns that its event log has gained, or is to gain. A file need not have them."""
+        """The contract with columns that were added to its event log, or are being added. A file need not have them."""
         added = [StructField(c.name, c.dataType, metadata={_ADDED: True}) for c in columns]
         return replace(self, schema=StructType([*self.struct.fields, *added])) if added else self
 
     @staticmethod
     def is_added(column: StructField) -> bool:
-        """Whether a column is none of the contract's own."""
+        """Whether a column was added from files, and is not declared by the contract."""
         return _ADDED in column.metadata
 
     @property
     def log(self) -> str:
-        """The event log's place in the lake."""
+        """The event log's path in the lake."""
         return f"events/{self.name}"
 
     @property
     def quarantine(self) -> str:
-        """The quarantine's place in the lake."""
+        """The quarantine's path in the lake."""
         return f"quarantine/{self.name}"
 
 
 def _times(operator: Operator) -> list[tuple[str, str]]:
-    """The parameters by which an operator of closed ranges names an event time, and what they name; of `Consecutive` those of its first."""
+    """The event-time parameters of an operator of closed ranges, each with the column that it names; for `Consecutive`, those of `of`."""
     first = getattr(operator, "of", operator)
     named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
     return [(name, column) for name, column in named.items() if isinstance(column, str)] if isinstance(operator.reads, ByTimeRange) else []
@@ -208,17 +208,17 @@ def _times(operator: Operator) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedAsset:
-    """A table made of sources, or of other derived tables, by one operator.
+    """A table that one operator computes from sources or other derived tables.
 
     Args:
         name: the table's name, by the same rules as a source's.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
-        shape: a pure function from the operator's result to the table's rows; it keeps the operator's own columns.
-        description: what the table holds.
+        shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
+        description: what the table contains.
         group: the asset's group in Dagster.
-        version: of what the engine cannot see into: the code of `shape`, and of an operator of one's own. A table made with another
-            version is refused until it is made again.
+        version: the version of code that the engine cannot compare: that of `shape`, and of a user's own operator. A table that was made
+            with another version is refused until it is rebuilt.
     """
 
     name: str
@@ -237,10 +237,10 @@ class DerivedAsset:
             )
         for time, column in _times(self.operator):
             if column != EVENT_TIME:
-                legal = f"{EVENT_TIME!r}, by which rows are read, judged and accounted for; make it the source's `event_time`"
+                legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
         if self.shape and isinstance(self.operator.reads, NewRows):
-            legal = f"None: {type(self.operator).__name__} folds new rows into its own, which a shape would alter"
+            legal = f"None: {type(self.operator).__name__} merges new rows into the table's rows, which a shape would change"
             raise ContractError.bad_value("shape", self.shape, legal)
 
     def rows(self, *frames: DataFrame) -> DataFrame:
@@ -250,15 +250,15 @@ class DerivedAsset:
 
     @property
     def changelog(self) -> str:
-        """The changelog's place in the lake, for an operator that upserts."""
+        """The changelog's path in the lake, for an operator that upserts."""
         return f"{CHANGELOGS}/{self.name}"
 
     @property
     def verdicts(self) -> str:
-        """The recorded verdicts' place in the lake, for an operator that gives them entry by entry."""
+        """The path of the recorded lateness decisions in the lake, for an operator that decides lateness batch by batch."""
         return f"verdicts/{self.name}"
 
     @property
     def early(self) -> str:
-        """The place in the lake of what open windows hold so far, for an operator with early results."""
+        """The path of the early results in the lake, for an operator that shows the content of open windows."""
         return f"early/{self.name}"

@@ -1,4 +1,4 @@
-"""The factory of derived assets: days, checks, metadata and lineage from one recipe."""
+"""The factory of derived assets with daily partitions: partitions, checks, metadata and lineage from one definition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -17,18 +17,18 @@ from operators.contract import ByTimeRange, TracesInputs
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
-JOINED = "Every accepted row is matched, unmatched, pending or late, once."
-COUNTED = "Every accepted row is in what is closed, in what is open, in no window, or late; and the results are those of the log."
+JOINED = "Every accepted row is exactly one of matched, unmatched, pending or late."
+COUNTED = "Every accepted row is in a closed, an open or no window, or late; and the results equal those computed from the log."
 
 
-OUTSIDE = "No event lies before the first day or after the last: its results are in the table, and in no partition."
+OUTSIDE = "No event is before the first day or after the last: its results would be in the table, but in no partition."
 
 
 class AdvanceConfig(dg.Config):
     """How to materialise days.
 
     Args:
-        rebuild: recompute days that are closed already, and put right what differs; then advance as ever.
+        rebuild: recompute days that are already closed and repair results that differ, then advance as usual.
     """
 
     rebuild: bool = False
@@ -43,20 +43,20 @@ def event_time_asset(
 ) -> dg.AssetsDefinition:
     """Make a derived table an asset with daily partitions by `final_at`.
 
-    Materialising days advances the table to the end of the last one, or as far as the watermark allows. The conservation law comes
-    with it as a check (blocking), and where its results name rows of sources, join completeness (a warning below the threshold).
+    Materialising days advances the table to the end of the last day, or as far as the watermark allows. The asset has the conservation
+    law as a blocking check. If its results name rows of sources, it also has join completeness as a check, a warning below the threshold.
 
     Args:
-        derived: the recipe.
+        derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
         days: the partitions.
-        completeness: the least share of matched rows among those whose fate is settled, by day.
+        completeness: the least share of matched rows among the matched and unmatched ones, by day.
     """
     joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=OUTSIDE))
     if joins:
-        words = f"At least {completeness:.0%} of the settled rows of each side found a match."
+        words = f"At least {completeness:.0%} of the finalized rows of each side are matched."
         specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
 
     @dg.asset(
@@ -73,12 +73,12 @@ def event_time_asset(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         first, last = days_of(context)
-        settled = _settled_from(engine, derived, first), last
+        finalized = _first_finalized_day(engine, derived, first), last
         done = _advance(engine, derived.name, first, last, config)
-        accounts = engine.accounts.days(derived.name, settled)
+        accounts = engine.accounts.days(derived.name, finalized)
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
-        checks = [law_check(accounts, engine.accounts.uncounted(derived.name, settled))]
+        checks = [law_check(accounts, engine.accounts.uncounted(derived.name, finalized))]
         checks.append(_in_days(engine.pending.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_metadata(engine, derived) | done, check_results=checks)
@@ -90,21 +90,21 @@ def _advance(engine: EnginePort, name: str, first: date, last: date, config: Adv
     done: dict[str, Any] = {}
     if config.rebuild:
         rebuilt = engine.rebuild(name, first, last)
-        done = {"rebuilt": span(rebuilt.days), "rows_put_right": rebuilt.missing + rebuilt.extra}
+        done = {"rebuilt": span(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
     steps = list(engine.steps(name, end_of(last)))
     return done | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
 
 
-def _settled_from(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
-    """The first day of rows whose fate a run decides: it closes all that is open, also before its own first day."""
+def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
+    """The first day with rows that a run finalizes: it closes every open range, also before its own first day."""
     closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     oldest = closed_to if closed_to is not None else times[0] if times else None
     start = first if oldest is None else min(first, day_at(oldest + 1))
-    return max(start, date.min + _reach(derived)) - _reach(derived)
+    return max(start, date.min + _lookback(derived)) - _lookback(derived)
 
 
-def _reach(derived: DerivedAsset) -> timedelta:
-    """How far before a day of `final_at` the rows that it settles may lie."""
+def _lookback(derived: DerivedAsset) -> timedelta:
+    """How far before a day of `final_at` the rows may be that its results contain, in whole days."""
     reads = derived.operator.reads
     return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, ByTimeRange) else timedelta(0)
 
@@ -132,10 +132,10 @@ def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[A
 
 
 def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int], tuple[int, int]]) -> dg.AssetCheckResult:
-    """The law over accounts, and the ledger's totals held to the log."""
+    """The conservation law over accounts, and a comparison of the ledger's counts with the log's rows."""
     broken = [a for a in accounts if not a.holds]
     differing = [
-        f"{source}, entry {seq}: the ledger counts {in_ledger} rows, the log holds {held}"
+        f"{source}, batch {seq}: the ledger counts {in_ledger} rows, the log contains {held}"
         for (source, seq), (in_ledger, held) in uncounted.items()
     ]
     return dg.AssetCheckResult(
@@ -152,11 +152,11 @@ def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int
 
 
 def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
-    """Report events outside of the partitions, by the ledger: they are handled as all others, and shown on no day."""
+    """Report events outside the partitions, by the ledger's times: they are processed as all others, but belong to no day."""
     known = range_of(days)
     outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
     description = (
-        "events lie outside of the days: their results are in the table, and in no partition" if outside else "all events lie in the days"
+        "some events are outside the days: their results are in the table, but in no partition" if outside else "all events are in the days"
     )
     return dg.AssetCheckResult(
         check_name=IN_DAYS,

@@ -1,4 +1,4 @@
-"""The event logs: one asset a source, all ingested by one step."""
+"""The event logs: one asset for each source, all ingested by one step."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,27 +17,27 @@ COUNTS = ("rows_read", "accepted", "duplicate", "quarantined")
 
 
 def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
-    """The event logs of a pipeline's sources, `events/<name>` each.
+    """The event logs of a pipeline's sources, each an asset `events/<name>`.
 
     Args:
         contracts: the sources.
 
     Returns:
-        A multi-asset whose step lets in what has landed: every micro-batch one entry of the ledger.
+        A multi-asset whose step ingests the files that have landed; each micro-batch is one batch of the ledger.
     """
 
     @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False)
     def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
         failed: Exception | None = None
         try:
-            entries = engine.ingest()
-        except Exception as error:  # where files could not be read, it names the entries of all others
-            entries, failed = getattr(error, "entries", None), error
-            if not entries:
+            batches = engine.ingest()
+        except Exception as error:  # if some files cannot be read, the error has the batches of the others
+            batches, failed = getattr(error, "entries", None), error
+            if not batches:
                 raise
-        context.log.info(f"{len(entries)} ledger batches")
+        context.log.info(f"{len(batches)} ledger batches")
         for contract in contracts:
-            rows = [s for entry in entries for s in entry if s.source == contract.name]
+            rows = [s for batch in batches for s in batch if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_metadata(rows))
         if failed is not None:
             raise failed
@@ -51,7 +51,7 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         group_name=EVENTS,
         kinds={"spark", "delta"},
         description=f"Every well-formed event of the source `{contract.name}`, in the order it was ingested. "
-        f"Nothing is dropped for being late; what breaks the contract is in `{contract.quarantine}` with its reason.",
+        f"It contains late rows too. Rows that violate the contract are in `{contract.quarantine}`, each with its reason.",
         metadata={
             "dagster/column_schema": table_schema(_log_schema(contract)),
             "event_time": contract.event_time,
@@ -61,7 +61,7 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
 
 
 def _log_schema(contract: SourceContract) -> StructType:
-    """The source's columns, and those by which the engine accounts for a row."""
+    """The columns that the engine adds to account for a row, and the source's columns."""
     own = [StructField(name, TimestampType() if "time" in name else LongType(), nullable=False) for name in ENGINE_COLUMNS]
     return StructType([*own, *contract.struct.fields])
 
@@ -71,6 +71,6 @@ def _metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
     newest = rows[-1] if rows else None
     return counts | {
         "dagster/partition_row_count": counts["accepted"],
-        "ledger_entries": len(rows),
+        "batches": len(rows),
         "watermark": moment(newest.watermark if newest else None),
     }

@@ -1,4 +1,4 @@
-"""The names of what exists."""
+"""The names of the shop's sources and tables, and their Dagster asset keys."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which input columns a derived table's columns come from."""
+"""Column lineage: the input columns that a derived table's columns come from."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
-    """The lineage of an operator's result, as far as its columns bear their inputs' names or those it traces."""
+    """The lineage of an operator's result: of columns with the name of an input's column, or the name by which the operator traces one."""
     return dg.TableColumnLineage({column: found for column in columns if (found := _deps(engine, derived, column))})
 
 

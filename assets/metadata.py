@@ -1,4 +1,4 @@
-"""Values as Dagster shows them."""
+"""Converts values to Dagster metadata."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and 
 
 
 def moment(epoch_ms: int | None) -> dg.MetadataValue:
-    """An instant; a text where there is none. The first or the last one of Python's for one outside of them."""
+    """An instant; the text `none yet` for None. An instant outside the range of Python's datetime is clamped to it."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
     shown = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
@@ -17,7 +17,7 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
 
 
 def table_schema(struct: StructType) -> dg.TableSchema:
-    """A Spark schema."""
+    """A Spark schema as a Dagster table schema."""
     return dg.TableSchema(
         [
             dg.TableColumn(f.name, f.dataType.simpleString(), constraints=dg.TableColumnConstraints(nullable=f.nullable))

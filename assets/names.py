@@ -1,4 +1,4 @@
-"""Which names sources, tables and columns may have, and which types a column may be of: what is wrong with one, or None."""
+"""The legal names of sources, tables and columns, and the legal types of columns. `*_fault` says what is legal; None if a name is."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ from pyspark.sql.types import (
 
 LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
 RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "maintenance"})
-"""The names that the lake's root and its writers use themselves; those that start with `_` are its own too."""
+"""Names of the lake's own folders and locks; names that start with `_` are reserved too."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _BESIDE_LETTERS = "-@$:"
 _NOT_STORED = (NullType, CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType, TimeType, UserDefinedType)
 
 
 def name_fault(name: object) -> str | None:
-    """What is legal in place of a source's or a table's name; None where it is legal."""
+    """What a legal name of a source or a table is; None if the name is legal."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         return f"a letter, then letters a to z, digits and '_', at most {LONGEST_NAME}: it names folders and tables"
     if name.lower() in RESERVED:
@@ -36,7 +36,7 @@ def name_fault(name: object) -> str | None:
 
 
 def column_fault(name: str, *, nested: bool = False) -> str | None:
-    """What is legal in place of a column's name; None where it is legal.
+    """What a legal name of a column is; None if the name is legal.
 
     Args:
         name: the name.
@@ -55,19 +55,19 @@ def _is_legal(letter: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """A name as Java compares names where case does not matter: letter by letter, upper and then lower."""
+    """A name in the form that Java's case-insensitive comparison uses: each letter to upper case, then to lower case."""
     upper = "".join(u if len(u := letter.upper()) == 1 else letter for letter in name)
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in upper)
 
 
 def first_twice(names: Sequence[str]) -> str | None:
-    """The first name that equals an earlier one, ignoring case; None where there is none."""
+    """The first name that equals an earlier one, ignoring case; None if all differ."""
     seen: set[str] = set()
     return next((n for n in names if folded(n) in seen or seen.add(folded(n))), None)
 
 
 def nested_fields(kind: DataType) -> Iterator[StructType]:
-    """Every struct that a type holds, itself too."""
+    """Every struct in a type, including the type itself."""
     if isinstance(kind, StructType):
         yield kind
     for inner in _inner(kind):
@@ -75,12 +75,12 @@ def nested_fields(kind: DataType) -> Iterator[StructType]:
 
 
 def is_stored(kind: DataType) -> bool:
-    """Whether a Delta table can hold values of a type."""
+    """Whether a Delta table can store values of a type."""
     return not isinstance(kind, _NOT_STORED) and all(map(is_stored, _inner(kind)))
 
 
 def is_key(kind: DataType) -> bool:
-    """Whether two values of a type can be told to be the same one by a join."""
+    """Whether a join can compare values of a type."""
     return not isinstance(kind, MapType | VariantType) and all(map(is_key, _inner(kind)))
 
 

@@ -1,4 +1,4 @@
-"""The days of derived assets: one partition a day of `final_at`, UTC."""
+"""The daily partitions of derived assets: one for each day of `final_at`, UTC."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -13,19 +13,19 @@ def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
 
     Args:
         first_day: the first day, ISO.
-        ahead_ms: how far past the wall clock a result's `final_at` may lie: the future skew and the reach.
+        ahead_ms: how far a result's `final_at` may be ahead of the wall clock: the future skew and the lookback.
     """
     return dg.DailyPartitionsDefinition(start_date=first_day, end_offset=1 + -(-ahead_ms // DAY_MS))
 
 
 def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:
-    """The first and the last day that is a partition now; None where there is none yet."""
+    """The first and the last day that is a partition now; None if there is none yet."""
     first, last = days.get_first_partition_key(), days.get_last_partition_key()
     return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
 
 
 def within(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
-    """The part of a range of days that is partitions: what lies before the first is closed with it. None where all comes later."""
+    """The part of a range of days that has partitions; earlier days are closed with the first partition. None if the range is later."""
     known = range_of(days)
     if known is None or first > known[1]:
         return None
@@ -50,10 +50,10 @@ def end_of(day: date) -> int:
 
 
 def day_at(epoch_ms: int) -> date:
-    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    """The day of an instant; an instant outside the range of Python's dates is clamped to it."""
     return date(1970, 1, 1) + timedelta(milliseconds=max(start_of(date.min), min(epoch_ms, start_of(date.max))))
 
 
 def span(days: Sequence[date]) -> str:
-    """Days in words."""
+    """A range of days as text."""
     return f"{min(days)} to {max(days)}" if days else "no days"

@@ -1,4 +1,4 @@
-"""The shop's derived tables: pure recipes, composed of operators."""
+"""The shop's derived tables: definitions composed of operators."""
 
 from assets.contracts import LEADERBOARDS, WINDOWS, DerivedAsset
 from assets.keys import (
@@ -30,7 +30,7 @@ from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Sliding, Tumbling
 
 BESIDE, BACK = "5 seconds", "15 minutes"
-"""How far an order's items may be written from it; how far before a payment its order may lie in `payment_wide`."""
+"""How far apart an order and its items may be; how long before a payment its order may be, in `payment_wide`."""
 _ITEM = ("item_id", "category")
 
 
@@ -38,30 +38,30 @@ _BEST = ("units DESC", "revenue DESC", "item_id")
 
 
 def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
-    """Each payment beside its order, where it came at most `within` after it; with `full`, the unmatched of both sides too."""
+    """Each payment joined with its order, made at most `within` before it; `how` selects which unmatched rows are kept."""
     join = IntervalJoin(on="order_id", lower=0, upper=within, how=how, left_prefix="order_", right_prefix="payment_")
-    description = f"Each payment beside its order, at most {within} after it; kept: {how} join."
+    description = f"Payments joined with their orders, for payments at most {within} after the order ({how} join)."
     return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=description)
 
 
 def order_wide() -> DerivedAsset:
-    """Each order beside each of its items, and the unmatched of both."""
+    """Each order joined with each of its items; unmatched rows of both are kept."""
     join = IntervalJoin(on="order_id", lower=f"-{BESIDE}", upper=BESIDE, how="full", left_prefix="order_", right_prefix="item_")
-    description = f"Each order beside each of its items, written at most {BESIDE} before or after it; and the unmatched of both."
+    description = f"Orders joined with their items, which are at most {BESIDE} before or after the order (full join)."
     return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=description)
 
 
 def payment_wide() -> DerivedAsset:
-    """Each payment beside its order and that order's items, one row an item; made of `order_wide`."""
+    """Each payment joined with its order and that order's items, one row for each item; computed from `order_wide`."""
     join = IntervalJoin(on="order_id", lower=f"-{BACK}", upper=0, how="left", left_prefix="payment_", right_prefix="wide_")
     description = (
-        f"Each payment beside its order and each of that order's items, where it came at most {BACK} after them; and the others alone."
+        f"Payments joined with their order and its items, for payments at most {BACK} after those; unmatched payments are kept (left join)."
     )
     return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=description)
 
 
 def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = None) -> DerivedAsset:
-    """What was sold of each item in each window; of open ones early, where a trigger says when."""
+    """Sales of each item in each window; with a trigger, open windows show early results."""
     sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness, early=early)
     description = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
@@ -77,24 +77,24 @@ def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
 
 
 def item_conversion(window: Sliding) -> DerivedAsset:
-    """Clicks beside sales. Windows that end together meet in the one tumbling window, a slide long, that holds their last millisecond."""
+    """Clicks joined with sales of one window. Windows with the same end have their last millisecond in the same tumbling window."""
     join = WindowJoin(
         on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"
     )
     description = (
-        "What was clicked beside what was sold, of each item and window with either; of an item without a category each by itself."
+        "Clicks joined with sales of the same item and window (full join). Rows without a category are unmatched: null keys match nothing."
     )
     return DerivedAsset(name=ITEM_CONVERSION, inputs=(ITEM_CLICKS, ITEM_SALES), operator=join, description=description, group=WINDOWS)
 
 
 def hot_items(k: int) -> DerivedAsset:
-    """The items that sold best in each window, of all."""
+    """The best-selling items of each window."""
     description = f"The {k} items of each window with the most units sold."
     return DerivedAsset(name=HOT_ITEMS, inputs=(ITEM_SALES,), operator=TopK(k=k, order_by=_BEST), description=description, group=WINDOWS)
 
 
 def category_hot_items(k: int) -> DerivedAsset:
-    """The items that sold best in each window, of each category."""
+    """The best-selling items of each window and category."""
     description = f"The {k} items of each window and category with the most units sold."
     return DerivedAsset(
         name=CATEGORY_HOT_ITEMS,
@@ -106,29 +106,29 @@ def category_hot_items(k: int) -> DerivedAsset:
 
 
 def seller_leaderboard(n: int) -> DerivedAsset:
-    """The dearest items that each seller sold: rows that only come."""
+    """The most expensive items that each seller sold; its input is append-only."""
     top = TopN(by="seller_id", order_by="price DESC", rank_end=n)
-    description = f"The {n} dearest items that each seller sold, of those with one price the first."
+    description = f"The {n} most expensive items that each seller sold; of equal prices, the one sold first ranks first."
     return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=description, group=LEADERBOARDS)
 
 
 def seller_revenue() -> DerivedAsset:
-    """What each seller took in each category, kept current."""
+    """The revenue of each seller in each category, kept current."""
     sold = {"revenue": "sum(quantity * price)", "units": "sum(quantity)", "items": "count(*)"}
-    description = "Revenue, units and items of each seller in each category, of all that was sold so far."
+    description = "Revenue, units and items of each seller in each category, of all sales so far."
     operator = Aggregate(by=("category", "seller_id"), aggregates=sold)
     return DerivedAsset(name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=description, group=LEADERBOARDS)
 
 
 def category_leaderboard(n: int) -> DerivedAsset:
-    """The sellers that took most in each category: over an aggregate whose rows change."""
+    """The sellers with the most revenue in each category; its input is an upserted table."""
     top = TopN(by="category", order_by=("revenue DESC", "seller_id"), rank_end=n, unique_key=("category", "seller_id"), change="change")
     description = f"The {n} sellers of each category with the most revenue so far."
     return DerivedAsset(name=CATEGORY_LEADERBOARD, inputs=(SELLER_REVENUE,), operator=top, description=description, group=LEADERBOARDS)
 
 
 def order_status_board(n: int) -> DerivedAsset:
-    """The orders that came to each status last: a row leaves its board when its order goes on."""
+    """The orders that reached each status last; an order leaves the ranking of a status when its status changes."""
     top = TopN(by="status", order_by=("update_time DESC", "order_id"), rank_end=n, unique_key="order_id", with_rank=False)
-    description = f"The {n} orders of each status that came to it last; an order stands where its newest update, by arrival, put it."
+    description = f"The {n} orders that reached each status last. An order has the status of its update that arrived last."
     return DerivedAsset(name=ORDER_STATUS_BOARD, inputs=(ORDER_UPDATES,), operator=top, description=description, group=LEADERBOARDS)

@@ -1,4 +1,4 @@
-"""What assets and checks need of the engine; `platform_defs` provides it as the resource `engine`."""
+"""The interfaces through which assets and checks use the engine; `platform_defs` provides the resource `engine`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset, SourceContract
 
 TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
-"""The terms of an account, as `AccountPort` has them."""
+"""The terms of an account, which are attributes of `AccountPort`."""
 
 
 class SourceEntryPort(Protocol):
-    """What a ledger batch says of one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
+    """What a ledger batch records about one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
 
     seq: int
     source: str
@@ -31,7 +31,7 @@ class StepPort(Protocol):
 
 
 class RebuiltPort(Protocol):
-    """What a rebuild found; see `platform_defs.engine.operations.rebuild.Rebuilt`."""
+    """The differences that a rebuild found; see `platform_defs.engine.operations.rebuild.Rebuilt`."""
 
     days: tuple[date, ...]
     missing: int
@@ -53,12 +53,12 @@ class AccountPort(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether every row is accounted for, once."""
+        """Whether every row is accounted for exactly once."""
         ...
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among those whose fate is settled."""
+        """The share of matched rows among the matched and unmatched ones."""
         ...
 
 
@@ -70,19 +70,19 @@ class AccountsPort(Protocol):
         ...
 
     def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held."""
+        """The batches of an asset's sources whose row counts differ: (source, seq) to the ledger's count and the log's."""
         ...
 
 
 class ViewsPort(Protocol):
-    """What is read of a lake; see `platform_defs.engine.operations.views.Views`."""
+    """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
         ...
 
     def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
-        """An upserted table and its changelog, both up to its newest step; None where there is none yet."""
+        """A snapshot of an upserted table and its changelog, both as of the newest step; None if there is none yet."""
         ...
 
     def metrics(self, asset: str) -> Mapping[str, int | float]:
@@ -91,14 +91,14 @@ class ViewsPort(Protocol):
 
 
 class PendingPort(Protocol):
-    """How far assets are; see `platform_defs.engine.advance.pending_work.PendingWork`."""
+    """The progress of assets; see `platform_defs.engine.advance.pending_work.PendingWork`."""
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
-        """The oldest and the newest event time of an asset's sources, in epoch ms; None where no row arrived."""
+        """The oldest and the newest event time of an asset's sources, in epoch ms; None if there are no events."""
         ...
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
+        """The progress of an asset: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
         ...
 
 
@@ -117,21 +117,21 @@ class EnginePort(Protocol):
 
     @property
     def accounts(self) -> AccountsPort:
-        """Accounts for every row."""
+        """The accounts of assets."""
         ...
 
     @property
     def views(self) -> ViewsPort:
-        """What users read of the lake."""
+        """Reads the lake's tables."""
         ...
 
     @property
     def pending(self) -> PendingPort:
-        """How far assets are."""
+        """The progress of assets."""
         ...
 
     def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
-        """Ingest what has landed, and record the sources that have become idle; returns the ledger batches made."""
+        """Ingest the files that have landed, and record sources that became idle; returns the new ledger batches."""
         ...
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:
@@ -139,5 +139,5 @@ class EnginePort(Protocol):
         ...
 
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
-        """Recompute what is finalized on days, all by default, and correct what differs. An upserted table is recomputed whole."""
+        """Recompute finalized results of days (by default all), and repair those that differ; an upserted table is recomputed whole."""
         ...

@@ -1,4 +1,4 @@
-"""The shop's sources: what an order, its items, its updates, a payment and a click are."""
+"""The contracts of the shop's sources: orders, items, order updates, payments and clicks."""
 
 from typing import TypedDict
 
@@ -56,7 +56,7 @@ ORDER_UPDATE = (
 
 
 class Policy(TypedDict):
-    """What all sources of the shop have in common: see `SourceContract`."""
+    """The parameters that all sources of the shop share; see `SourceContract`."""
 
     out_of_orderness: str
     idle_timeout: str
@@ -76,18 +76,18 @@ def payments(policy: Policy) -> SourceContract:
 
 
 def order_items(policy: Policy) -> SourceContract:
-    """The items of orders: one row for each item of an order, written beside it."""
+    """The items of orders: one row for each item of an order, written at about the time of the order."""
     rules = RowRule("price_not_negative", "price >= 0"), RowRule("quantity_positive", "quantity > 0")
     return _source(ORDER_ITEMS, ORDER_ITEM, "item_time", "order_item_id", policy, *rules)
 
 
 def clicks(policy: Policy) -> SourceContract:
-    """The clicks on items, and how long they were looked at."""
+    """The clicks on items, and how long each item was viewed."""
     return _source(CLICKS, CLICK, "click_time", "click_id", policy, RowRule("seconds_not_negative", "seconds >= 0"))
 
 
 def order_updates(policy: Policy) -> SourceContract:
-    """What becomes of orders: one row each time an order's status changes."""
+    """The updates of orders: one row for each change of an order's status."""
     return _source(ORDER_UPDATES, ORDER_UPDATE, "update_time", "order_update_id", policy, RowRule("amount_not_negative", "amount >= 0"))
 
 

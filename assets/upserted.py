@@ -1,4 +1,4 @@
-"""The factory of derived assets whose rows replace each other: no days, for none of their rows is ever final."""
+"""The factory of upserted assets. They have no daily partitions, because none of their rows is ever final."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,17 +11,17 @@ from assets.lineage import column_lineage
 from assets.metadata import table_schema
 from assets.ports import EnginePort
 
-HANDLED = "Every accepted row was handled, or waits for the next step; and the table is what all that was handled makes."
+HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
 
 
 def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.AssetsDefinition:
-    """Make a derived table that upserts an asset without partitions.
+    """Make an upserted table an asset without partitions.
 
-    Materialising it handles what has come since, and tells its metrics: partitions, rows, changes for each row that came in, partitions
-    without a usable rank end. The conservation law comes with it as a check (blocking): the table is computed again, whole.
+    Materialising it handles the rows that arrived since, and reports its metrics: partitions, rows, changes for each input row, and
+    partitions without a usable rank end. The asset has the conservation law as a blocking check, which recomputes the whole table.
 
     Args:
-        derived: the recipe.
+        derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
     """
 

@@ -1,4 +1,4 @@
-"""Great Expectations suites of the shop's data, and the factory that makes them Dagster asset checks."""
+"""Great Expectations suites of the shop's data, and the factory that turns them into Dagster asset checks."""
 
 import dagster as dg
 from great_expectations import ExpectationSuite
@@ -16,8 +16,8 @@ def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDe
     """The checks of the shop's datasets.
 
     Args:
-        hot_items: how many items a ranking keeps.
-        category_hot_items: how many one of a category keeps.
+        hot_items: how many items the ranking of a window keeps.
+        category_hot_items: how many items a ranking of a category keeps.
     """
     logs = {
         keys.ORDERS: suites.orders(),

@@ -1,4 +1,4 @@
-"""The factory from a suite to Dagster asset checks: one check an expectation, one validation for all of them."""
+"""The factory from a suite to Dagster asset checks: one check for each expectation, and one validation for all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,14 +17,14 @@ from expectations.validation import Finding, Row, check_name, validate
 
 Days = tuple[date, date]
 KEPT_BYTES = 256 * 1024 * 1024
-"""Rows that are no larger are kept while they are checked."""
+"""A table up to this size is cached while it is checked."""
 
 PARTITION = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 NO_TABLE = frozenset(
     {"PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE"}
 )
-"""Spark's error conditions for a table that nothing has written yet."""
+"""Spark's error conditions for a table that does not exist yet."""
 
 
 def suite_checks(
@@ -36,11 +36,10 @@ def suite_checks(
     sample: int = 10,
     blocking: bool = False,
 ) -> dg.AssetChecksDefinition:
-    """Make a suite the checks of an asset.
+    """Turn a suite into the checks of an asset.
 
-    Each expectation is a check of its own, named by its `meta["check"]`. A failed one shows how many rows fail and
-    some of them; it is an error if the expectation is critical, else a warning. A table that nothing has written yet
-    passes.
+    Each expectation is a check of its own, named by its `meta["check"]`. A failed check shows how many rows fail and some of them. It
+    is an error if the expectation is critical, else a warning. A table that does not exist yet passes.
 
     Args:
         asset_key: the asset.
@@ -48,7 +47,7 @@ def suite_checks(
         suite: the expectations; their names differ.
         day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
         sample: how many failing rows to show.
-        blocking: whether a failed critical expectation holds back what lies downstream in the same run.
+        blocking: whether a failed critical expectation blocks downstream assets in the same run.
     """
     expectations = {check_name(e): e for e in suite.expectations}
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
@@ -86,10 +85,10 @@ def _severity(expectation: Expectation) -> dg.AssetCheckSeverity:
 
 
 def _table(engine: EnginePort, table: str) -> DataFrame | None:
-    """The table, or None where there is none yet."""
+    """The table, or None if it does not exist yet."""
     try:
         frame = engine.views.table(table)
-        _ = frame.schema  # a Spark Connect session finds out here
+        _ = frame.schema  # a Spark Connect session raises only here
     except AnalysisException as error:
         if error.getCondition() in NO_TABLE:
             return None
@@ -98,7 +97,7 @@ def _table(engine: EnginePort, table: str) -> DataFrame | None:
 
 
 def _bytes(frame: DataFrame) -> int:
-    """How large Spark takes a frame's rows to be; no job. A Spark Connect session does not tell."""
+    """Spark's estimate of a frame's size, without a job; more than `KEPT_BYTES` in a Spark Connect session, which has none."""
     plan: Any = getattr(frame, "_jdf", None)
     return KEPT_BYTES + 1 if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
@@ -157,7 +156,7 @@ def _shown(rows: Sequence[Row], schema: StructType) -> dg.TableMetadataValue:
 
 
 def _plain(value: Any, kind: DataType) -> str | int | float | bool | None:
-    """A value as the UI's table takes it; PySpark gives instants in this process's own time zone, without saying so."""
+    """A value in a form that the UI's table accepts; PySpark returns timestamps as naive datetimes in the local time zone."""
     if isinstance(value, datetime) and isinstance(kind, TimestampType):
         return value.astimezone(UTC).isoformat()
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -1,4 +1,4 @@
-"""The checks of a leaderboard that no expectation of rows can tell: its ranks as a whole, and its changelog."""
+"""The checks of a leaderboard that no row-level expectation covers: its ranks as a whole, and its changelog."""
 
 from collections.abc import Iterator
 
@@ -16,21 +16,21 @@ from operators.top_n import TopN
 
 FOLDS, GAPS, KEPT = "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"
 _WHY = {
-    FOLDS: "Who follows the changelog must hold what the table holds.",
-    GAPS: "Ranks count from the first on; a gap is a row that was lost.",
-    KEPT: "A partition keeps N ranks.",
+    FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on it.",
+    GAPS: "Ranks have no gaps from the first on; a gap is a lost row.",
+    KEPT: "A partition has at most N ranks.",
 }
 
 
 def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
-    """The checks of an upserted table; of ranks too, where its operator is a Top-N that shows them.
+    """The checks of an upserted table; if its operator is a Top-N that shows ranks, its ranks are checked too.
 
     Args:
         derived: the asset.
     """
     top, emits = derived.operator, derived.operator.emits
     if not isinstance(emits, Upsert):
-        raise OperatorError(f"the rows of {derived.name} are added and stay; it is no leaderboard")
+        raise OperatorError(f"{derived.name} is append-only; leaderboard checks need an upserted table")
     names = [
         FOLDS,
         *([GAPS] if isinstance(top, TopN) and top.with_rank else []),
@@ -44,18 +44,18 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         compute_kind="spark",
     )
     def checks(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        pinned = engine.views.newest(derived.name)
+        snapshot = engine.views.newest(derived.name)
         for name in names:
-            if pinned is None:
+            if snapshot is None:
                 yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=True, description="no rows yet")
                 continue
-            wrong = differing(*pinned, emits.key) if name == FOLDS else flawed(pinned[0], top, name)
+            wrong = differing(*snapshot, emits.key) if name == FOLDS else flawed(snapshot[0], top, name)
             shown = [str(row.asDict()) for row in wrong.limit(5).collect()]
             yield dg.AssetCheckResult(
                 check_name=name,
                 asset_key=key,
                 passed=not shown,
-                description="; ".join(shown) or "none is wrong",
+                description="; ".join(shown) or "no violation",
                 metadata={"partitions_or_rows_wrong": wrong.count() if shown else 0},
             )
 
@@ -63,12 +63,12 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
 
 
 def differing(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows that a table and its changelog, folded, hold a different number of times."""
+    """The rows that a table and the result of applying its changelog contain in different numbers of copies."""
     return bag_difference(table, fold(changelog, key=key, order="step").select(*table.columns))
 
 
 def flawed(table: DataFrame, top: object, name: str) -> DataFrame:
-    """The partitions whose ranks are not as they should be: see `gaps`; or that hold more than N of them."""
+    """The partitions that fail the check `name`: ranks with gaps (see `gaps`), or more than N ranks."""
     if not isinstance(top, TopN):
         raise OperatorError(f"{type(top).__name__} has no ranks to check")
     held = table.groupBy(*top.partition).agg(*_counted(top)).where(F.col("rows") > 0)
@@ -85,9 +85,9 @@ def _counted(top: TopN) -> list[Column]:
 
 
 def gaps(top: TopN) -> Column:
-    """Whether a partition's `ranks` (sorted) break the way in which they are counted.
+    """Whether a partition's `ranks` (sorted) have a gap.
 
-    Of `row_number` and `dense_rank` they follow each other; after ties of a `rank` as many are left out as there are ties.
+    Ranks of `row_number` and `dense_rank` are consecutive. A `rank` is followed by the rank that is larger by the number of its ties.
     """
     if top.function == "row_number":
         return F.col("ranks") != F.sequence(F.lit(top.rank_start), F.lit(top.rank_start) + F.col("rows").cast("int") - 1)

@@ -1,7 +1,7 @@
-"""What the shop expects of its data: one Great Expectations suite a dataset.
+"""The Great Expectations suites of the shop: one for each dataset.
 
-An expectation's `meta["check"]` names its asset check, its `description` says why it matters, and its severity is how
-it fails: `critical` is an error, `warning` is shown and stops nothing. Nulls keep every rule but the not-null ones.
+An expectation's `meta["check"]` is the name of its asset check, and its `description` says why it matters. A failed expectation of
+severity `critical` is an error, one of severity `warning` is a warning. A null violates only the not-null expectations.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ def orders() -> gx.ExpectationSuite:
     """The log of orders."""
     own = [
         _not_null("order_id", "An order without its id can never be paid."),
-        _not_null("customer_id", "An order is somebody's.", WARNING),
+        _not_null("customer_id", "An order belongs to a customer.", WARNING),
         _known("status", STATUSES),
         _not_negative("amount"),
     ]
@@ -41,9 +41,9 @@ def orders() -> gx.ExpectationSuite:
 def payments() -> gx.ExpectationSuite:
     """The log of payments."""
     own = [
-        _not_null("payment_id", "The payment's own id tells it from the order's other payments."),
+        _not_null("payment_id", "The id distinguishes the payment from other payments of the order."),
         _not_null("order_id", "A payment that names no order matches nothing."),
-        _not_null("amount", "A payment is of an amount.", WARNING),
+        _not_null("amount", "A payment has an amount.", WARNING),
         _known("method", METHODS),
         _not_negative("amount"),
     ]
@@ -51,28 +51,28 @@ def payments() -> gx.ExpectationSuite:
 
 
 def payment_order_wide() -> gx.ExpectationSuite:
-    """Each payment beside its order; one side may be missing, never both."""
+    """Each payment joined with its order; one side may be missing, never both."""
     return gx.ExpectationSuite(
         name="payment_order_wide",
         expectations=[
-            _not_null("order_id", "Both sides hold the key, so a result does."),
+            _not_null("order_id", "Every row has the join key, from either side."),
             *_results(),
             _ordered("payment_not_before_order", "payment_event_time", "order_event_time", "A payment follows its order."),
             ExpectColumnValuesToNotBeNull(
                 column="payment_seq",
                 row_condition=Column("order_seq").is_null(),
-                **_named("row_has_a_side", "A row with neither order nor payment was made of nothing."),
+                **_named("row_has_a_side", "A row must contain an order or a payment."),
             ),
             _unique(
                 "pair_unique",
                 *("order_seq", "order_arrival", "payment_seq", "payment_arrival"),
-                why="An order and a payment meet once; an unmatched row comes out once.",
+                why="A pair of an order and a payment occurs once, and so does an unmatched row.",
             ),
             _known("status", STATUSES),
             _known("method", METHODS),
             _not_negative("order_amount"),
             _not_negative("payment_amount"),
-            _ordered("payment_not_above_order", "order_amount", "payment_amount", "Nobody pays more than the order's amount.", WARNING),
+            _ordered("payment_not_above_order", "order_amount", "payment_amount", "A payment is at most the order's amount.", WARNING),
         ],
     )
 
@@ -80,12 +80,12 @@ def payment_order_wide() -> gx.ExpectationSuite:
 def order_items() -> gx.ExpectationSuite:
     """The log of orders' items."""
     own = [
-        _not_null("order_item_id", "The item's own id tells it from the order's other items."),
-        _not_null("order_id", "An item is of an order."),
-        _not_null("item_id", "What was sold cannot be counted otherwise."),
-        _not_null("category", "Rankings by category lack it.", WARNING),
+        _not_null("order_item_id", "The id distinguishes the item from other items of the order."),
+        _not_null("order_id", "An item belongs to an order."),
+        _not_null("item_id", "Sales are counted by item."),
+        _not_null("category", "Without a category the item is missing in rankings by category.", WARNING),
         _not_negative("price"),
-        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_named("quantity_positive", "Nobody orders less than one.")),
+        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_named("quantity_positive", "An order has at least one unit.")),
     ]
     return gx.ExpectationSuite(name="order_items", expectations=[*own, *_log()])
 
@@ -93,47 +93,47 @@ def order_items() -> gx.ExpectationSuite:
 def clicks() -> gx.ExpectationSuite:
     """The log of clicks."""
     own = [
-        _not_null("click_id", "The click's own id tells it from others."),
-        _not_null("item_id", "A click on nothing counts for nothing."),
-        _not_negative("seconds", "Nobody looks for less than no time."),
+        _not_null("click_id", "The id distinguishes the click from other clicks."),
+        _not_null("item_id", "Clicks are counted by item."),
+        _not_negative("seconds", "A duration is not negative."),
     ]
     return gx.ExpectationSuite(name="clicks", expectations=[*own, *_log()])
 
 
 def order_updates() -> gx.ExpectationSuite:
-    """The log of what became of orders."""
+    """The log of order updates."""
     own = [
-        _not_null("order_update_id", "The update's own id tells it from the order's others."),
-        _not_null("order_id", "An update is of an order."),
-        _not_null("status", "An order without a status stands on no board."),
+        _not_null("order_update_id", "The id distinguishes the update from other updates of the order."),
+        _not_null("order_id", "An update belongs to an order."),
+        _not_null("status", "Orders are ranked by status."),
         _known("status", STATUSES),
     ]
     return gx.ExpectationSuite(name="order_updates", expectations=[*own, *_log()])
 
 
 def order_wide() -> gx.ExpectationSuite:
-    """Each order beside each of its items; one side may be missing, never both."""
+    """Each order joined with each of its items; one side may be missing, never both."""
     own = [
-        _not_null("order_id", "Both sides hold the key, so a result does."),
+        _not_null("order_id", "Every row has the join key, from either side."),
         ExpectColumnValuesToNotBeNull(
             column="item_seq",
             row_condition=Column("order_seq").is_null(),
-            **_named("row_has_a_side", "A row with neither order nor item was made of nothing."),
+            **_named("row_has_a_side", "A row must contain an order or an item."),
         ),
-        _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="An order and an item of it meet once."),
+        _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="A pair of an order and an item occurs once."),
         _not_negative("price"),
     ]
     return gx.ExpectationSuite(name="order_wide", expectations=[*own, *_results()])
 
 
 def payment_wide() -> gx.ExpectationSuite:
-    """Each payment beside its order and that order's items."""
+    """Each payment joined with its order and that order's items."""
     own = [
-        _not_null("payment_id", "Every row is of a payment."),
+        _not_null("payment_id", "Every row contains a payment."),
         _unique(
             "pair_unique",
             *("payment_id", "order_seq", "order_arrival", "item_seq", "item_arrival"),
-            why="A payment meets each row of the orders once.",
+            why="A payment is joined once with each row of its order.",
         ),
         _ordered("payment_not_before_order", "payment_event_time", "wide_event_time", "A payment follows its order and its items."),
         _not_negative("payment_amount"),
@@ -142,10 +142,10 @@ def payment_wide() -> gx.ExpectationSuite:
 
 
 def item_sales() -> gx.ExpectationSuite:
-    """What was sold of each item in each window."""
+    """Sales of each item in each window."""
     own = [
-        _at_least("orders", 1, "A window that nothing was sold in has no row."),
-        _at_least("units", 1, "An order is of one unit or more."),
+        _at_least("orders", 1, "A window without sales has no row."),
+        _at_least("units", 1, "An order has at least one unit."),
         _not_negative("revenue"),
     ]
     return gx.ExpectationSuite(name="item_sales", expectations=[*own, *_by_window("item_id", "category")])
@@ -155,18 +155,18 @@ def item_clicks() -> gx.ExpectationSuite:
     """How often each item was clicked in each window."""
     own = [
         _at_least("clicks", 1, "A window without a click has no row."),
-        _not_negative("seconds", "Nobody looks for less than no time."),
+        _not_negative("seconds", "A duration is not negative."),
     ]
     return gx.ExpectationSuite(name="item_clicks", expectations=[*own, *_by_window("item_id", "category")])
 
 
 def item_conversion() -> gx.ExpectationSuite:
-    """Clicks beside sales."""
+    """Clicks joined with sales."""
     own = [
-        _not_null("item_id", "Both sides hold the key, so a result does."),
+        _not_null("item_id", "Every row has the join key, from either side."),
         _unique(
             *("one_row_a_window", "item_id", "category", WINDOW_START, WINDOW_END),
-            why="An item's clicks and sales meet once a window. Where the category is null they do not meet: a null key equals no other.",
+            why="An item's clicks and sales are joined once for each window. A null category matches nothing, so such rows are ignored.",
             ignore_row_if="any_value_is_missing",
         ),
     ]
@@ -175,17 +175,17 @@ def item_conversion() -> gx.ExpectationSuite:
 
 def hot_items(name: str, k: int, *group: str) -> gx.ExpectationSuite:
     """A ranking of each window, or of each window and group."""
-    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_named("rank_in_range", f"A ranking keeps {k}."))
-    one_item = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="Ties are broken: no two items share a rank.")
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_named("rank_in_range", f"A ranking has {k} ranks."))
+    one_item = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="The order is total, so no two items share a rank.")
     return gx.ExpectationSuite(name=name, expectations=[ranks, one_item, *_by_window("item_id", "category")])
 
 
 def seller_revenue() -> gx.ExpectationSuite:
-    """What each seller took in each category."""
+    """The revenue of each seller in each category."""
     own = [
-        _unique("one_row_a_key", "category", "seller_id", why="A key's row is replaced, never joined by another."),
+        _unique("one_row_a_key", "category", "seller_id", why="The table is upserted by key, so a key has one row."),
         _not_negative("revenue"),
-        _at_least("items", 1, "Who sold nothing has no row."),
+        _at_least("items", 1, "A seller without sales has no row."),
     ]
     return gx.ExpectationSuite(name="seller_revenue", expectations=own)
 
@@ -194,25 +194,25 @@ def order_status_board() -> gx.ExpectationSuite:
     """The orders of each status."""
     own = [
         ExpectColumnValuesToBeUnique(column="order_id", **_named("one_row_an_order", "An order is in one status at a time.")),
-        _not_null("status", "An order without a status stands on no board."),
+        _not_null("status", "Orders are ranked by status."),
     ]
     return gx.ExpectationSuite(name="order_status_board", expectations=own)
 
 
 def _by_window(*key: str) -> list[Expectation]:
-    """What the results of windows keep: one row a key and window."""
+    """What holds for all results of windows: one row for each key and window."""
     return [
         _unique("one_row_a_window", *key, WINDOW_START, WINDOW_END, why="A correction replaces a result; a second copy would count twice."),
-        _ordered("window_not_empty", WINDOW_END, WINDOW_START, "A window is longer than no time.", or_equal=False),
+        _ordered("window_not_empty", WINDOW_END, WINDOW_START, "A window ends after it starts.", or_equal=False),
         *_results(or_equal=True),
     ]
 
 
 def _results(*, or_equal: bool = False) -> list[Expectation]:
-    """What every derived table keeps."""
+    """What holds for every derived table."""
     return [
-        _not_null(RESULT_TIME, "Readers of the table take it as the event time."),
-        _not_null(FINAL_AT, "Without it the row belongs to no day."),
+        _not_null(RESULT_TIME, "It is the event time for readers of the table."),
+        _not_null(FINAL_AT, "It decides the daily partition of the row."),
         _ordered("final_after_result", FINAL_AT, RESULT_TIME, "A result is final only once its own time has passed.", or_equal=or_equal),
     ]
 
@@ -226,15 +226,15 @@ def _at_least(column: str, least: int, why: str) -> Expectation:
 
 
 def _log() -> list[Expectation]:
-    """What every event log keeps."""
+    """What holds for every event log."""
     return [
-        _not_null(SEQ, "The ledger batch that brought the row; without it nothing accounts for the row."),
-        _not_null(ARRIVAL, "The row's place in its ledger batch."),
-        _not_null(EVENT_TIME, "A row without a time is in no range, and would never be read."),
+        _not_null(SEQ, "The ledger batch of the row, by which the row is accounted for."),
+        _not_null(ARRIVAL, "The row's position in its ledger batch."),
+        _not_null(EVENT_TIME, "A row without an event time is in no closed range, and would never be read."),
         ExpectCompoundColumnsToBeUnique(
             column_list=[SEQ, ARRIVAL],
             ignore_row_if="any_value_is_missing",
-            **_named("row_identity_unique", "Ledger batch and arrival name a row for good."),
+            **_named("row_identity_unique", "Ledger batch and arrival identify a row."),
         ),
         _ordered("event_time_floored", EVENT_TIME_RAW, EVENT_TIME, "The event time is the raw one floored to 1 ms, never later."),
     ]
@@ -245,16 +245,16 @@ def _not_null(column: str, why: str, severity: str = CRITICAL) -> Expectation:
 
 
 def _known(column: str, values: tuple[str, ...]) -> Expectation:
-    meta = _named(f"{column}_known", "A new value is news for the reports, no fault of the row.", WARNING)
+    meta = _named(f"{column}_known", "Reports do not know a new value yet; the row itself is valid.", WARNING)
     return ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **meta)
 
 
-def _not_negative(column: str, why: str = "Money flows one way here.") -> Expectation:
+def _not_negative(column: str, why: str = "An amount is not negative.") -> Expectation:
     return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_named(f"{column}_not_negative", why))
 
 
 def _ordered(check: str, high: str, low: str, why: str, severity: str = CRITICAL, *, or_equal: bool = True) -> Expectation:
-    """`high >= low`, or `high > low`, where both are there."""
+    """`high >= low`, or `high > low`, for rows in which neither is null."""
     meta = _named(check, why, severity)
     return ExpectColumnPairValuesAToBeGreaterThanB(
         column_A=high, column_B=low, or_equal=or_equal, ignore_row_if="either_value_is_missing", **meta

@@ -1,9 +1,10 @@
-"""Runs a suite on a Spark frame, and says what each expectation found.
+"""Runs a suite on a Spark frame, and returns what each expectation found.
 
 Great Expectations runs in memory here: no files, no telemetry, no progress bars. Its Spark datasource caches the frame
-by default and never frees it, so caching is off: a scan reads only the columns it needs. The first validation takes
-counts alone, which are aggregates that share their scans; only what failed is run again for sample rows. (Asking for
-samples at once costs a Spark job or two for each expectation: two to three times as long on a suite that passes.)
+by default and never frees it, so caching is off: a scan reads only the columns it needs. The first validation asks
+only for counts, which are aggregates that share their scans. Failed expectations are run again for sample rows. (Asking
+for samples in the first validation costs one or two Spark jobs for each expectation, and makes a passing suite two to
+three times slower.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,10 @@ class Finding:
 
     Args:
         passed: whether the data is as expected.
-        evaluated: how many rows were looked at; None for an expectation that counts no rows.
+        evaluated: how many rows were evaluated; None for an expectation that counts no rows.
         unexpected: how many of them are not as expected.
         percent: their share of the rows that are not null, in percent.
-        observed: what an expectation on the whole table saw.
+        observed: the value that an expectation on the whole table observed.
         sample: some of the unexpected rows.
         error: why it could not be evaluated.
     """
@@ -104,7 +105,7 @@ def _finding(result: ExpectationValidationResult) -> Finding:
 
 
 def _error(info: Mapping[str, Any]) -> str | None:
-    """The messages of what was raised: one, or one for each metric that could not be computed."""
+    """The messages of the errors: one, or one for each metric that could not be computed."""
     raised = [info] if "raised_exception" in info else [i for i in info.values() if isinstance(i, Mapping)]
     messages = dict.fromkeys(str(i.get("exception_message")) for i in raised if i.get("raised_exception"))
     return "; ".join(messages) or None

@@ -1,4 +1,4 @@
-"""Temporal operators for Spark: frozen, checked specs that are pure functions of DataFrames."""
+"""Temporal operators for Spark. Each is a frozen, validated specification that is called as a pure function of DataFrames."""
 
 from operators.aggregate import Aggregate
 from operators.changelog import difference, fold

@@ -1,4 +1,4 @@
-"""The aggregate without windows: one row for each key, of all its rows so far, which is updated as rows are added."""
+"""The aggregate without windows: one row for each key, computed from all rows of the key so far, and updated as rows are added."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", 
 class Aggregate:
     """For each key: Spark aggregates over all of its rows so far; the result is updated as rows are added.
 
-    The result is a table by key, with a changelog: the first row of a key inserts, a later row that changes an aggregate updates.
-    Event time plays no part: no row is late. A null is an ordinary key.
+    The result is an upserted table with a changelog: the first row of a key inserts a result, and a later row that changes an aggregate
+    updates it. Event time is not used, so no row is late. A null is an ordinary key.
 
-    `seq` and `arrival` of a result are those of the row that last changed one of its values, so that a Top-N of the results can order
-    ties by the time at which they arose. A row that changes no value (a smaller value, for a maximum) does not change them. If an
-    aggregate cannot be merged, they are those of the newest row of the key.
+    `seq` and `arrival` of a result are those of the row that last changed one of its values. A Top-N of the results can therefore order
+    ties by when each result took its value. A row that changes no value (a smaller value, for a maximum) leaves them as they are. If
+    an aggregate cannot be merged, they are those of the newest row of the key.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`), on chance or on the clock. `min_by(v, struct(seq, arrival))` is the value that arrived first.
+    `collect_list`), on random numbers or on the clock. `min_by(v, struct(seq, arrival))` is the value that arrived first.
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream. A step reads its new rows and the results of their keys, if every
     aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`. With any other
@@ -84,7 +84,7 @@ class Aggregate:
         return NewRows() if self._values.are_mergeable else ByKey(self.key)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Never."""
+        """No row is late."""
         return F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -141,16 +141,16 @@ class Aggregate:
         return self._exact(numbered.groupBy(*self.key).agg(*last, position).select(*self.key, *self.aggregates, f"{_POSITION}.*"))
 
     def _exact(self, results: DataFrame) -> DataFrame:
-        """The results, if no sum depends on the order of its rows."""
+        """The results unchanged; raises `OperatorError` if a sum of floats depends on the order of its rows."""
         for name, expression in self._values.expressions.items():
             if expression.merge_function == "sum" and isinstance(results.schema[name].dataType, DoubleType | FloatType):
-                legal = "sums of exact numbers: one of floats depends on their order; cast to a decimal"
+                legal = "sums of exact numbers: a sum of floats depends on the order of the rows; cast to a decimal"
                 raise OperatorError.bad_value("aggregates", expression.sql, legal)
         return results
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
-            why = "its own state would never end"
+            why = "Spark would keep the state of every key forever"
             raise StreamingError.refused("Aggregate", why, "let the engine run it, or give `WindowedAggregate` a window")
         check_present(rows, self.key, "by")
 

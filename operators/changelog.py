@@ -1,7 +1,7 @@
-"""Changelogs: the difference of two tables as row kinds, and the way back.
+"""Changelogs: the difference of two tables as row kinds, and the table that a changelog leads to.
 
 The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. A changelog is exact: applied to
-the older table it gives the newer one, and it has no row more than needed.
+the older table it gives the newer one, and it has no redundant row.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
 
 def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
-    """The table that a changelog gives when applied to an empty table; without `change` and the order."""
+    """The table that results from applying a changelog to an empty table; without `change` and the order column."""
     last = net(changelog, key=key, order=order)
     return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
@@ -125,10 +125,10 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
-    """The rows of which two tables have a different number of copies; nulls are equal.
+    """The rows that two tables contain in different numbers of copies; nulls are equal.
 
     Returns:
-        `before`'s columns and `copies` (bigint): how many copies more `after` has (negative: fewer).
+        `before`'s columns and `copies` (bigint): the number of copies in `after` less that in `before`.
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)

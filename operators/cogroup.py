@@ -1,4 +1,4 @@
-"""CoGroup: the rows of both sides for each key and window."""
+"""CoGroup: the rows of both sides, grouped by key and window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class CoGroup(WindowedOperator):
         return results
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, which side a null key is on, and the time."""
+        """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.key, which), (self.left_time, self.right_time)[which]
 
     def _side(self, frame: DataFrame, which: int) -> DataFrame:

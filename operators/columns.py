@@ -1,4 +1,4 @@
-"""Column checks shared by the operators, and the one source of temporary names."""
+"""Column checks that the operators share, and the names of temporary columns."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -31,7 +31,7 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def parameter(value: int, beside: Column) -> Column:
-    """A bigint that differs from one micro-batch to the next, without changing the code that Spark generates.
+    """A literal bigint whose value may differ from one micro-batch to the next without a change of the code that Spark generates.
 
     Spark writes a literal number into the code that it generates, so that a plan with another number is generated and compiled again.
     It passes an array by reference. Spark pushes no condition with a parameter down to files.

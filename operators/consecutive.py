@@ -38,7 +38,7 @@ class Consecutive:
 
     def __post_init__(self) -> None:
         if not isinstance(self.of.reads, ByTimeRange) or self.of.reads.delay or getattr(self.of, "early", None):
-            legal = "an operator of closed ranges, without early results, final at its results' own time (sessions need a table between)"
+            legal = "an operator of closed ranges, without early results, whose results are final at `result_time` (not sessions)"
             raise OperatorError.bad_value("of", self.of, legal)
         if not isinstance(self.then.reads, ByTimeRange) or not self.then.reads.results or not isinstance(self.then.emits, Append):
             legal = "an operator over the windows that its rows have, such as TopK without `window`"

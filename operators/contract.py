@@ -1,4 +1,4 @@
-"""The contract between operators and the engine, which knows no operator by name.
+"""The contract between operators and the engine. The engine depends on this contract, not on particular operators.
 
 An operator is a frozen, checked value. Calling it on frames gives the whole result for complete input, with `result_time` (the
 result's event time) and `final_at` (the watermark from which the result can no longer change). An operator also declares what a step
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In the frames of an operator that reads `judged` rows: the watermark before a row's batch; null if that was behind the row."""
+"""In frames of an operator with `ByTimeRange.judged`: the watermark before a row's batch; null if it was below the row's time."""
 SESSION = temporary("session")
-"""In the frames of an operator with `recorded` decisions: the session that a row is pinned to, `start` and `end` in epoch ms, or null."""
+"""In frames of an operator with `ByTimeRange.recorded`: the session that a row is pinned to (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
-"""In the frames that lateness is decided on: whether a row is in the batch that is decided."""
+"""In the frames of `DecidesLateness.verdicts`: whether a row belongs to the batch whose lateness is decided."""
 CAME_AT = temporary("came_at")
-"""In the frames of an operator whose keys live for a processing time: when the row's batch was committed (timestamp)."""
+"""In the frames of an operator with a processing-time TTL: when the row's batch was committed (timestamp)."""
 TimeKind = Literal["event", "processing"]
 
 ASIDE = "aside"
-"""In the metadata of an operator's field: no result in its table depends on the field, so a change of it does not invalidate the table."""
+"""Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
 SETTLED = temporary("settled")
@@ -60,8 +60,8 @@ class ByTimeRange:
 
     Args:
         reach: for each input, how far before a range it must be read (its lookback), in ms.
-        delay: the largest `final_at - result_time`, in ms. The watermark of a reader of the results is behind by that much.
-        judged: whether the frames have `WATERMARK`, for an operator whose rows are late or not for each of their windows.
+        delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the results follow.
+        judged: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
@@ -78,10 +78,10 @@ class ByTimeRange:
 
 @dataclass(frozen=True)
 class NewRows:
-    """A step reads the rows of new batches only, and merges them into the operator's own table (see `Incremental`).
+    """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
 
     Args:
-        touches: the columns whose values decide which rows of the table a new row may change; None for the key of its upserts.
+        touches: a new row can change only the rows of the table with equal values in these columns; None for the key of its upserts.
         change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`), which is needed to read an upserted table; a step then
             reads the last change of each key.
     """
@@ -100,9 +100,9 @@ class ByKey:
             read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
         change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
             read as `+I`.
-        lives: how long after its newest row a key lives, in ms; then its rows are removed from the table. None for no limit.
-        lives_by: whether that is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing time
-            the frames have `CAME_AT`.
+        lives: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
+        lives_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
+            time the frames have `CAME_AT`.
     """
 
     key: tuple[str, ...]
@@ -159,7 +159,7 @@ class Operator(Protocol):
         ...
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether a row is late, by the operator's watermark before the row's batch; false if that is null."""
+        """Whether a row is late, given the operator's watermark before the row's batch; false if that watermark is null."""
         ...
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -181,13 +181,13 @@ class Incremental(Operator, Protocol):
     """An operator that reads `NewRows`: it merges new rows into its own current rows."""
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The rows of the keys that change, after a step, from those before it and the rows of new batches."""
+        """The rows after a step of the keys that change, from those keys' rows before it and the rows of new batches."""
         ...
 
 
 @runtime_checkable
 class DecidesLateness(Operator, Protocol):
-    """An operator that decides lateness itself and reads the `recorded` decisions."""
+    """An operator that decides lateness batch by batch, and reads the decisions that the engine recorded."""
 
     def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Decide the lateness of the rows of a batch that are behind the watermark before it.

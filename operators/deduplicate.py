@@ -21,7 +21,7 @@ from operators.windows import Aligned
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicate:
-    """Of each key the first or the last row, by event time or by arrival; with a window, of each key and window.
+    """The first or the last row of each key, by event time or by arrival; with a window, of each key and window.
 
     Of rows with one event time, the one that arrived first is the first and the one that arrived last is the last. Rows without
     `seq` and `arrival` are ordered by their other columns of atomic types, nulls first. A null key is an ordinary key. By event time,
@@ -108,7 +108,7 @@ class Deduplicate:
         return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """With a window, whether all windows of a row had closed; else `event_time <= watermark`, of first rows by event time only."""
+        """With a window, whether all windows of a row had closed; else `event_time <= watermark`, for first rows by event time only."""
         return self._scope.late(event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -143,5 +143,5 @@ class Deduplicate:
         if self._scope.added:
             check_distinct([*frame.columns, *self._scope.added])
         if rows.isStreaming:
-            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows without a record"
+            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows silently"
             raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

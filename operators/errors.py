@@ -1,4 +1,4 @@
-"""The one error tree. Each error names what is wrong, what is legal and the way out; class methods own the wording."""
+"""The errors of the operators. Each says what is wrong, what is legal and how to fix it; class methods contain the wording."""
 
 from typing import Self
 
@@ -98,5 +98,5 @@ class StreamingError(OperatorError):
 
     @classmethod
     def refused(cls, operator: str, why: str, way_out: str) -> Self:
-        """Say what would go wrong and what to do instead."""
+        """The operator would compute a wrong result on streaming frames."""
         return cls(f"{operator} on streaming frames: {why}; {way_out}")

@@ -1,4 +1,4 @@
-"""Evictors: which rows of a window count, decided when the window is complete."""
+"""Evictors: they select the rows of a complete window that are aggregated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class CountEvictor:
         check_count("rows", self.rows)
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
-        """The rows of each group that count."""
+        """The rows of each group that are aggregated."""
         order = [F.col(time).desc(), *[column.desc_nulls_last() for column in tie_breakers(plain(rows).drop(*group))]]
         ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(*group).orderBy(*order)))
         return ranked.where(F.col(_RANK) <= self.rows).drop(_RANK)
@@ -56,7 +56,7 @@ class TimeEvictor:
         return positive_ms(self.within, "within")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
-        """The rows of each group that count."""
+        """The rows of each group that are aggregated."""
         aged = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
         return aged.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
 

@@ -118,7 +118,7 @@ class IntervalJoin:
         return F.coalesce(event_time < watermark, F.lit(False))
 
     def settles(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final if it is unmatched (see `ReportsFinality`); none of its pairs is final later."""
+        """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
         frames_by_side = [
             frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.expires(which, F.col(time)).alias(SETTLED))
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))

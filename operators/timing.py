@@ -133,6 +133,6 @@ class ClosedRange:
             raise OperatorError.bad_value("after", self.after, f"at most `upto` ({self.upto}): a watermark never goes back")
 
     def holds(self, final_at: Column) -> Column:
-        """Whether a result is closed by this range."""
+        """Whether a result's `final_at` is in this range."""
         upto = final_at <= instant(self.upto, final_at)
         return upto if self.after is None else upto & (final_at > instant(self.after, final_at))

@@ -25,7 +25,7 @@ class TopN:
 
     The order is total: of rows that are equal by `order_by`, the one that arrived first comes first (by `seq` and `arrival`, which are
     columns of the result), and an update moves a row to the end of its ties. `rank` and `dense_rank` give ties one rank, so that a
-    partition can show more than N rows. A null is an ordinary partition. Event time plays no part: no row is late.
+    partition can show more than N rows. A null is an ordinary partition. Event time is not used, so no row is late.
 
     The input's rows have one of three meanings:
 
@@ -38,7 +38,7 @@ class TopN:
 
     With `ttl`, a partition without a new row for longer than that expires, and its next row starts it anew: older rows no longer count.
     `after_ttl` decides what happens to the rows of an expired partition: they stay until its next row, or the engine removes them with
-    the first step after the expiry. If the input is an upserted table of the engine, there is no such time.
+    the first step after the expiry. `ttl` is not available if the input is an upserted table of the engine.
 
     The semantics are those of Flink SQL's Top-N; `rank` and `dense_rank`, which Flink refuses on streams, are those of SQL.
 
@@ -181,7 +181,7 @@ class TopN:
         return self.query.explain(self.strategy_used, is_pinned=self.strategy is not None)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """Never."""
+        """No row is late."""
         return F.lit(False)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ _EVERY_ROWS = re.compile(r"(\d{1,18}) rows?")
 
 @dataclass(frozen=True)
 class EveryStep:
-    """Shows every open window with each advance."""
+    """Shows every open window at each advance."""
 
     def early_results(
         self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None
@@ -34,7 +34,7 @@ class EveryStep:
 
 @dataclass(frozen=True)
 class EveryRows:
-    """Shows a window with the advance in which the number of its rows reaches the next multiple of `rows`.
+    """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows`.
 
     Flink's `CountTrigger` fires within a micro-batch, once for each multiple.
 
@@ -59,7 +59,7 @@ class EveryRows:
 
 @dataclass(frozen=True)
 class EveryInterval:
-    """Shows every open window with the advance in which the watermark passes the next multiple of an interval since 1970.
+    """Shows every open window at the advance in which the watermark passes the next multiple of an interval since 1970.
 
     This is Flink's `ContinuousEventTimeTrigger`. If the event time is the ingest time, the watermark follows the clock, and this is
     Flink's `ContinuousProcessingTimeTrigger`.
@@ -90,9 +90,9 @@ class EveryInterval:
 Trigger = EveryStep | EveryRows | EveryInterval
 """When open windows show early results.
 
-A trigger's `early_results` gets the open windows' results of now (`fresh`) and those that were last shown (`shown`), both with
-`ROWS_SEEN`; the `key` columns that identify a result; and the `watermark` of now and the one `before`, when they were last shown (epoch
-ms). It returns the results to show now.
+A trigger's `early_results` gets the open windows' current results (`fresh`) and those that were last shown (`shown`), both with
+`ROWS_SEEN`; the `key` columns that identify a result; the current `watermark`, and the watermark `before`, at which results were last
+shown (epoch ms). It returns the results to show now.
 """
 
 

@@ -127,7 +127,7 @@ class WindowJoin(WindowedOperator):
         return self.left_prefix + column if column in _ADDED else column
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The key, which side a null key is on, and the time."""
+        """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:

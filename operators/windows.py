@@ -25,12 +25,12 @@ from operators.timing import Duration, duration_ms, positive_ms
 
 START, END = "start", "end"
 _MOST_LITERAL_WINDOWS = 64
-"""Up to this many windows of a pane are written into the plan one by one."""
+"""Up to this many windows of a pane are written into the plan as literals."""
 _NO_WINDOWS = f"array<struct<{START}:bigint,{END}:bigint>>"
 
 
 def since_last_multiple(time: Column, origin: int, length: int) -> Column:
-    """How long ago the last of the instants `origin + n * length` was at a time, at least zero; all in ms."""
+    """The time since the last instant `origin + n * length` at or before `time`, in ms."""
     return F.pmod(time - F.lit(origin).cast("bigint"), F.lit(length).cast("bigint"))
 
 

@@ -1,4 +1,4 @@
-"""The code location."""
+"""The Dagster code location."""
 
 import dagster as dg
 
@@ -19,18 +19,18 @@ from platform_defs.settings import Settings, settings
 
 
 def build(values: Settings) -> dg.Definitions:
-    """Everything Dagster shows, with the settings filled in."""
+    """The Dagster definitions for the given settings."""
     sources, derived = shop(values)
     days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
     names = [s.name for s in sources]
     closed = [asset for asset in derived if isinstance(asset.operator.reads, ByTimeRange)]
     tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
-    boards = [asset for asset in derived if asset not in closed]
-    tables += [upserted_asset(asset, sources=names) for asset in boards]
+    upserted = [asset for asset in derived if asset not in closed]
+    tables += [upserted_asset(asset, sources=names) for asset in upserted]
     checks = all_checks(values.hot_items, values.category_hot_items)
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
-        asset_checks=[*checks, *map(leaderboard_checks, boards)],
+        asset_checks=[*checks, *map(leaderboard_checks, upserted)],
         jobs=[ingest_job, advance_job, maintenance_job, export_job, land_changes_job],
         sensors=[new_input, ledger_moved],
         schedules=[nightly, nightly_maintenance],

@@ -1,4 +1,4 @@
-"""The jobs: ingest what has landed; advance the derived tables; maintain the lake; export a table; land another table's changes."""
+"""The Dagster jobs: ingest new files, advance derived tables, maintain the lake, export a table, land another table's changes."""
 
 from collections.abc import Mapping
 
@@ -15,23 +15,23 @@ from platform_defs.engine.operations.export import ViewError, view_of
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 AGAIN = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""For faults that pass: another writer for a moment, a store out of reach. What lasts longer, the sensors try again in a new run."""
+"""Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
 
 ingest_job = dg.define_asset_job(
-    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest what has landed.", op_retry_policy=AGAIN
+    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest the files that have landed.", op_retry_policy=AGAIN
 )
 
 advance_job = dg.define_asset_job(
     "advance",
     selection=dg.AssetSelection.groups(WIDE, WINDOWS, LEADERBOARDS),
-    description="Close what the watermark allows, up to the end of the last day asked for; bring what has no days up to the ledger.",
+    description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables.",
     op_retry_policy=AGAIN,
 )
 
 
 @dg.op(required_resource_keys={"engine"})
 def maintain(context: dg.OpExecutionContext) -> None:
-    """Compact small files, delete what no version needs, carry forward what the commits remember, make checkpoints."""
+    """Compact small files, delete files that no version needs, repeat the tables' progress in new commits, write checkpoints."""
     done = context.resources.engine.maintain()
     by_table = {m.table: m.failed or m.left or f"{m.before} files, now {m.after}; {m.removed} deleted" for m in done}
     try:
@@ -44,10 +44,10 @@ def maintain(context: dg.OpExecutionContext) -> None:
 @dg.job(
     name="maintenance",
     op_retry_policy=AGAIN,
-    description="Keeps the lake's tables in few files and short logs, beside whatever writes to them.",
+    description="Compacts the lake's tables and their logs, while other jobs write to them.",
 )
 def maintenance_job() -> None:
-    """One op: table by table, in one JVM."""
+    """One op that maintains table after table, in one JVM."""
     maintain()
 
 
@@ -111,7 +111,7 @@ def land_changes_job() -> None:
 
 
 def over(first: object, last: object) -> dict[str, str]:
-    """The tags of a run over days."""
+    """The tags of a run over a range of daily partitions."""
     return {RANGE_START: str(first), RANGE_END: str(last)}
 
 
@@ -127,19 +127,21 @@ def advance_request(
     days: dg.DailyPartitionsDefinition | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> dg.RunRequest | None:
-    """The run that advances what is behind: all assets over days, or, where no day is open, those that have none; None for neither.
+    """The run that advances the tables that are behind.
+
+    If days are open, it selects all assets over those days; else the upserted assets that are behind. None if no table is.
 
     Args:
         engine: the engine.
         run_key: the run's key.
-        days: the partitions, which no run may leave; None to ask for any day. Days before the first are closed with it; days after the
-            last are left open until they are partitions.
+        days: the partitions to which the run is limited; None for any day. Days before the first partition are closed with it; days
+            after the last stay open until they are partitions.
         tags: further tags of the run.
     """
     known = range_of(days) if days else None
-    wanted, boards = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.boards()
+    wanted, upserted = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.boards()
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:
         return dg.RunRequest(run_key=run_key, tags={**over(*wanted), **(tags or {})})
-    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=[dg.AssetKey(name) for name in boards]) if boards else None
+    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=[dg.AssetKey(name) for name in upserted]) if upserted else None

@@ -1,6 +1,6 @@
-"""One spelling for each folder: what settings and arguments name is made absolute, and `file:` URIs become paths.
+"""Canonical paths: the folders that settings and arguments name become absolute, and `file:` URIs become paths.
 
-Locks and offsets are found by a folder's name, so two spellings of one lake must not pass as two lakes.
+Locks and offsets are found by a folder's path, so two spellings of one lake must give the same path.
 """
 
 import os
@@ -12,16 +12,16 @@ from operators.errors import TidemarkError
 from platform_defs.safe_text import shortened, without_credentials
 
 STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
-"""The schemes of URIs that both Spark and deltalake know."""
+"""The schemes of URIs that both Spark and deltalake support."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re.DOTALL)
 _WITHOUT_HOST = ("hdfs", "viewfs")
 _CONTAINERS = ("abfss", "abfs")
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
 _NOT_IN_TABLES = "%|^"
-"""deltalake decodes a path that has `%41` in it, so it would look for a table elsewhere than Spark writes it; the others make it panic."""
+"""deltalake decodes `%41` in a path, and would look for a table in another folder than Spark; the other characters make it panic."""
 _LONGEST, _LONGEST_NAME = 4_096, 255
-"""Characters of a path, and bytes of one of its names, that common file systems take."""
+"""The longest path in characters, and the longest name in it in bytes, that common file systems allow."""
 
 
 class PathError(TidemarkError, ValueError):
@@ -38,17 +38,17 @@ class PathError(TidemarkError, ValueError):
 
 
 def canonical(value: str, base: Path | None = None) -> str:
-    """The one spelling of a folder, of this machine or behind a URI.
+    """The canonical path of a folder on this machine, or the canonical URI of a folder in a store.
 
-    `~` is expanded, links are followed, a relative path is taken from `base`, a trailing slash goes, and `file:/x`,
-    `file:///x` and `file://localhost/x` become `/x`. Of a URI, the scheme is lower case, and repeated slashes are one.
+    In a path, `~` is expanded, links are followed, a relative path is resolved from `base`, and a trailing slash is removed. `file:/x`,
+    `file:///x` and `file://localhost/x` become `/x`. In a URI, the scheme becomes lower case, and repeated slashes become one.
 
     Args:
         value: a path or a URI.
         base: the folder that relative paths start from; None for the current folder.
 
     Raises:
-        PathError: the value is empty, has a scheme that is not legal, holds credentials, or is no path.
+        PathError: the value is empty, has a scheme that is not legal, contains credentials, or is no path.
 
     >>> canonical("file:///data/lake/"), canonical("s3a://bucket//lake/")
     ('/data/lake', 's3a://bucket/lake')
@@ -63,10 +63,10 @@ def canonical(value: str, base: Path | None = None) -> str:
 
 
 def canonical_of_tables(value: str, base: Path | None = None) -> str:
-    """The one spelling of a folder that holds tables, which Spark and deltalake must find at the same path.
+    """The canonical path of a folder with tables, which Spark and deltalake must find at the same path.
 
     Raises:
-        PathError: as `canonical`, and where the path has a character that they do not read alike.
+        PathError: as `canonical`; also if the path has a character that Spark and deltalake read differently.
     """
     found = canonical(value, base)
     if set(found) & set(_NOT_IN_TABLES):
@@ -77,10 +77,10 @@ def canonical_of_tables(value: str, base: Path | None = None) -> str:
 
 
 def canonical_local(value: str, base: Path | None = None) -> str:
-    """The one spelling of a folder of this machine.
+    """The canonical path of a folder on this machine.
 
     Raises:
-        PathError: as `canonical`, and where the value is a URI of a store.
+        PathError: as `canonical`; also if the value is the URI of a store.
     """
     found = canonical(value, base)
     if not is_local(found):
@@ -89,12 +89,12 @@ def canonical_local(value: str, base: Path | None = None) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a canonical path is of this machine."""
+    """Whether a canonical path is on this machine."""
     return "://" not in path
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a canonical path is a canonical folder, or lies below it."""
+    """Whether a canonical path is the given canonical folder, or below it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
@@ -107,7 +107,7 @@ def _check_characters(value: str) -> None:
 
 
 def _local(value: str, base: Path | None) -> str:
-    """A path, resolved. One that begins with an unknown `~name` is refused by `expanduser`."""
+    """A resolved path. `expanduser` raises for an unknown `~name`."""
     if any(len(os.fsencode(part)) > _LONGEST_NAME for part in value.split("/")):
         raise PathError.of(value, f"a path whose names have at most {_LONGEST_NAME} bytes")
     try:
@@ -140,7 +140,7 @@ def _remote(value: str) -> str:
     if "@" in host + path and not (
         scheme in _CONTAINERS and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
     ):
-        legal = "a URI without user name or password; credentials belong into the store's own configuration"
+        legal = "a URI without user name or password; put credentials into the store's own configuration"
         raise PathError.of(value, legal)
     parts = [p for p in path.split("/") if p]
     if more or {".", ".."} & {*parts} or not (host or (scheme in _WITHOUT_HOST and parts)):

@@ -8,7 +8,7 @@ from platform_defs.settings import Settings
 
 
 def shop(values: Settings) -> tuple[list[SourceContract], list[DerivedAsset]]:
-    """The sources and the derived assets, each after those that it is made of."""
+    """The sources and the derived assets, each derived asset after its inputs."""
     policy: schemas.Policy = {
         "out_of_orderness": values.out_of_orderness,
         "idle_timeout": values.idle_timeout,

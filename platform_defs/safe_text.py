@@ -1,4 +1,4 @@
-"""Text that is safe to print: no credentials of a URL, no control characters of a row."""
+"""Makes text safe to print: hides credentials of URLs, and escapes control characters."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 HIDDEN = "***"
 _USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^\s'\"<>]*)@")
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-"""The schemes whose URLs name a container where others name a user: `abfss://container@account.dfs.core.windows.net`."""
+"""Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)
 
 
@@ -16,7 +16,7 @@ def without_credentials(text: str, secret_url: str | None = None) -> str:
 
     Args:
         text: any text, such as a log, a message or one URL.
-        secret_url: a URL whose user name and password are replaced wherever the text holds them, in a URL or not.
+        secret_url: a URL whose user name and password are replaced wherever they occur in the text.
 
     >>> without_credentials("GET http://user:s3cret@127.0.0.1:1/a failed")
     'GET http://***@127.0.0.1:1/a failed'
@@ -27,12 +27,12 @@ def without_credentials(text: str, secret_url: str | None = None) -> str:
 
 
 def without_java_options(text: str) -> str:
-    """Remove the lines in which a JVM prints the options that it took from the environment: a proxy's password may be one."""
+    """Remove the lines in which a JVM prints its options from the environment, which may contain a proxy's password."""
     return _PICKED_UP.sub("", text)
 
 
 def printable(text: str) -> str:
-    r"""Write characters that a terminal would obey, or not show, as escapes: C0 and C1 controls, ESC, bidirectional overrides.
+    r"""Escape characters that control a terminal or are invisible: C0 and C1 controls, ESC, bidirectional overrides.
 
     Line feeds and tabs stay. What remains is printable in the sense of `str.isprintable`.
 
@@ -50,7 +50,7 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """The text, cut where it is longer than some characters; it then says how long it was."""
+    """The text; if it is longer than `longest` characters, it is cut, and its length is added."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
@@ -65,7 +65,7 @@ def _hide_user_part(found: re.Match[str]) -> str:
 
 
 def _secrets(url: str | None) -> Iterable[str]:
-    """The parts of a URL's user part, longest first, as they are written and decoded."""
+    """The user name and password of a URL, encoded and decoded, longest first."""
     found = _USER_PART.match(url or "")
     if found is None:
         return []

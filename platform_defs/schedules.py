@@ -7,15 +7,20 @@ from platform_defs.jobs import advance_request, maintenance_job, partition_days
 
 
 @dg.schedule(
-    job_name="advance", cron_schedule="30 2 * * *", execution_timezone="UTC", description="Advances what the day's sensors left open."
+    job_name="advance",
+    cron_schedule="30 2 * * *",
+    execution_timezone="UTC",
+    description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
-    return advance_request(engine, days=partition_days(_repository(context))) or dg.SkipReason("every table stands at its watermark")
+    return advance_request(engine, days=partition_days(_repository(context))) or dg.SkipReason(
+        "every table is advanced up to its watermark"
+    )
 
 
 def _repository(context: dg.ScheduleEvaluationContext) -> dg.RepositoryDefinition | None:
-    """The repository; None for a context that was made without one."""
+    """The repository; None for a context without one."""
     try:
         return context.repository_def
     except dg.DagsterInvariantViolationError:
@@ -27,5 +32,5 @@ nightly_maintenance = dg.ScheduleDefinition(
     job=maintenance_job,
     cron_schedule="30 3 * * *",
     execution_timezone="UTC",
-    description="Maintains the lake when little is written to it.",
+    description="Maintains the lake at night, when few rows are written to it.",
 )

@@ -1,6 +1,6 @@
-"""The sensors: new files and idle sources lead to an ingest, new ledger batches to an advance, unless somebody writes; without Spark.
+"""The sensors: new files and idle sources start an ingest, new ledger batches an advance. They need no Spark.
 
-A run that failed is asked for again with back-off, and never given up; see `tries`.
+A sensor skips while another process writes. It requests a failed run again with back-off, without a limit; see `tries`.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from platform_defs.tries import Tries, tries
 @dg.sensor(
     job_name="ingest",
     minimum_interval_seconds=30,
-    description="Runs the ingest when a file has landed that the ledger does not hold, or a source has become idle.",
+    description="Requests an ingest when a file has landed that the ledger does not list, or a source has become idle.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """One run for each set of new files and idle sources; the ledger decides what is new."""
+    """Requests one run for each set of new files and idle sources; a file is new if the ledger does not list it."""
     fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
     idle = engine.pending.idle()
     if not fresh and not idle:
@@ -33,32 +33,32 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     return dg.SkipReason(before.wait) if before.wait else dg.RunRequest(run_key=before.key, tags=before.tags)
 
 
-@dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Advances the derived tables when the ledger has moved on.")
+@dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Requests an advance when the ledger has new batches.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
-    """The cursor says what is advanced, which lake's assets as they are configured, and up to which `seq` of its ledger."""
+    """The cursor is the lake's identity, the `seq` up to which its tables are advanced, and a hash of the assets' configuration."""
     head, configured = engine.ledger.head, configuration(engine)
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
-        return dg.SkipReason(f"the ledger still stands at entry {head}")
+        return dg.SkipReason(f"the ledger has no batch after {head}")
     if busy := engine.pending.busy():
         return dg.SkipReason(busy)
     before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     if before.succeeded:
-        return dg.SensorResult(skip_reason=f"all tables are advanced up to entry {head}", cursor=cursor)
+        return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
     if before.wait:
         return dg.SkipReason(before.wait)
     request = advance_request(engine, before.key, partition_days(context.repository_def), before.tags)
-    return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has anything to do", cursor=cursor)
+    return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has pending work", cursor=cursor)
 
 
 def configuration(engine: Engine) -> str:
-    """What is another when assets come, go, or are made otherwise: an asset that comes back is behind, though the ledger stands still."""
+    """A hash of the configured assets. When it changes, an asset may be behind although the ledger has no new batch."""
     described = sorted((name, identity_of(asset)) for name, asset in engine.assets.items())
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:12]
 
 
 def lake_identity(engine: Engine) -> str:
-    """What is another for a lake that was begun anew: the Delta id of its ledger; `none` before the first entry."""
+    """The Delta id of the lake's ledger, which changes when the lake is created again; `none` before the first batch."""
     return engine.lake.identity(TABLE) or "none"
 
 

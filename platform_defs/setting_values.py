@@ -1,4 +1,4 @@
-"""The types of settings: each takes a text and gives a working value, or says what is legal."""
+"""The types of settings: each validates a text, and returns a legal value or an error that says what is legal."""
 
 import re
 from collections.abc import Callable
@@ -31,9 +31,7 @@ def _checked_duration(value: str) -> str:
 
 def _checked_lease(value: str) -> str:
     if not 1_000 <= length_ms(value, "value") <= DAY_MS:
-        raise ValueError(
-            "legal: 1 second or more, or a heartbeat could not keep it, and at most a day, or a dead writer would keep its place"
-        )
+        raise ValueError("legal: from 1 second, so that heartbeats can renew the lease, to 1 day, so that a dead writer is replaced")
     return value
 
 
@@ -67,11 +65,11 @@ def _checked_master(value: str) -> str:
 
 
 def _checked_mirror(value: str) -> str:
-    legal = "legal: http://host/path or https://host/path, without `?` and `#`; a user and a password may stand before the host"
+    legal = "legal: http://host/path or https://host/path, without `?` and `#`; a user and a password may precede the host"
     try:
         parts = urlsplit(value)
         host = parts.hostname if parts.port != 0 else None
-    except ValueError:  # of a bad port or a bad IPv6 address; its own text would quote the value
+    except ValueError:  # a bad port or IPv6 address; its own text would quote the value
         raise ValueError(legal) from None
     odd = set(value) & set("?#\\<>\"'") or "@" in parts.path or not value.isprintable() or " " in value
     if parts.scheme not in ("http", "https") or not host or odd:
@@ -80,15 +78,15 @@ def _checked_mirror(value: str) -> str:
 
 
 def _folder(value: str) -> str:
-    return _one_spelling(value, canonical_local)
+    return _canonical(value, canonical_local)
 
 
 def _input_folder(value: str) -> str:
-    return _without_patterns(_one_spelling(value, canonical))
+    return _without_patterns(_canonical(value, canonical))
 
 
 def _lake_folder(value: str) -> str:
-    return _without_patterns(_one_spelling(value, canonical_of_tables))
+    return _without_patterns(_canonical(value, canonical_of_tables))
 
 
 def _without_patterns(found: str) -> str:
@@ -98,15 +96,15 @@ def _without_patterns(found: str) -> str:
 
 
 def _jar_folder(value: str) -> str:
-    found = _one_spelling(value, canonical_local)
+    found = _canonical(value, canonical_local)
     if set(found) & set("*?[]{}\\,"):
         raise ValueError("legal: a folder on this machine, without * ? [ ] { } , and \\, which Spark takes as patterns")
     return found
 
 
-def _one_spelling(value: str, spelled: Callable[[str, Path], str]) -> str:
+def _canonical(value: str, resolve: Callable[[str, Path], str]) -> str:
     try:
-        return spelled(value, PROJECT)
+        return resolve(value, PROJECT)
     except PathError as error:
         raise ValueError(f"legal: {error.legal}") from None
 

@@ -1,10 +1,10 @@
 """Every setting of the platform, and the only module that reads the environment.
 
 Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep their usual names). A wrong or
-empty value fails on the first use of `settings()`, with the variable's name; a variable that is no setting is warned of.
+empty value fails on the first use of `settings()`, with the variable's name. An unknown `TIDEMARK_*` variable gives a warning.
 
-Folders are made absolute and get one spelling (see `platform_defs.paths`). A relative one starts from the
-project's folder, and not from the current one, so that the command line and a Dagster daemon agree.
+Folders become canonical paths (see `platform_defs.paths`). A relative path starts from the project's folder, not from the current
+one, so that it means the same for the command line and for a Dagster daemon.
 """
 
 import difflib
@@ -58,79 +58,81 @@ class Settings(BaseSettings):
     )
     lease: LeaseDuration = Field(
         default="60 s",
-        description="a lake behind a URI: a writer that died is replaced after this long; the clocks must agree to a fraction",
+        description="for a lake behind a URI: a dead writer is replaced after this time; the machines' clocks must differ by much less",
     )
     landing: InputFolder | None = Field(
-        default=None, description="root of the input files, one folder a source; `<lake>/landing` when unset"
+        default=None, description="root of the input files, one folder for each source; `<lake>/landing` when unset"
     )
     dagster_home: LocalFolder = Field(
         default=str(HOME / "dagster"),
         validation_alias=AliasChoices("TIDEMARK_DAGSTER_HOME", "DAGSTER_HOME"),
-        description="where Dagster keeps its runs and events",
+        description="folder of Dagster's runs and events",
     )
     spark_master: Master = Field(default="local[*]", description="the Spark master")
     driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
     shuffle_partitions: int = Field(default=4, ge=1, le=100_000, description="shuffle partitions before adaptive execution merges them")
     spark_ui: bool = Field(default=False, description="whether the Spark UI listens")
-    jars: JarFolder = Field(
-        default=str(HOME / "jars"), description="folder that holds the pinned JARs; an air-gapped site fills it by hand"
-    )
+    jars: JarFolder = Field(default=str(HOME / "jars"), description="folder of the pinned JARs; an air-gapped site fills it by hand")
     maven_mirror: Mirror | None = Field(
-        default=None, repr=False, description="base URL of a company mirror of Maven Central; may hold a password, which is never printed"
+        default=None,
+        repr=False,
+        description="base URL of a company mirror of Maven Central; may contain a password, which is never printed",
     )
     java_home: LocalFolder | None = Field(
         default=None, validation_alias=AliasChoices("TIDEMARK_JAVA_HOME", "JAVA_HOME"), description="the Java to use; found when unset"
     )
     payment_within: Duration = Field(
-        default="24 hours", description="a payment belongs to an order when it comes at most this long after it"
+        default="24 hours", description="a payment belongs to an order if it is made at most this long after it"
     )
     join_how: Literal["inner", "left", "right", "full"] = Field(default="full", description="the kind of the payment-order join")
-    sales_window: Duration = Field(default="30 minutes", description="the windows of item sales, clicks and hot items")
-    sales_slide: Duration = Field(default="10 minutes", description="how far one of these windows begins after the one before")
+    sales_window: Duration = Field(default="30 minutes", description="size of the windows of item sales, clicks and hot items")
+    sales_slide: Duration = Field(default="10 minutes", description="distance between the starts of these windows")
     allowed_lateness: Duration = Field(default="5 minutes", description="how long after a window's end a late row still corrects it")
     early_results: Trigger = Field(
-        default="", description="when open windows of item sales show what they hold: 'every step', 'every 100 rows', 'every 10 minutes'"
+        default="", description="when open windows of item sales show early results: 'every step', 'every 100 rows', 'every 10 minutes'"
     )
-    hot_items: int = Field(default=10, ge=1, le=1_000_000, description="items that a ranking of hot items keeps")
-    category_hot_items: int = Field(default=3, ge=1, le=1_000_000, description="items that a ranking of a category's hot items keeps")
-    leaderboard: int = Field(default=10, ge=1, le=1_000_000, description="rows that a leaderboard keeps of each seller, category or status")
-    out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may lag the newest one and not be late")
-    idle_timeout: Duration = Field(default="1 hour", description="a source silent for this long no longer holds the watermark")
+    hot_items: int = Field(default=10, ge=1, le=1_000_000, description="items in a ranking of hot items")
+    category_hot_items: int = Field(default=3, ge=1, le=1_000_000, description="items in a ranking of a category's hot items")
+    leaderboard: int = Field(default=10, ge=1, le=1_000_000, description="rows in a leaderboard for each seller, category or status")
+    out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may be behind the newest one without being late")
+    idle_timeout: Duration = Field(default="1 hour", description="a source without rows for this long no longer holds back the watermark")
     duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")
-    future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this goes to quarantine")
-    max_step: int = Field(default=5_000_000, ge=1, le=10**12, description="rows an advance handles in one step, about; bounds the memory")
-    max_files: int = Field(default=64, ge=1, le=1_000_000, description="files one micro-batch takes")
+    future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this is quarantined")
+    max_step: int = Field(
+        default=5_000_000, ge=1, le=10**12, description="approximate number of rows in one step of an advance; bounds the memory"
+    )
+    max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
     first_day: Day = Field(default="2016-01-01", description="the first daily partition")
     traceback: bool = Field(
-        default=False, description="whether an error of Spark is shown with its text, which may quote rows, and its traceback"
+        default=False, description="whether an error of Spark is shown with its traceback and its text, which may quote rows"
     )
     completeness: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False, description="join completeness below this is a warning")
 
     @property
     def landing_root(self) -> str:
-        """Where the input files lie, one folder a source."""
+        """The root of the input files, with one folder for each source."""
         return self.landing or f"{self.lake.rstrip('/')}/landing"
 
     @model_validator(mode="after")
     def _check_folders(self) -> Self:
-        """Input files lie outside the lake, or in its folder `landing`; nothing else lies among them."""
+        """Input files must be outside the lake or in its folder `landing`, and no other folder may be among them."""
         own = f"{self.lake.rstrip('/')}/landing"
         if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, own):
             raise ValueError(
                 f"{PREFIX}LANDING is {self.landing_root!r}: legal: a folder outside the lake {self.lake!r}, or {own!r} or below it; "
-                "files elsewhere in the lake would lie in a table's folder"
+                "files elsewhere in the lake would be in a table's folder"
             )
         for field in ("lake", "dagster_home", "jars"):
             if is_within(getattr(self, field), self.landing_root):
                 raise ValueError(
                     f"{PREFIX}{field.upper()} is {getattr(self, field)!r}: legal: a folder outside {PREFIX}LANDING, "
-                    f"{self.landing_root!r}, whose files are taken as input"
+                    f"{self.landing_root!r}, whose files are read as input"
                 )
         return self
 
     @model_validator(mode="after")
     def _check_windows(self) -> Self:
-        """The windows of item sales: neither empty nor so many that a row lies in thousands of them."""
+        """The windows of item sales must have a size, and a row must not be in more than `_MOST_WINDOWS` of them."""
         size, slide = length_ms(self.sales_window, "sales_window"), length_ms(self.sales_slide, "sales_slide")
         for field, length in (("sales_window", size), ("sales_slide", slide)):
             if length == 0:
@@ -138,7 +140,7 @@ class Settings(BaseSettings):
         if size > slide * _MOST_WINDOWS:
             raise ValueError(
                 f"{PREFIX}SALES_SLIDE is {self.sales_slide!r}: legal: at least a {_MOST_WINDOWS:,}th of the window, {self.sales_window!r}; "
-                "a row lies in all windows that overlap"
+                "a row is in all windows that overlap at its time"
             )
         return self
 
@@ -159,13 +161,13 @@ def settings() -> Settings:
     for name, nearest in unknown_variables(environment).items():
         _log.warning("%s is not a setting and is ignored%s", ascii(name)[1:-1], f"; did you mean {nearest}?" if nearest else "")
     try:
-        return Settings()  # pyright: ignore[reportCallIssue]  # a positional default is one
+        return Settings()  # pyright: ignore[reportCallIssue]  # pyright misses a default that is passed by position
     except ValidationError as error:
         raise SettingsError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables `TIDEMARK_...` that are no settings, each with the setting of the nearest name, if one is near."""
+    """The variables `TIDEMARK_...` that are no settings, each with the setting of the most similar name, if there is one."""
     legal = [field.upper() for field in Settings.model_fields]
     given = sorted(name for name in environment if name.upper().startswith(PREFIX))
     unknown = {name: name.upper().removeprefix(PREFIX) for name in given if name.upper().removeprefix(PREFIX) not in legal}
@@ -174,7 +176,7 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _refuse_empty(environment: Mapping[str, str]) -> None:
-    """Refuse an empty variable, such as an unset one in a compose file leaves; JAVA_HOME and DAGSTER_HOME are not ours to refuse."""
+    """Raise for an empty variable, which a compose file can leave; JAVA_HOME and DAGSTER_HOME may be empty."""
     for name, value in sorted(environment.items()):
         field = name.upper().removeprefix(PREFIX).lower()
         if name.upper().startswith(PREFIX) and field in Settings.model_fields and not value.strip() and field != "early_results":
@@ -182,7 +184,7 @@ def _refuse_empty(environment: Mapping[str, str]) -> None:
 
 
 def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
-    """A wrong value in words; pydantic names a field by its alias where it has one, and what concerns several by none."""
+    """The error for an illegal value. Pydantic gives a field's alias if it has one, and no name for an error of several fields."""
     message = message.removeprefix("Value error, ").removeprefix(f"`value` is {value!r}; ")
     if not where:
         return message
@@ -193,7 +195,7 @@ def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value without what may be credentials: all before the last `@` but a scheme."""
+    """A value without possible credentials: everything before the last `@` is hidden, except the scheme."""
     text = str(value)
     before, at, after = text.rpartition("@")
     scheme, slashes, _ = before.rpartition("://")
@@ -201,7 +203,7 @@ def _shown(value: Any) -> str:
 
 
 def main(field: str) -> int:
-    """Print one setting, for a script; the exit status is 1 where the settings are wrong."""
+    """Print one setting, for use in scripts; the exit status is 1 if a setting is illegal."""
     try:
         sys.stdout.write(f"{getattr(settings(), field)}\n")
     except SettingsError as error:

@@ -1,7 +1,7 @@
-"""What became of the runs that a sensor asked for.
+"""The outcomes of the runs that a sensor requested, and when it may request the next one.
 
-Dagster's daemon never launches a second run for a `run_key`, whatever became of the first (`dagster._daemon.sensor`). So a key names
-the run before it: it stays the same until another run was made, and a run that failed is asked for again, later each time.
+Dagster's daemon never launches a second run for a `run_key`, even if the first one failed (`dagster._daemon.sensor`). A key therefore
+contains the id of the previous run: it changes with each run, and a failed run can be requested again, each time after a longer wait.
 """
 
 import hashlib
@@ -13,21 +13,21 @@ import dagster as dg
 from dagster import RunRecord
 
 LAKE, ASKED = "tidemark/lake", "tidemark/asked"
-"""The tags of a run: which lake it is for, and what it was asked for, in a few letters."""
+"""The tags of a run: the identity of its lake, and a hash of the work that it was requested for."""
 _LOOKED_AT = 16
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 30.0, 900.0
 _UNDER_WAY_S = 3600.0
-"""How long a run that has not ended keeps the next one waiting: one whose process was killed may never be recorded as ended."""
+"""How long an unfinished run delays the next one: if its process was killed, it may never be recorded as finished."""
 
 
 @dataclass(frozen=True)
 class Tries:
-    """The newest runs of a job on a lake that a sensor asked for.
+    """The newest runs of a job on a lake that a sensor requested.
 
     Args:
         lake: the lake's identity.
-        asked: what is to be done now, in a few letters.
-        records: the runs, newest first; some of them, if there are many.
+        asked: a hash of the work to be done now.
+        records: the newest runs, newest first.
         now_s: the time, in epoch s.
     """
 
@@ -48,15 +48,15 @@ class Tries:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the newest run was asked for the same and succeeded."""
+        """Whether the newest run was requested for the same work and succeeded."""
         return bool(self.records) and self._is_success(self.records[0]) and self.records[0].dagster_run.tags.get(ASKED) == self.asked
 
     @property
     def wait(self) -> str | None:
-        """Why no run is to be asked for just now; None where one is.
+        """Why no run may be requested now; None if one may.
 
-        A run that is under way is waited for. After a failure it is 30 s to the next run, after each further one twice as long, 15
-        minutes at most. A run that succeeded and left something to do is followed by the next after 15 minutes.
+        No run is requested while one is running. The wait after a failure is 30 s, and doubles with each further failure, up to 15
+        minutes. After a run that succeeded without finishing the work, the wait is 15 minutes.
         """
         if not self.records:
             return None
@@ -68,8 +68,8 @@ class Tries:
         wait_s = self._wait_s(failures)
         if not wait_s or age_s >= wait_s:
             return None
-        outcome = f"failed, the last of {failures} in a row" if failures else "succeeded, and left this to do"
-        return f"run {run.run_id} {outcome}; the next is asked for in {wait_s - age_s:.0f} s"
+        outcome = f"failed, the last of {failures} in a row" if failures else "succeeded, but did not finish the work"
+        return f"run {run.run_id} {outcome}; the next is requested in {wait_s - age_s:.0f} s"
 
     def _wait_s(self, failures: int) -> float:
         if failures:
@@ -88,7 +88,7 @@ def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s
         instance: Dagster's instance.
         job: the job's name.
         lake: the lake's identity.
-        subject: what is to be done now.
+        subject: the work to be done now.
         now_s: the time, in epoch s.
     """
     asked = hashlib.sha256(f"{lake}:{subject}".encode()).hexdigest()[:16]
@@ -97,5 +97,5 @@ def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s
 
 
 def _ended(record: RunRecord) -> float:
-    """When a run ended, in epoch s; when it was last heard of, where it did not."""
+    """When a run ended, in epoch s; if it has not ended, when it was last updated."""
     return record.end_time or record.update_timestamp.timestamp()

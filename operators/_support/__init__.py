@@ -1,1 +1,1 @@
-"""What the operators share, and what is behind their public modules. Nothing outside `operators` imports it."""
+"""Shared code and implementation details of the operators. Only `operators` imports it."""

@@ -1,10 +1,10 @@
-"""Aggregates as checked values: what a step may do with an aggregate is read once from its SQL text.
+"""Aggregate expressions: decides from its SQL text whether an aggregate is deterministic and mergeable.
 
 The text is split into tokens: words, brackets, quoted text, comments and single other characters. That is enough to answer three
 questions, and Spark parses the expression itself when it runs.
 
 - Is it deterministic? Results are computed again and compared, so an aggregate must not depend on the order in which Spark reads rows,
-  on chance or on the clock.
+  on random numbers or on the clock.
 - Is it one call of an aggregate function whose partial results can be merged: `function ( [ALL] expression )`, without quotes, comments
   or DISTINCT?
 - Does every row change it: `count(*)` or `count(1)`?
@@ -42,7 +42,7 @@ _CHANCE_OR_CLOCK = (
 )
 _ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
 """Functions whose result does not depend on the order of an array's elements."""
-_ROW_ORDER = "the order in which Spark meets rows"
+_ROW_ORDER = "the order in which Spark reads rows"
 
 _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
@@ -87,13 +87,13 @@ class AggregateExpression:
         sql: its text.
 
     Raises:
-        OperatorError: its value depends on the order in which Spark reads rows, on chance or on the clock.
+        OperatorError: its value depends on the order in which Spark reads rows, on random numbers or on the clock.
 
     >>> AggregateExpression("count(*)").merge_function, AggregateExpression("avg(price)").merge_function
     ('sum', None)
     >>> AggregateExpression("first(v)")
     Traceback (most recent call last):
-    operators.errors.OperatorError: `aggregates` is 'first(v)'; legal: aggregates that do not depend on the order in which Spark meets \
+    operators.errors.OperatorError: `aggregates` is 'first(v)'; legal: aggregates that do not depend on the order in which Spark reads \
 rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_by
     """
 
@@ -140,7 +140,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
             return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
         if word.name in _CHANCE_OR_CLOCK and (word.is_call or word.name.startswith("current_")):
-            return f"chance or the clock, as {word.name} does; take a time from a column of the rows"
+            return f"random numbers or the clock, as {word.name} does; take a time from a column of the rows"
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Where the windows of an operator with one input come from: assigned to its rows, or already in them."""
+"""The windows of an operator with one input: assigned by event time, or read from the rows' own columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from operators.windows import Aligned
 
 
 class RowWindows(Protocol):
-    """The windows of an operator's rows, and what follows from them for the operator contract."""
+    """The windows of an operator's rows, and the parts of the operator contract that depend on them."""
 
     @property
     def reads(self) -> ByTimeRange:

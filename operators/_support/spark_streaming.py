@@ -29,7 +29,7 @@ _STATIC_WAY_OUT = "write the streams to tables and call the operator on those, o
 
 
 def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: str, how: str) -> bool:
-    """Check two frames of an interval join, and tell whether they are streams.
+    """Check the two frames of an interval join; returns whether they are streams.
 
     Returns:
         True for two streaming frames that Spark joins correctly, False for two static frames.
@@ -80,7 +80,7 @@ def _check_zone(frame: DataFrame) -> None:
     if zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
         raise StreamingError.refused(
             "an interval join",
-            f"in the time zone {zone!r} Spark counts calendar days, which last 23 or 25 hours at a change of clocks",
+            f"in the time zone {zone!r} Spark counts calendar days, which have 23 or 25 hours when daylight saving starts or ends",
             "set spark.sql.session.timeZone to UTC",
         )
 

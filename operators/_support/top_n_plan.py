@@ -1,4 +1,4 @@
-"""What a Top-N asks for, as a checked value, and the strategies by which a step can compute it."""
+"""The parameters of a Top-N, validated, and the strategies with which a step can compute it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,17 +77,17 @@ class TopNQuery:
         if self.ttl is not None:
             return "a partition's newest row, from which its `ttl` counts, may not be among those that are kept"
         if isinstance(self.last, str):
-            return "a partition's rank end is its first row's, which the rows that are kept may not include"
-        return "a range needs the rows before it too, and only those in it are kept" if self.first > 1 else None
+            return "a partition's rank end is that of its first row, which may not be among those that are kept"
+        return "ranks from `rank_start` depend on the rows before it, which are not kept" if self.first > 1 else None
 
     def _why_not_append(self) -> str | None:
-        return "rows are replaced or taken back, and the next best are not kept" if self.key or self.change else None
+        return "rows are replaced or taken back, and the rows that would take their ranks are not kept" if self.key or self.change else None
 
     def _why_not_update(self) -> str | None:
         if not self.key:
             return "there is no `unique_key` to replace a row by"
         if not self.is_monotonic:
-            return "a row may fall behind one that is not kept; promise `improving` where none does"
+            return "a row may move behind a row that is not kept; set `improving` if that never happens"
         if self.function == "dense_rank":
-            return "a row that leaves a rank empty lifts rows that are not kept"
+            return "a row that moves up can empty a rank, and then rows that are not kept move up too"
         return None if {*self.partition} <= {*self.key} else "a row may leave its partition; put the columns of `by` into `unique_key`"

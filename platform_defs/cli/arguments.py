@@ -1,4 +1,4 @@
-"""Arguments of the command line: a text becomes a working value, or an error that names the argument."""
+"""Parses arguments of the command line; an illegal text is an error that names the argument."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ class ArgumentError(TidemarkError, ValueError):
 
 
 def interval(option: str, text: str | None) -> str | None:
-    """An interval in milliseconds, in words.
+    """An interval as text in milliseconds; None for None.
 
     Raises:
         DurationError: the text is no duration.
@@ -33,7 +33,7 @@ def interval(option: str, text: str | None) -> str | None:
 
 
 def one_folder(option: str, text: str, spelled: Callable[[str], str]) -> str:
-    """The one spelling of a folder; a relative one starts from the current folder, as in any command.
+    """The canonical path of a folder; a relative path starts from the current folder.
 
     Raises:
         ArgumentError: the text names no folder.

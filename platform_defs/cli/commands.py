@@ -38,11 +38,11 @@ app = typer.Typer(
 app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="These assets alone; all of them if none is named.")]
+Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
-"""What Typer raises for a command line that it cannot read."""
+"""The error that Typer raises for a command line that it cannot parse."""
 
 errors = render.Terminal(stderr=True, emoji=False)
 
@@ -65,16 +65,16 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
     ] = None,
-    orders: Annotated[int, typer.Option(help="Orders of the simulated day.", min=1, max=10_000_000)] = 2_000,
-    parts: Annotated[int, typer.Option(help="Micro-batches to feed it in.", min=1, max=10_000)] = 4,
+    orders: Annotated[int, typer.Option(help="Number of orders in the simulated day.", min=1, max=10_000_000)] = 2_000,
+    parts: Annotated[int, typer.Option(help="Number of micro-batches.", min=1, max=10_000)] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
-    arrival: Annotated[Arrival, typer.Option(help="How Olist rows come: sorted by time, or as its files have them.")] = "by_time",
+    arrival: Annotated[Arrival, typer.Option(help="Order of Olist's rows: sorted by time, or as in the files.")] = "by_time",
     lake: Annotated[
-        str | None, typer.Option(help="The demo's lake, which it empties: absent, empty or a demo's own. By default .tidemark/demo.")
+        str | None, typer.Option(help="The demo's lake, emptied first: absent, empty or a demo's own folder. By default .tidemark/demo.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Feed a shop day (or Olist's sample) through Dagster in micro-batches, in a lake of its own, and account for every row."""
+    """Run a simulated shop day (or Olist's sample) through Dagster in a separate lake, and account for every row."""
     folder = one_folder("--lake", lake, canonical_local) if lake is not None else None
     from platform_defs.cli import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
 
@@ -97,12 +97,12 @@ def ingest(
     every: Annotated[
         str | None,
         typer.Option(
-            help="Stay, and look for files at this interval, e.g. '30 seconds'; advance after each entry, each step held to the law."
+            help="Run continuously: check for files at this interval, e.g. '30 seconds'; advance and check the law after each batch."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Ingest what has landed."""
+    """Ingest the files that have landed."""
     looks = interval("--every", every)
     engine = _engine()
     advancing = AdvanceAll(partial(engine.steps, checked=True), [*engine.assets], _report_failed)
@@ -116,7 +116,7 @@ def ingest(
 
         try:
             entries, failed = engine.ingest(looks, entered, advancing.retry), None
-        except UnreadError as error:  # what was ingested is shown all the same
+        except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
     _show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
     if failed is not None:
@@ -127,13 +127,13 @@ def _report_failed(asset: str, failed: Failed) -> None:
     error = failed.error
     reason = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
     tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    text = f"{asset} does not advance ({tries}): {reason}. It is tried again in {failed.wait_s:.0f} s; all else goes on"
+    text = f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue"
     errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def advance(assets: Named = None, as_json: Json = False) -> None:
-    """Advance derived tables as far as their watermarks allow. Where one fails, those not made of it go on."""
+    """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
     _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, render.print_steps)
@@ -147,7 +147,7 @@ def _named(engine: Engine, assets: list[str] | None) -> list[str]:
 
 
 def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
-    """The steps made, of every asset that is not made of a failed one; `failures` keeps which failed."""
+    """Advance every asset that reads no failed one; returns the steps, and records failed assets in `failures`."""
     steps_made: list[dict[str, Any]] = []
     with _progress() as bar:
         for name in assets:
@@ -166,7 +166,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 def backfill(
     first: Annotated[str, typer.Option("--from", help="The first day of final_at, YYYY-MM-DD, UTC.")],
     last: Annotated[str, typer.Option("--to", help="The last day.")],
-    rebuild: Annotated[bool, typer.Option(help="Recompute days that are closed already, and put right what differs.")] = False,
+    rebuild: Annotated[bool, typer.Option(help="Recompute days that are already closed, and repair results that differ.")] = False,
     as_json: Json = False,
 ) -> None:
     """Advance every derived table to the end of a range of days; with --rebuild, recompute its closed days first."""
@@ -186,11 +186,11 @@ def backfill(
 
 @app.command()
 def rebuild(
-    assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to make again.")],
-    downstream: Annotated[bool, typer.Option(help="Make every table that reads them again too.")] = False,
+    assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to rebuild.")],
+    downstream: Annotated[bool, typer.Option(help="Also rebuild every table that reads them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make tables again from the event logs, under the present settings. For days of a table see `backfill --rebuild`."""
+    """Rebuild whole tables from the event logs, with the present settings. For days of a table use `backfill --rebuild`."""
     engine = _engine()
     names = _named(engine, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
@@ -199,7 +199,7 @@ def rebuild(
 
 @app.command()
 def drain(assets: Named = None, as_json: Json = False) -> None:
-    """Close the end of the input: nothing more will come, so every row's fate is settled. What comes later is late."""
+    """Declare the end of the input: raise all watermarks so that every row is finalized. Rows that arrive later are late."""
     engine = _engine()
     named = _named(engine, assets)
     entry = engine.drain()
@@ -211,7 +211,7 @@ def drain(assets: Named = None, as_json: Json = False) -> None:
 
 @app.command()
 def maintain(as_json: Json = False) -> None:
-    """Compact small files, delete what no version needs, and make checkpoints, beside whatever writes to the lake."""
+    """Compact small files, delete files that no version needs, and write checkpoints. Other processes may write at the same time."""
     engine = _engine()
     done = engine.maintain()
     _show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
@@ -220,18 +220,18 @@ def maintain(as_json: Json = False) -> None:
 
 @app.command()
 def status(assets: Named = None, as_json: Json = False) -> None:
-    """Sources, watermarks, lag, counts and the conservation law, at a glance."""
+    """Show sources, watermarks, lag, counts and the conservation law."""
     engine = _engine()
     _show(as_json, render.status(engine, _named(engine, assets)), render.print_status)
 
 
 @app.command()
 def publish(
-    asset: Annotated[str, typer.Argument(help="An asset whose rows replace each other, e.g. category_leaderboard.")],
-    folder: Annotated[str, typer.Argument(help="Where to write, a path or a URI; one folder an asset.")],
+    asset: Annotated[str, typer.Argument(help="An upserted asset, e.g. category_leaderboard.")],
+    folder: Annotated[str, typer.Argument(help="The target folder, a path or a URI; one folder for each asset.")],
     as_json: Json = False,
 ) -> None:
-    """Write what changed in a leaderboard since the last time, as keyed upserts with tombstones, a folder a step."""
+    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
     target = one_folder("folder", folder, canonical)
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
@@ -239,23 +239,23 @@ def publish(
     _show(
         as_json,
         published,
-        lambda t: render.out.print(f"{render.plain(t['folder'])} holds {t['asset']} up to step {t['step']}", highlight=False),
+        lambda t: render.out.print(f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False),
     )
 
 
 @app.command()
 def late(
     source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
-    asset: Annotated[str, typer.Option(help="The asset that judges.")] = "payment_order_wide",
-    limit: Annotated[int, typer.Option(help="Rows to show.", min=1, max=100_000)] = 20,
+    asset: Annotated[str, typer.Option(help="The asset for which rows are late.")] = "payment_order_wide",
+    limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show the rows of a source that came too late for an asset: how many, and the first of them."""
+    """Show the late rows of a source for an asset: their number, and the first of them."""
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
     _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
     if not engine.ledger.head and not as_json:
-        render.out.print("Nothing has landed yet.")
+        render.out.print("No file was ingested yet.")
         return
     _show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
@@ -276,13 +276,13 @@ def _day(option: str, text: str) -> date:
 
 
 def _without_rows(error: PySparkException | Py4JJavaError) -> str:
-    """What Spark failed with: the error's class and condition, for its text may quote rows."""
+    """An error of Spark by class and condition, without its text, which may quote rows."""
     why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
     return f"Spark failed with {spark_condition(error)}; {why}"
 
 
 def main() -> None:
-    """Run the command line; what a user can put right ends in one line, not in a traceback, and so does an error of Spark."""
+    """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line without a traceback."""
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except _UsageError as error:
@@ -301,7 +301,7 @@ def main() -> None:
 
 
 def _end_usage(error: Any) -> NoReturn:
-    """End on a command line that cannot be read; one without a command gets the help."""
+    """Exit with the error of an illegal command line, or with the help if there is no command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         raise SystemExit(error.exit_code)

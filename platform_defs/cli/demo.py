@@ -1,4 +1,4 @@
-"""The demo: a shop day, or Olist's real sample, fed through Dagster in micro-batches."""
+"""The demo: runs a simulated shop day, or Olist's sample, through Dagster in micro-batches."""
 
 import shlex
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.keys import PAYMENT_ORDER_WIDE
 from platform_defs.cli import render
-from platform_defs.cli.demo_lake import FOLDER, PREPARED_ASIDE, DemoLake
+from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.jobs import over
@@ -28,22 +28,22 @@ Tick = Callable[[str], object]
 def run(
     data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arrival = "by_time", lake: str | None = None, tick: Tick = print
 ) -> dict[str, Any]:
-    """Run the demo in a lake of its own, from the start; the lake, input files and Dagster instance of the settings are not touched.
+    """Run the demo in a separate, empty lake; the lake, input files and Dagster instance of the settings are not used.
 
     Args:
         data: a folder of Olist's files; None for a simulated day.
         orders: orders of the simulated day.
         parts: micro-batches.
         seed: the simulated day's seed.
-        arrival: for Olist, whether rows come sorted by time or as the files have them.
+        arrival: for Olist, whether rows arrive sorted by time or in the order of the files.
         lake: the demo's lake, a folder that is absent, empty or a demo's own; by default `.tidemark/demo`.
-        tick: called with what is being done, once a micro-batch and once at the end.
+        tick: called with a description of the present work, once for each micro-batch and once at the end.
 
     Returns:
-        `status` (as `tidemark status --json`), `planned` (what the simulator put in), `tables` and `ui`.
+        `status` (as `tidemark status --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
 
     Raises:
-        FileExistsError: the lake holds something that no demo made, or overlaps the user's lake.
+        FileExistsError: the lake contains something that no demo made, or overlaps the user's lake.
         LakeError: another process writes to the demo's lake.
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
@@ -66,14 +66,14 @@ def run(
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:
-    """The settings of the demo. Olist's payments come up to three days after their order, unless the environment has another bound."""
+    """The demo's settings. For Olist the payment bound is 72 hours, unless the environment sets another one."""
     values = settings()
     wanted = {} if data is None or "payment_within" in values.model_fields_set else {"payment_within": "72 hours"}
     return folder.settings(values, **wanted)
 
 
 def _instance(values: Settings) -> dg.DagsterInstance:
-    """The demo's own instance, rid of the assets that earlier demos left in it."""
+    """The demo's Dagster instance, without the assets of earlier demos."""
     home = Path(values.dagster_home)
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
@@ -93,10 +93,10 @@ def _shop(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int
 
 
 def _olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callable[[int], object]:
-    """Olist's files, prepared aside and landed part by part."""
+    """Prepare Olist's files in a separate folder; returns a function that lands a part of them."""
     from examples.olist.prepare import PREPARED, prepare
 
-    prepared = folder.root / PREPARED_ASIDE
+    prepared = folder.root / PREPARED_FOLDER
     prepare(data, prepared, parts, arrival)
 
     def move(name: str) -> None:
@@ -108,25 +108,25 @@ def _olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callab
 
 
 def _land(folder: DemoLake, sources: Iterable[str], name: str, put: Callable[[], object]) -> None:
-    """Land a file of each source, noted before and after, so that a demo that is killed still knows its own files."""
+    """Land a file of each source, and record it before and after, so that a killed demo still knows its own files."""
     folder.plan(f"{source}/{name}" for source in sources)
     put()
     folder.landed()
 
 
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, years: bool) -> None:
-    """Advance every asset through Dagster; over years the joined payments alone.
+    """Advance every asset through Dagster; for input of several years, only the joined payments.
 
-    Dagster stores several events for each asset and day of a run: minutes for all assets over Olist's two years. The
-    others are advanced by the engine, as the stream does it.
+    Dagster stores several events for each asset and day of a run, which takes minutes for all assets over Olist's two years. The other
+    assets are advanced by the engine, as in a stream.
     """
     days = engine.pending.days(PAYMENT_ORDER_WIDE) if years else engine.pending.all_days()
     only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
     job = definitions.resolve_job_def("advance")
     if days:
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
-    elif not years and (boards := engine.pending.boards()):
-        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in boards])
+    elif not years and (upserted := engine.pending.boards()):
+        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in upserted])
     for name in engine.assets if years else ():
         for _ in engine.steps(name, checked=True):
             pass

@@ -1,4 +1,4 @@
-"""The demo's own lake: which folder it is, what in it the demo made, and how it is emptied without touching anything else."""
+"""The demo's lake: its folder, which files in it a demo has made, and how it is emptied without deleting anything else."""
 
 import json
 import os
@@ -21,10 +21,10 @@ from platform_defs.settings import HOME, PREFIX, Settings
 
 FOLDER = HOME / "demo"
 MARK = "_made_by_the_demo"
-DAGSTER, LANDING, PREPARED_ASIDE = "_dagster", "landing", "_prepared"
+DAGSTER, LANDING, PREPARED_FOLDER = "_dagster", "landing", "_prepared"
 _LOCKS, _TRASH = "_locks", "_trash-"
 _CHECKPOINTS = "_checkpoints"
-"""Of Spark's streaming query, which found the files until November 2026."""
+"""A folder of demos made until November 2026, which used Spark's Structured Streaming."""
 _KEPT = (MARK, DAGSTER, _LOCKS)
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WRITTEN = rf"((part|cdc)-\d+-{_UUID}[\w.-]*\.parquet|deletion_vector_{_UUID}\.bin)"
@@ -32,29 +32,29 @@ _COMMIT = "commit-[0-9a-f]{32}"
 _TABLE_FILE = re.compile(
     rf"_delta_log/.*|(_change_data/|{_COMMIT}/(_temporary/(.*/)?)?)?(\.{_WRITTEN}\.crc|{_WRITTEN}(#\d+)?)", re.ASCII | re.DOTALL
 )
-"""What Delta, Spark and deltalake write into a table's folder; `#1` and `_temporary` are left by writes that were killed."""
+"""The files that Delta, Spark and deltalake write into a table's folder; killed writes leave `#1` and `_temporary`."""
 _TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
-_PREPARED_FILE = re.compile(rf"{PREPARED_ASIDE}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
-_NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and bytes."
+_PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
+_NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."
 State = tuple[int, int] | None
-"""A file's modification time in ms and its length; None for a file that the demo was about to land."""
+"""A file's modification time in ms and its size; None for a file that the demo was about to land."""
 
 
 class NotTheDemos(TidemarkError, FileExistsError):
-    """A folder holds something that the demo did not make, so the demo neither empties it nor writes to it."""
+    """A folder contains something that no demo made, so the demo neither empties it nor writes to it."""
 
     @classmethod
     def holding(cls, root: Path, content: str) -> "NotTheDemos":
-        """Something else is in the folder."""
+        """The folder contains something else."""
         return cls(
-            f"`--lake` is '{root}', which holds {content}, which no demo made; nothing was deleted. "
-            "Legal: a folder that is absent, empty or a demo's own; name another one, or delete it yourself if nothing in it is needed"
+            f"`--lake` is '{root}', which contains {content}, which no demo made; nothing was deleted. "
+            "Legal: a folder that is absent, empty or a demo's own; choose another one, or delete it yourself if it is not needed"
         )
 
     @classmethod
     def overlapping(cls, root: Path, setting: str, folder: str) -> "NotTheDemos":
-        """The folder lies in one that the settings name, or the other way round."""
-        return cls(f"`--lake` is '{root}', which overlaps {PREFIX}{setting}, {folder!r}; legal: a folder of its own, by default {FOLDER}")
+        """The folder is inside a folder of the settings, or contains one."""
+        return cls(f"`--lake` is '{root}', which overlaps {PREFIX}{setting}, {folder!r}; legal: a separate folder, by default {FOLDER}")
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class DemoLake:
 
     @property
     def landing(self) -> Path:
-        """The input files, one folder a source."""
+        """The input files, with one folder for each source."""
         return self.root / LANDING
 
     def settings(self, values: Settings, **more: Any) -> Settings:
-        """The settings with the demo's own lake, input files and Dagster instance in place of the user's.
+        """The settings with the demo's lake, input files and Dagster instance in place of the user's.
 
         Raises:
             NotTheDemos: the folder overlaps the user's lake or input files.
@@ -86,45 +86,45 @@ class DemoLake:
         return values.model_copy(update={**own, **more})
 
     def begin(self, engine: Engine) -> None:
-        """Empty the folder where it is provably a demo's own, and mark it as such.
+        """Empty the folder if it is provably a demo's own, and mark it as such.
 
-        Every writer's place is taken first, so nothing is deleted beneath a running stream, advance or maintenance.
+        All writers' locks are taken first, so that nothing is deleted during a running stream, advance or maintenance.
 
         Raises:
-            NotTheDemos: the folder holds something else.
+            NotTheDemos: the folder contains something else.
             LakeError: another process writes to the lake.
         """
         if self.root.exists() and not self.root.is_dir():
             raise NotTheDemos.holding(self.root, "a file")
         if self.root.exists() and any(self.root.iterdir()):
-            self._landed()  # before a lock is put into a folder that may be another's
+            self._landed()  # before a lock file is written to a folder that may be someone else's
             self._require_known_names(engine)
-            with ExitStack() as places:
+            with ExitStack() as locks:
                 for name in ("maintenance", writer_name(engine.folders), "ledger", *engine.assets):
-                    places.enter_context(engine.lake.writer(name))
+                    locks.enter_context(engine.lake.writer(name))
                 self.require_own(engine)
                 self._clear()
         self.root.mkdir(parents=True, exist_ok=True)
         self._write_mark({})
 
     def plan(self, names: Iterable[str]) -> None:
-        """Note the files, such as `orders/part-00000.csv`, that the demo is about to land."""
+        """Record the files, such as `orders/part-00000.csv`, that the demo is about to land."""
         self._write_mark({**self._landed(), **dict.fromkeys(names)})
 
     def landed(self) -> None:
-        """Note the state of every file that has landed."""
+        """Record the state of every file that has landed."""
         states = {name: _state(self.landing / name) for name in self._landed() if (self.landing / name).exists()}
         self._write_mark({**self._landed(), **states})
 
     def require_own(self, engine: Engine) -> None:
-        """Pass if all that the folder holds is the demo's: its mark, files that its tables consist of, and rows of its own input files.
+        """Raise unless the folder contains only what a demo makes: its mark, its tables' files, and rows of its input files.
 
         Raises:
-            NotTheDemos: something else is there.
+            NotTheDemos: the folder contains something else.
         """
         self._require_known_names(engine)
         landed = self._landed()
-        landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a demo that was killed
+        landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a killed demo
         landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
         found = [file for landing in landings for file in _files(landing)]
         for name, state in [*found, *_ingested(self.root, engine)]:
@@ -132,7 +132,7 @@ class DemoLake:
                 raise NotTheDemos.holding(self.root, f"rows or a file of {name!r}")
 
     def _require_known_names(self, engine: Engine) -> None:
-        """Pass if a demo writes files and folders of all the names below the folder; input files are told apart by their state."""
+        """Raise unless a demo writes files and folders with all names below the folder; input files are checked by their state."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
         tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)}
         unknown = next(_unknown(self.root, tables), None)
@@ -140,9 +140,9 @@ class DemoLake:
             raise NotTheDemos.holding(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
     def _clear(self) -> None:
-        """Delete all but the locks and the Dagster instance; each entry is moved aside whole first, so a kill leaves none torn."""
+        """Delete all but the locks and the Dagster instance. Each entry is first moved as a whole, so that a kill leaves no partial one."""
         trash = Path(mkdtemp(prefix=_TRASH, dir=self.root))
-        for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger, which is asked above, last
+        for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger last, as the checks above read it
             if entry.name not in _KEPT and entry != trash:
                 entry.rename(trash / entry.name)
         shutil.rmtree(trash)
@@ -157,14 +157,14 @@ class DemoLake:
             raise NotTheDemos.holding(self.root, content) from None
 
     def _write_mark(self, landed: dict[str, State]) -> None:
-        """A reader sees the old mark or the new one."""
+        """Replace the mark atomically."""
         hidden = self.root / f"{MARK}.new"
         hidden.write_text(json.dumps({"note": _NOTE, "landed": landed}), "utf-8")
         hidden.replace(self.root / MARK)
 
 
 def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
-    """What lies below a demo's folder, or below what an earlier demo moved aside in it, and has no name that a demo gives."""
+    """The files and folders in a demo's folder, or in its trash folders, whose names no demo uses."""
     for entry in _entries(root):
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and entry.name.startswith(_TRASH):
@@ -176,7 +176,7 @@ def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> 
 
 
 def _unknown_in(entry: os.DirEntry[str], root: Path, tables: Collection[str]) -> Iterator[Path]:
-    """What is unknown of an entry and of all below it; of a folder that is unknown itself, nothing below it is listed."""
+    """The unknown entries among an entry and its content; the content of an unknown folder is not listed."""
     is_folder = entry.is_dir(follow_symlinks=False)
     if entry.is_symlink() or not _is_known(Path(entry.path).relative_to(root).as_posix(), is_folder, tables):
         yield Path(entry.path)
@@ -186,7 +186,7 @@ def _unknown_in(entry: os.DirEntry[str], root: Path, tables: Collection[str]) ->
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, by name; nothing where a running writer has deleted it meanwhile."""
+    """The entries of a folder, ordered by name; none if a running writer has deleted it."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda e: e.name)
@@ -195,10 +195,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_known(path: str, is_folder: bool, tables: Collection[str]) -> bool:
-    """Whether a demo writes a file or a folder of a name, which is relative to the folder that holds the tables."""
+    """Whether a demo writes a file or a folder with this path, relative to the lake's root."""
     if is_folder and (path in tables or any(t.startswith(f"{path}/") for t in tables)):
         return True
-    if is_folder and (path == PREPARED_ASIDE or path.rpartition("/")[0] == PREPARED_ASIDE):
+    if is_folder and (path == PREPARED_FOLDER or path.rpartition("/")[0] == PREPARED_FOLDER):
         return True
     names = [path.removeprefix(f"{t}/") for t in tables if path.startswith(f"{t}/")]
     pattern = _TABLE_FOLDER if is_folder else _TABLE_FILE
@@ -206,7 +206,7 @@ def _is_known(path: str, is_folder: bool, tables: Collection[str]) -> bool:
 
 
 def _trash_folders(root: Path) -> Iterator[Path]:
-    """What earlier demos moved aside and did not delete to the end, at any depth."""
+    """The trash folders that earlier demos did not delete completely, at any depth."""
     for entry in root.iterdir():
         if entry.name.startswith(_TRASH) and entry.is_dir():
             yield entry
@@ -227,7 +227,7 @@ def _state(path: Path) -> State:
 
 
 def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
-    """The files that the ledger has rows of, by source and name."""
+    """The files that the ledger records, by source and name."""
     for source in engine.sources:
         try:
             offsets = engine.ledger.offsets(source)

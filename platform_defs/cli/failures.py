@@ -1,4 +1,4 @@
-"""Several assets, one after the other: where one fails, those that are not made of it go on."""
+"""Runs several assets in turn: if one fails, only the assets that read it are skipped."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,18 +16,18 @@ class AdvanceError(TidemarkError, RuntimeError):
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
-        """The assets, and why each failed."""
+        """The failed assets, and why each failed."""
         each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
-        return cls(f"{', '.join(failed)} could not be advanced; assets that are not made of these were. What was committed stays.\n{each}")
+        return cls(f"{', '.join(failed)} could not be advanced; assets that do not read these were. Committed steps remain.\n{each}")
 
 
 @dataclass
 class Failures:
-    """Which assets failed, and why.
+    """The failed assets, and why each failed.
 
     Args:
         assets: all derived assets, by name.
-        describe: what to show of an error of Spark, whose own text may quote rows.
+        describe: describes an error of Spark without its text, which may quote rows.
     """
 
     assets: Mapping[str, DerivedAsset]
@@ -36,7 +36,7 @@ class Failures:
 
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
-        """Keep the failure of an asset, so that others go on."""
+        """Record an error of an asset in place of raising it."""
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
@@ -45,10 +45,10 @@ class Failures:
             self.found[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:
-        """Whether an asset is made of one that failed."""
+        """Whether an asset reads a failed one, directly or indirectly."""
         return any(of in self.found or (of in self.assets and self.is_blocked(of)) for of in self.assets[name].inputs)
 
     def check(self) -> None:
-        """Raise `AdvanceError` where an asset failed."""
+        """Raise `AdvanceError` if an asset failed."""
         if self.found:
             raise AdvanceError.of(self.found)

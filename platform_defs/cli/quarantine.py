@@ -11,20 +11,20 @@ from rich.table import Table
 
 from platform_defs.cli import render
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.quarantine import FileSetAside
+from platform_defs.engine.ingest.quarantine import QuarantinedFile
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 
-app = typer.Typer(no_args_is_help=True, help="See what was kept out, and put it in again after a repair.")
+app = typer.Typer(no_args_is_help=True, help="List quarantined files and rows, and ingest them again after a repair.")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="These files alone, by path or by the end of it.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or the end of it; by default all.")]
 
 
 @app.command(name="list")
-def list_(source: Annotated[str | None, typer.Argument(help="A source; all if none is named.")] = None, as_json: Json = False) -> None:
-    """Show the files of which no row was read, and the rejected rows by reason."""
+def list_(source: Annotated[str | None, typer.Argument(help="A source; by default all.")] = None, as_json: Json = False) -> None:
+    """List the files of which no row was read, and the rejected rows by reason."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
     _show(as_json, {"sources": {name: _of_source(engine, name) for name in names}}, _print_list)
@@ -32,7 +32,7 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; all if no
 
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
-    """Read files again as they are, after the machine or the file was repaired: `tidemark ingest` finds them as if they were new."""
+    """Request that files are read again, after the machine or the file was repaired; `tidemark ingest` then treats them as new."""
     asked = _engine().ingestion.quarantine.retry(source, files or [])
     _show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
 
@@ -40,11 +40,11 @@ def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
 @app.command()
 def release(
     source: Source,
-    reason: Annotated[list[str] | None, typer.Option(help="Rows alone whose reason begins so; may be given again.")] = None,
-    file: Annotated[list[str] | None, typer.Option(help="Rows alone that came in this file; may be given again.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Only rows whose reason starts with this text; can be repeated.")] = None,
+    file: Annotated[list[str] | None, typer.Option(help="Only rows of this file; can be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Put rejected rows in again as new files, each once, after the contract was mended; `tidemark ingest` reads them."""
+    """Write rejected rows to new input files, each once, after the contract was corrected; `tidemark ingest` reads them."""
     engine = _engine()
     written = engine.ingestion.quarantine.release(source, reason or [], file or [])
     released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
@@ -67,14 +67,14 @@ def _of_source(engine: Engine, name: str) -> dict[str, Any]:
     }
 
 
-def _file(found: FileSetAside) -> dict[str, Any]:
+def _file(found: QuarantinedFile) -> dict[str, Any]:
     return {"file": unquote(found.file.path), "seq": found.seq, "reason": found.reason, "asked": found.asked}
 
 
 def _print_list(listed: dict[str, Any]) -> None:
     found = {name: of for name, of in listed["sources"].items() if of["files"] or of["rows"]}
     if not found:
-        render.out.print("Nothing is in quarantine.")
+        render.out.print("The quarantine is empty.")
     for name, of in found.items():
         if of["files"]:
             rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in of["files"]]

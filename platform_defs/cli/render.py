@@ -1,4 +1,4 @@
-"""What the command line tells: the engine's values as plain data, and as tables."""
+"""The output of the command line: the engine's values as plain data for JSON, and as tables."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -25,14 +25,14 @@ from platform_defs.safe_text import one_line, printable, shortened
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 RARE = ("markers", "warned")
 LONGEST_CELL = 200
-"""Characters of a value that a table shows; JSON has all of it."""
+"""The longest value in a table, in characters; JSON shows all of it."""
 
 
 class Terminal(Console):
-    """A console to which no text can send a control sequence, whatever data it quotes."""
+    """A console that escapes control sequences in all text."""
 
     def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
-        """The text, its control characters written as escapes."""
+        """The text with control characters escaped."""
         return super().render_str(printable(text), *args, **kwargs)
 
 
@@ -61,17 +61,17 @@ def step(asset: str, done: Step) -> dict[str, Any]:
 
 
 def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
-    """What a rebuild put right."""
+    """The result of a rebuild."""
     return {"asset": asset, "days_put_right": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
 
 
 def maintained(done: Maintained) -> dict[str, Any]:
-    """What maintenance did to a table."""
+    """The result of a table's maintenance."""
     return asdict(done)
 
 
 def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
-    """The lake at a glance, and these assets, all as they are at one time."""
+    """The state of the lake and of these assets, from one snapshot."""
     engine = engine.snapshot()
     return {
         "lake": engine.lake.root,
@@ -82,7 +82,7 @@ def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
 
 
 def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
-    """The rows of a source that came too late for an asset: how many, and the first of them."""
+    """The late rows of a source for an asset: their number, and the first of them."""
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
         return summary
@@ -153,26 +153,26 @@ def print_entries(report: dict[str, Any]) -> None:
     rows = [
         [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in report["entries"] for name, s in e["sources"].items()
     ]
-    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
+    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("No new file has landed.")
 
 
 def print_steps(report: dict[str, Any]) -> None:
     """Steps."""
     rows = [list(s.values()) for s in report["steps"]]
-    _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print("Every table stands at its watermark.")
+    _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print("Every table is at its watermark.")
 
 
 def print_backfill(report: dict[str, Any]) -> None:
-    """What a backfill did."""
+    """The result of a backfill."""
     for done in report["rebuilt"]:
         days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
-        right = f"put right: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, and nothing differed"
-        out.print(f"{plain(done['asset'])}: {right}")
+        repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
+        out.print(f"{plain(done['asset'])}: {repaired}")
     print_steps(report)
 
 
 def print_drain(report: dict[str, Any]) -> None:
-    """What a drain did."""
+    """The result of a drain."""
     print_entries(report)
     print_steps(report)
 
@@ -180,7 +180,7 @@ def print_drain(report: dict[str, Any]) -> None:
 def print_late(report: dict[str, Any]) -> None:
     """Late rows, and how many there are."""
     if not report["rows"]:
-        out.print(f"No row of {plain(report['source'])} came too late for {plain(report['asset'])}.", highlight=False)
+        out.print(f"No row of {plain(report['source'])} is late for {plain(report['asset'])}.", highlight=False)
         return
     _print_rows(f"Rows of {report['source']} too late for {report['asset']}", report)
 
@@ -215,13 +215,13 @@ def _cell(value: Any) -> str:
 
 
 def print_maintained(report: dict[str, Any]) -> None:
-    """What maintenance did."""
+    """The results of maintenance."""
     rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in report["tables"]]
-    _table("Maintained", ["table", "files before", "after", "deleted", "left, and why"], rows) if rows else out.print("No tables yet.")
+    _table("Maintained", ["table", "files before", "after", "deleted", "skipped, and why"], rows) if rows else out.print("No tables yet.")
 
 
 def print_status(report: dict[str, Any]) -> None:
-    """The lake at a glance."""
+    """The state of the lake."""
     out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [
@@ -236,7 +236,7 @@ def print_status(report: dict[str, Any]) -> None:
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"]:
         waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
-        out.print(f"[bold]{plain(name)}[/]: nothing is closed yet{plain(waits)}", highlight=False, soft_wrap=True)
+        out.print(f"[bold]{plain(name)}[/]: no step yet{plain(waits)}", highlight=False, soft_wrap=True)
         return
     if "refused" in asset["law"]:
         out.print(
@@ -247,7 +247,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     names = sorted(asset["accepted"])
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
-    closed = f"closed to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
+    closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     progress = closed if asset["closed_to"] else f"all of ledger batch {asset['ledger_entry']} handled"
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
@@ -259,18 +259,18 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
             soft_wrap=True,
         )
     for broken in law["broken"]:
-        out.print(f"  [red]The law is broken[/] for {plain(broken['side'])} on {broken['day']}: {plain(broken)}", highlight=False)
+        out.print(f"  [red]The law is violated[/] for {plain(broken['side'])} on {broken['day']}: {plain(broken)}", highlight=False)
     for differs in law.get("ledger_differs_from_log", []):
         out.print(f"  [red]Ledger and log differ:[/] {plain(differs)}", highlight=False)
 
 
 def print_demo(report: dict[str, Any]) -> None:
-    """What the demo did, where the tables lie, and what to look at next."""
+    """The result of the demo: the status, the simulated rows, the tables' paths, and the command that opens the UI."""
     print_status(report["status"])
     if report["planned"]:
         kinds = sorted({k for counts in report["planned"].values() for k in counts})
         rows = [[kind.replace("_", " "), *[counts.get(kind, 0) for counts in report["planned"].values()]] for kind in kinds]
-        _table("What the simulator put in", ["rows", *report["planned"]], rows)
+        _table("Rows that the simulator has written", ["rows", *report["planned"]], rows)
     out.print("[bold]Tables[/]")
     for name, path in report["tables"].items():
         out.print(f"  {name:<22} {plain(path)}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The engine: event logs and a ledger in, tables out, every row accounted for."""
+"""The engine: ingests files into event logs and a ledger, computes tables from them, and accounts for every row."""
 
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.one_step import LawError

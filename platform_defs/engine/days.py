@@ -1,6 +1,6 @@
-"""Days of UTC as epoch milliseconds, and back.
+"""Converts between UTC days and epoch milliseconds.
 
-Python's dates end with the years 1 and 9999, and a watermark may lie before or behind them: what is beyond is shown as the end.
+Python's dates are limited to the years 1 to 9999. An instant outside of them, such as a watermark, is clamped to them.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -21,12 +21,12 @@ def day_start(day: date) -> int:
 
 
 def day_of(epoch_ms: int) -> date:
-    """The day that holds an instant."""
+    """The day of an instant."""
     return _EPOCH.date() + timedelta(days=_clamped(epoch_ms) // DAY_MS)
 
 
 def moment(epoch_ms: int) -> datetime:
-    """An instant."""
+    """An instant as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=_clamped(epoch_ms))
 
 

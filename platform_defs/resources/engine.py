@@ -1,4 +1,4 @@
-"""The engine as a Dagster resource: made of the settings, on the platform's Spark."""
+"""The engine as a Dagster resource, configured by the settings."""
 
 from dataclasses import replace
 
@@ -27,10 +27,10 @@ def make_engine(values: Settings, spark: SparkResource) -> Engine:
 
 
 def engine_resource(values: Settings) -> dg.ResourceDefinition:
-    """The engine as a resource, on the resource `spark`, which starts when it is first needed.
+    """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
 
-    Dagster makes it anew for each tick of a sensor; what the first one has read of the ledger and the folders serves those after it. Not
-    behind a URI: there nothing tells a ledger that was deleted and made anew from one that goes on.
+    Dagster creates the resource again for each tick of a sensor. A later engine reuses what the first one has read of the ledger and the
+    folders. For a lake behind a URI it does not, as a ledger that was deleted and created again cannot be distinguished there.
     """
     first: list[Engine] = []
 

@@ -1,4 +1,4 @@
-"""The Spark session: dagster-pyspark's resource, with Delta, the pinned JARs and the master filled in."""
+"""The Spark session: dagster-pyspark's resource, configured with Delta, the pinned JARs and the master."""
 
 import os
 import sys
@@ -35,14 +35,14 @@ PINNED = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
-"""What the engine's results depend on: set for each session, so that no default of a cluster reaches it."""
+"""The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""PySpark's loggers that repeat what was thrown, which may quote a row; the caller gets it as an exception anyway."""
+"""PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
-    """The configuration of a session that starts without network and knows Delta."""
+    """The configuration of a session with Delta that starts without a network."""
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
     return (
@@ -56,7 +56,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # of a VACUUM's listing too: by default 10,000 tasks
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # also for VACUUM's listing, by default 10,000
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             "spark.sql.codegen.cache.maxEntries": "4000",
             "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
@@ -71,11 +71,11 @@ def spark_config(settings: Settings) -> dict[str, str]:
 
 
 def session(settings: Settings, **more: str) -> SparkSession:
-    """The session of this process: made on the first call, the same ever after.
+    """The session of this process, which the first call creates.
 
     Args:
         settings: the platform's settings.
-        more: further Spark configuration, by its dotted names.
+        more: further Spark configuration, by its dotted names, for the first call.
     """
     os.environ["JAVA_HOME"] = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -85,7 +85,7 @@ def session(settings: Settings, **more: str) -> SparkSession:
 
 
 class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy resource, whose session is the platform's: one a process, none before it is needed."""
+    """dagster-pyspark's lazy resource with the platform's session: one for each process, created when it is first needed."""
 
     spark_config: dict[str, Any] = {}
 

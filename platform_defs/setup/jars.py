@@ -1,7 +1,7 @@
-"""The pinned JARs: fetched once, at set-up, and never resolved when a session starts.
+"""The pinned JARs, which are fetched once at set-up; a Spark session that starts resolves nothing.
 
-`jars.toml` beside this module is the only list of them. The Ivy that PySpark ships fetches each one by its
-coordinates alone, with settings and a cache of our own, so nothing in `~/.m2` or `~/.ivy2` can get in the way.
+`jars.toml` is the only list of them. Ivy, which PySpark includes, fetches each JAR by its coordinates alone, with its own settings and
+cache, so that the content of `~/.m2` and `~/.ivy2` has no effect.
 """
 
 import hashlib
@@ -35,42 +35,42 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name it has in a Maven repository and in the folder."""
+        """The JAR's file name in a Maven repository and in the folder."""
         return f"{self.artifact}-{self.version}.jar"
 
 
 class JarError(TidemarkError, RuntimeError):
-    """A pinned JAR is not there, or is not what was pinned."""
+    """A pinned JAR is missing, or is not the pinned file."""
 
     @classmethod
     def missing(cls, jars: Iterable[Jar], folder: Path) -> "JarError":
-        """The folder does not hold every pinned JAR."""
+        """The folder lacks a pinned JAR."""
         return cls(
             f"missing, or not the pinned file, in {folder}: {_names(jars)}. Run `make setup`, which fetches them; "
-            f"or set TIDEMARK_JARS to a folder that holds them, as listed with checksums in {PINS}"
+            f"or set TIDEMARK_JARS to a folder with the files that {PINS} lists with checksums"
         )
 
     @classmethod
     def checksum(cls, jar: Jar, found: str) -> "JarError":
-        """What was fetched is another file than the one pinned."""
+        """The fetched file is not the pinned one."""
         return cls(
-            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {found}. What was fetched was thrown away. "
-            "Run `make setup` again; if it stays so, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
+            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {found}. The fetched file was deleted. "
+            "Run `make setup` again; if the error stays, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
             "put the right one into the folder TIDEMARK_JARS by hand"
         )
 
     @classmethod
     def not_fetched(cls, jars: Iterable[Jar], folder: Path, log: str) -> "JarError":
-        """Ivy ran and did not bring every JAR."""
+        """Ivy did not fetch every JAR."""
         return cls(
             f"could not fetch {_names(jars)}. Behind a company mirror set TIDEMARK_MAVEN_MIRROR to its base URL; behind a proxy set "
             f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT; without a network put the files into {folder} by hand "
-            f"(list and checksums: {PINS}). Ivy said:\n{_tail(_without_secrets(log))}"
+            f"(list and checksums: {PINS}). Ivy printed:\n{_tail(_without_secrets(log))}"
         )
 
 
 Download = Callable[[Sequence[Jar], Path], str]
-"""Puts the JARs into a folder, under their file names, and returns its log."""
+"""A function that downloads JARs into a folder under their file names, and returns its log."""
 
 
 @lru_cache
@@ -98,19 +98,19 @@ def jar_paths() -> list[str]:
 
 
 def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, download: Download | None = None) -> list[Jar]:
-    """Bring the JARs that the folder lacks; with nothing lacking, need neither network nor Java.
+    """Fetch the JARs that the folder lacks. If it lacks none, neither network nor Java is needed.
 
     Args:
-        folder: where they go; by default `settings().jars`.
-        jars: which; by default all that are pinned.
-        download: how; by default the Ivy inside PySpark.
+        folder: the target folder; by default `settings().jars`.
+        jars: the JARs; by default all that are pinned.
+        download: how to download them; by default with PySpark's Ivy.
 
     Returns:
-        What was fetched.
+        The JARs that were fetched.
 
     Raises:
-        JarError: one could not be fetched, or is not the pinned file; that file is not kept.
-        JavaNotFound: something is to fetch, and there is no Java to do it.
+        JarError: a JAR could not be fetched, or is not the pinned file, and was deleted.
+        JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
     folder = folder or jars_folder()
     absent = _absent(pinned() if jars is None else jars, folder)
@@ -175,7 +175,7 @@ def _ivy_jar() -> Path:
     pyspark = find_spec("pyspark")
     found = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
     if not found:
-        raise JarError("this PySpark ships no jars/ivy-*.jar to fetch with: install the full `pyspark`, not `pyspark-client`")
+        raise JarError("this PySpark has no jars/ivy-*.jar to fetch with: install the full `pyspark`, not `pyspark-client`")
     return found[-1]
 
 
@@ -208,13 +208,13 @@ def _tail(log: str) -> str:
 
 
 def main() -> int:
-    """Fetch what is missing and say so; the exit status is 1 when that failed."""
+    """Fetch the missing JARs and print them; the exit status is 1 if that fails."""
     try:
         fetched = fetch()
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
         sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
-    done = f"fetched {_names(fetched)}" if fetched else f"all {len(pinned())} are there"
+    done = f"fetched {_names(fetched)}" if fetched else f"all {len(pinned())} are present"
     sys.stdout.write(f"jars: {done}, in {jars_folder()}\n")
     return 0
 

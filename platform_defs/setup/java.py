@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, checked, or asked for in one message."""
+"""Finds a Java that Spark runs on; if there is none, the error says how to install one."""
 
 import re
 import shutil
@@ -26,11 +26,11 @@ _PRINTED = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaNotFound(TidemarkError, RuntimeError):
-    """No Java that Spark 4.1 runs on."""
+    """No Java version that Spark 4.1 supports was found."""
 
     @classmethod
     def none_of(cls, seen: dict[str, int]) -> "JavaNotFound":
-        """Say what was found, and how to install what is wanted."""
+        """The Java versions that were found, and how to install a supported one."""
         found = ", ".join(f"Java {version} in {home}" for home, version in seen.items()) or "no Java at all"
         return cls(
             f"Spark 4.1 needs Java 17 or 21; found {found}. Install one:\n"
@@ -48,10 +48,10 @@ def find_java(homes: Iterable[Path] | None = None) -> str:
         homes: the folders to try, in this order; by default `java_homes()`.
 
     Returns:
-        The first that fits, as an absolute path.
+        The first suitable folder, as an absolute path.
 
     Raises:
-        JavaNotFound: none fits; the message says how to install one.
+        JavaNotFound: no folder is suitable; the message says how to install a Java.
     """
     seen: dict[str, int] = {}
     for home in java_homes() if homes is None else homes:
@@ -64,7 +64,7 @@ def find_java(homes: Iterable[Path] | None = None) -> str:
 
 
 def java_homes() -> Iterator[Path]:
-    """List the folders where a Java may be: the setting, `PATH`, then the well-known places."""
+    """List the folders where a Java may be: the setting, `PATH`, then the well-known folders."""
     configured = settings().java_home
     if configured:
         yield Path(configured).expanduser()
@@ -80,7 +80,7 @@ def java_homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """Read the major version of the Java in `home`; None when no Java is there."""
+    """The major version of the Java in `home`; None if there is no Java."""
     program = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
     if not program.is_file():
         return None

@@ -1,7 +1,7 @@
-"""A seeded shop: orders, their items, payments and clicks of one day and a bit, with every trouble a real source brings.
+"""Simulates a shop: orders, items, payments and clicks of a little more than a day, with late, duplicate and invalid rows.
 
-The same `Shop` always gives the same lines. Times are whole milliseconds since the epoch; `arrival` is the moment a line
-reaches the platform, and only decides which file it lands in.
+Equal `Shop` values always give equal lines. Times are whole milliseconds since the epoch. `arrival` is the time at which a line
+reaches the platform; it only decides which file the line is in.
 """
 
 from platform_defs.simulator.day import drop, land, simulate

@@ -1,4 +1,4 @@
-"""A day of the shop, simulated, and landed as files."""
+"""Simulates a day of the shop, and writes it to the landing folders."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,8 +6,8 @@ from random import Random
 
 from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
-from platform_defs.simulator.rows import Row, sent, spoil
-from platform_defs.simulator.shop import QUARANTINED, SOURCES, SPOILED, Kind, Shop, ShopDay, Source, Truth
+from platform_defs.simulator.rows import Row, make_invalid, sent
+from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
 from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
 
@@ -19,15 +19,15 @@ def simulate(shop: Shop) -> ShopDay:
     """
     rng, seeded, tracked = (Random(f"{shop.seed}/{shop.day}{of}") for of in ("", "/goods", "/updates"))
     ordered = orders(shop, rng)
-    spoil(shop, rng, ordered)
+    make_invalid(shop, rng, ordered)
     usable = [row for row in ordered if row.kind not in QUARANTINED]
     paid = payments(shop, rng, usable)
-    spoil(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
+    make_invalid(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
     items, clicked = order_items(shop, seeded, usable), clicks(shop, seeded)
-    spoil(shop, seeded, items)
-    spoil(shop, seeded, clicked)
+    make_invalid(shop, seeded, items)
+    make_invalid(shop, seeded, clicked)
     updated = order_updates(shop, tracked, usable)
-    spoil(shop, tracked, updated)
+    make_invalid(shop, tracked, updated)
     made = {
         "orders": sent(shop, rng, ordered, "order_time"),
         "payments": sent(shop, rng, paid, "payment_time"),
@@ -41,9 +41,10 @@ def simulate(shop: Shop) -> ShopDay:
 
 
 def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) -> dict[Source, int]:
-    """Land the part-th of `parts` stretches of a day: one file a source, which a watcher sees whole or not at all.
+    """Land part `part` of `parts` parts of a day: one complete file for each source.
 
-    `first` numbers the first file, for a second day in the same folder. Returns the lines landed for each source; raises as `land`.
+    `first` is the number of the first file, for a second day in the same folder. Returns the number of lines for each source; raises
+    as `land`.
     """
     slices: dict[Source, list[str]] = {source: day.lines(source, part, parts) for source in SOURCES}
     for source, lines in slices.items():
@@ -52,7 +53,7 @@ def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) 
 
 
 def land(path: Path, text: str) -> None:
-    """Write a file under a hidden name, then rename it. A file with the same text is left as it is.
+    """Write a file under a hidden name, then rename it. An existing file with the same text is left unchanged.
 
     Raises:
         InputExistsError: the file exists with another text; input that was landed is never overwritten.
@@ -64,7 +65,7 @@ def land(path: Path, text: str) -> None:
         hidden.write_bytes(content)
         hidden.replace(path)
     elif path.read_bytes() != content:
-        raise InputExistsError(f"{path} already holds other input; land into an empty folder, or under another number")
+        raise InputExistsError(f"{path} already contains other input; land into an empty folder, or use another file number")
 
 
 def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> Truth:
@@ -85,6 +86,6 @@ def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row],
 
 
 def _by_kind(rows: list[Row]) -> dict[Kind, int]:
-    """Lines by kind: a duplicate is two lines, of which the first is clean."""
+    """The number of lines by kind. A duplicate has two lines, the first of which is clean."""
     found = Counter(row.kind for row in rows)
-    return {"clean": found["clean"] + found["duplicate"], **{kind: found[kind] for kind in SPOILED}}
+    return {"clean": found["clean"] + found["duplicate"], **{kind: found[kind] for kind in NOT_CLEAN}}

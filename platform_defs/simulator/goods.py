@@ -1,4 +1,4 @@
-"""What is sold and looked at: the items of orders, and clicks on items. A few items draw most of both."""
+"""Simulates the items of orders and clicks on items. A few items get most of both."""
 
 from random import Random
 
@@ -7,12 +7,12 @@ from platform_defs.simulator.shop import Shop
 
 CATEGORIES = ("books", "garden", "kitchen", "music", "sport", "toys")
 ITEMS, SELLERS = 60, 12
-BESIDE_MS = 4_000
-"""An item is written at most this long before or after its order."""
+ITEM_WITHIN_MS = 4_000
+"""The largest time difference between an order and its items."""
 
 
 def order_items(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
-    """One to four items of each order."""
+    """One to four items for each order."""
     rows: list[Row] = []
     for order in orders:
         for item in _drawn(rng, rng.choice((1, 1, 2, 2, 3, 4))):
@@ -24,13 +24,13 @@ def order_items(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
                 "quantity": str(rng.choice((1, 1, 1, 2, 3))),
                 "price": money(300 + 177 * item),
             }
-            time = max(shop.start, order.time + rng.randrange(-BESIDE_MS, BESIDE_MS + 1))
+            time = max(shop.start, order.time + rng.randrange(-ITEM_WITHIN_MS, ITEM_WITHIN_MS + 1))
             rows.append(Row(time, fields, order=order, measure="price"))
     return rows
 
 
 def clicks(shop: Shop, rng: Random) -> list[Row]:
-    """Clicks of customers, spread over the span: four for each order."""
+    """Clicks of customers, spread over the span: `clicks_per_order` for each order."""
     rows: list[Row] = []
     for i in range(shop.orders * shop.clicks_per_order):
         fields = {
@@ -44,7 +44,7 @@ def clicks(shop: Shop, rng: Random) -> list[Row]:
 
 
 def _drawn(rng: Random, number: int) -> list[int]:
-    """Items by their number, the low ones far more often, none twice."""
+    """Distinct item numbers; low numbers are much more frequent."""
     found: dict[int, None] = {}
     while len(found) < number:
         found[min(int(rng.paretovariate(0.8)) - 1, ITEMS - 1)] = None

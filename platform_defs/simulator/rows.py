@@ -1,4 +1,4 @@
-"""Rows, what spoils them, and the lines that are sent for them."""
+"""Simulated rows, the faults they can have, and the lines that are sent for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from datetime import timedelta
 from json import JSONEncoder
 from random import Random
 
-from platform_defs.simulator.shop import EPOCH, HOUR, MINUTE, SPOILED, Kind, Shop
+from platform_defs.simulator.shop import EPOCH, HOUR, MINUTE, NOT_CLEAN, Kind, Shop
 
 _encode = JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A row before it is sent; `measure` names its field that must not be negative."""
+    """A row before it is sent. `measure` is the name of its field that must not be negative."""
 
     time: int
     fields: dict[str, str]
@@ -33,26 +33,26 @@ def money(cents: int) -> str:
 
 
 def count(rate: float, of: int) -> int:
-    """A share of so many rows: at least one, if it is above zero."""
+    """The number of rows for a rate: `rate * of`, at least one if the rate is above zero."""
     return max(1, round(rate * of)) if rate else 0
 
 
 def pick(rng: Random, rows: Sequence[Row], rate: float, of: int) -> list[Row]:
-    """Some of the rows: a share of so many."""
+    """A random sample of the rows, with `count(rate, of)` rows at most."""
     return rng.sample(rows, min(count(rate, of), len(rows)))
 
 
-def spoil(shop: Shop, rng: Random, rows: list[Row]) -> None:
-    """Give some of the rows another kind than clean, each row at most one."""
+def make_invalid(shop: Shop, rng: Random, rows: list[Row]) -> None:
+    """Change the kind of some clean rows to late, duplicate or an invalid one, each row at most once."""
     newest = shop.start + shop.span - shop.lag - HOUR // 2 - shop.jitter_ms
-    for kind in SPOILED:
+    for kind in NOT_CLEAN:
         free = [row for row in rows if row.kind == "clean" and (kind != "late" or row.time <= newest)]
         for row in pick(rng, free, getattr(shop, kind), len(rows)):
             row.kind = kind
 
 
 def sent(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int], list[str]]:
-    """What is sent for the rows, in order of arrival: when each line arrives, and the lines."""
+    """The arrival times and the lines that are sent for the rows, in order of arrival."""
     lines: list[tuple[int, str]] = []
     for i, row in enumerate(rows):
         at = row.time + rng.randrange(shop.jitter_ms + 1) + (shop.lag + rng.randrange(HOUR // 2) if row.kind == "late" else 0)
@@ -67,5 +67,5 @@ def _line(row: Row, time: str, i: int) -> str:
     stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
     written = {"null_time": None, "future": f"2099{stamp[4:]}"}.get(row.kind, stamp)
     line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time: written})
-    broken = (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")
-    return broken[i % 3] if row.kind == "malformed" else line
+    malformed = (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")
+    return malformed[i % 3] if row.kind == "malformed" else line

@@ -1,4 +1,4 @@
-"""What a simulated shop does, and what came of it."""
+"""The parameters of a simulated shop, and the rows that it generates."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -13,21 +13,21 @@ MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
 SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
-SPOILED: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
+NOT_CLEAN: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shop:
-    """What a simulated shop does.
+    """The parameters of a simulated shop.
 
-    The rates are shares of the rows that can be of that kind; a rate above 0 gives at least one row where one can be found.
+    A rate is a share of the rows that can be of its kind. A rate above 0 gives at least one such row, if any row can be of the kind.
 
     Args:
-        seed: two shops with equal settings and seed give equal lines; the ids hold it.
+        seed: the random seed, which is also part of the ids; equal parameters give equal lines.
         day: the day on which the stream starts, at midnight UTC.
         orders: number of distinct orders.
-        parts: late rows are late when the day is dropped in this many parts or more; so 1 gives no late rows.
+        parts: rows of kind `late` are late if the day is landed in at least this many parts; in one part no row is late.
         within_ms: the join's bound: a payment at most this long after its order belongs to it (closed at both ends).
         jitter_ms: how long a row takes to arrive, at most; keep it below the source's out-of-orderness.
         clicks_per_order: clicks on items, for each order.
@@ -56,7 +56,7 @@ class Shop:
         for name, least in (("orders", 1), ("parts", 1), ("within_ms", 0), ("jitter_ms", 0), ("clicks_per_order", 0)):
             if getattr(self, name) < least:
                 raise ShopError.bad_value(name, getattr(self, name), f"{least} or more")
-        for name in (*SPOILED, "unpaid", "beyond", "several", "orphan"):
+        for name in (*NOT_CLEAN, "unpaid", "beyond", "several", "orphan"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ShopError.bad_value(name, getattr(self, name), "a rate between 0 and 1")
 
@@ -67,29 +67,29 @@ class Shop:
 
     @property
     def span(self) -> int:
-        """How long the streams run: the day or the bound, whichever is longer, and a tail that closes it."""
+        """The duration of the streams: a day or the bound, whichever is longer, and a tail that closes it."""
         return max(24 * HOUR, self.within_ms) + TAIL
 
     @property
     def lag(self) -> int:
-        """A late row arrives at least this long after its time: a whole part, the hour, and the gaps of a sparse stream."""
+        """The least delay of a late row's arrival: the length of a part, more than an hour, and the gaps of a sparse stream."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What was planned. A row is usable when it is well-formed (clean or late); copies are not counted.
+    """The expected counts. A usable row is clean or late; duplicates are not counted.
 
     Args:
-        orders: lines by kind; they add up to all lines. A doubled row counts as `clean`, its copy as `duplicate`.
+        orders: lines by kind, which sum to all lines. Of a duplicated row, the first line is `clean`, the second `duplicate`.
         payments: the same.
         order_items: the same.
         clicks: the same.
         order_updates: the same.
-        unpaid_orders: usable orders for which no payment was planned.
+        unpaid_orders: usable orders without a payment.
         orphan_payments: usable payments that name an order that does not exist.
-        paid_within: usable payments of a usable order inside the bound: the pairs of a join that admits the late rows.
-        paid_within_on_time: those of which neither side is late: the pairs of the stream.
+        paid_within: usable payments of a usable order inside the bound: the pairs of a join that includes late rows.
+        paid_within_on_time: the pairs in which neither row is late: the pairs of the stream.
         paid_beyond: usable payments of a usable order, beyond the bound.
     """
 
@@ -107,7 +107,7 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True)
 class ShopDay:
-    """The lines of each source in order of arrival, when each arrived, and what was planned."""
+    """The lines of each source in order of arrival, their arrival times, and the expected counts."""
 
     shop: Shop
     orders: list[str] = field(repr=False)
@@ -119,7 +119,7 @@ class ShopDay:
     truth: Truth
 
     def lines(self, source: Source, part: int, parts: int) -> list[str]:
-        """The lines of a source that arrive in the part-th of `parts` equal stretches of time."""
+        """The lines of a source that arrive in part `part` of `parts` equal parts of the span."""
         if not 0 <= part < parts:
             raise ShopError.bad_value("part", part, f"0 to {parts - 1}, with {parts} parts")
         start, span = self.shop.start, self.shop.span

@@ -1,4 +1,4 @@
-"""Orders, and the payments made for them."""
+"""Simulates orders, their payments and their updates."""
 
 from random import Random
 
@@ -26,11 +26,11 @@ def orders(shop: Shop, rng: Random) -> list[Row]:
 
 
 def payments(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
-    """The payments of no order, then those of each order."""
+    """Payments without an order, then the payments of each order."""
     clean = [order for order in orders if order.kind == "clean"]
-    reach = shop.start + shop.span - shop.within_ms - BEYOND - HOUR // 2
+    newest = shop.start + shop.span - shop.within_ms - BEYOND - HOUR // 2
     unpaid = set(pick(rng, clean, shop.unpaid, len(orders)))
-    beyond = set(pick(rng, [row for row in clean if row.time <= reach and row not in unpaid], shop.beyond, len(orders)))
+    beyond = set(pick(rng, [row for row in clean if row.time <= newest and row not in unpaid], shop.beyond, len(orders)))
     several = set(pick(rng, [row for row in clean if row not in unpaid and row not in beyond], shop.several, len(orders)))
     rows = [_orphan(shop, rng, i) for i in range(count(shop.orphan, shop.orders))]
     for order in orders:
@@ -45,7 +45,7 @@ def payments(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
 
 
 def order_updates(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
-    """What becomes of each order, step by step, as far as the span goes: it is approved, shipped and delivered, or canceled."""
+    """The status updates of each order within the span: created, approved, shipped and delivered, or canceled."""
     rows: list[Row] = []
     for order in orders:
         time, steps = order.time, list(UPDATES)
@@ -70,7 +70,7 @@ def _orphan(shop: Shop, rng: Random, i: int) -> Row:
 
 
 def _delay(shop: Shop, rng: Random, time: int) -> int:
-    """From order to payment: mostly within the hour, some at any time within the bound, a few on its very ends."""
+    """The time from order to payment: mostly within an hour, sometimes anywhere in the bound, rarely exactly at its ends."""
     shape, delay = rng.random(), min(int(rng.expovariate(1 / (40 * MINUTE))), shop.within_ms)
     if shape < 0.1:
         delay = rng.choice((0, shop.within_ms)) if shape < 0.01 else rng.randrange(shop.within_ms + 1)
@@ -79,5 +79,5 @@ def _delay(shop: Shop, rng: Random, time: int) -> int:
 
 
 def is_within(shop: Shop, payment: Row) -> bool:
-    """Whether a payment belongs to its order."""
+    """Whether a payment is within the bound of its order."""
     return payment.order is not None and payment.time - payment.order.time <= shop.within_ms

@@ -135,7 +135,7 @@ def test_parts_have_a_header_each_and_all_rows_once(small: Path) -> None:
 
 def test_preparing_again_changes_nothing_and_with_other_options_is_refused(small: Path) -> None:
     assert prepare(small, small / "landing") == prepare(small, small / "landing")
-    with pytest.raises(FileExistsError, match=r"part-00000\.csv already holds other input"):
+    with pytest.raises(FileExistsError, match=r"part-00000\.csv already contains other input"):
         prepare(small, small / "landing", parts=2)
 
 

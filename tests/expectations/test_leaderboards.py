@@ -74,5 +74,5 @@ def test_an_asset_has_the_checks_that_its_operator_allows(operator: TopN | Aggre
 
 def test_leaderboard_checks_of_an_append_only_asset_are_refused() -> None:
     joined = DerivedAsset(name="wide", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
-    with pytest.raises(OperatorError, match="the rows of wide are added and stay; it is no leaderboard"):
+    with pytest.raises(OperatorError, match="wide is append-only; leaderboard checks need an upserted table"):
         leaderboard_checks(joined)

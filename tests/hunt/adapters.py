@@ -143,13 +143,13 @@ class SimIngest(Ingest):
 
     lake: SimLake
 
-    def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         return [work(name) for name in names]
 
     def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         return _Done(self._source(batch, contract, files, last), [])
 
-    def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
+    def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
         return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
 
     def _spread(self, judged: Any, counts: Any) -> tuple[int, ...]:

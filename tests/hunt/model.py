@@ -113,7 +113,7 @@ class Truth:
         self._steady &= entry.clock is None
         silent = entry.ingested_at - self._heard(of)
         if self._steady and entry.idle and not of.is_idle and silent <= TIMEOUT:
-            raise Finding("falsely idle", f"{entry.source} fell idle at entry {entry.seq}, {silent} ms after its rows")
+            raise Finding("falsely idle", f"{entry.source} fell idle at batch {entry.seq}, {silent} ms after its rows")
         if entry.rows_read or entry.kind in ("watermark", "drain"):
             of.heard = entry.ingested_at
         of.is_idle = entry.idle
@@ -131,13 +131,13 @@ class Truth:
             if rest[1:]:
                 if name not in of.read:
                     raise Finding(
-                        "file set aside", f"{entry.source}/{name} was set aside at entry {entry.seq}, and its rows were never read"
+                        "file set aside", f"{entry.source}/{name} was set aside at batch {entry.seq}, and its rows were never read"
                     )
                 counts.update(read=1, quarantined=1)
                 of.rejects.append((entry.seq, rank << POSITION_BITS))
                 continue
             if name in of.read:
-                raise Finding("file read twice", f"{entry.source}/{name} is read again at entry {entry.seq}")
+                raise Finding("file read twice", f"{entry.source}/{name} is read again at batch {entry.seq}")
             of.read.add(name)
             for n, event in enumerate(self.contents[entry.source, name]):
                 counts["read"] += 1
@@ -162,7 +162,7 @@ class Truth:
         newest = good[: max(0, entry.quarantined - bad)]
         clock = entry.ingested_at if entry.clock is None else entry.clock
         if newest and newest[-1].t <= clock + SKEW - SLACK:
-            raise Finding("quarantined without a reason", f"{newest[-1]} at entry {entry.seq}, {clock} by the clock")
+            raise Finding("quarantined without a reason", f"{newest[-1]} at batch {entry.seq}, {clock} by the clock")
         return {id(e) for e in newest}
 
     def check_logs(self) -> None:

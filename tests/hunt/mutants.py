@@ -22,16 +22,16 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_drain_that_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
-    lifted = signals._lifted
-    patch.setattr(signals, "_lifted", lambda last, *how: replace(lifted(last, *how), idle=bool(last and last.idle)))
-    patch.setattr(signals, "_stands", lambda last, mark: last is not None and last.watermark is not None and last.watermark >= mark)
+    lifted = signals._raised
+    patch.setattr(signals, "_raised", lambda last, *how: replace(lifted(last, *how), idle=bool(last and last.idle)))
+    patch.setattr(signals, "_has_reached", lambda last, mark: last is not None and last.watermark is not None and last.watermark >= mark)
 
 
 def orphans_of_a_source_that_was_away(patch: pytest.MonkeyPatch) -> None:
     """Readers use the newest batch only, and only attempts at the next batch are taken for uncommitted rows."""
     patch.setattr(adapters, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
     for module in (ingest, signals):
-        patch.setattr(module, "clear_orphans", _clear_by_number)
+        patch.setattr(module, "clear_uncommitted", _clear_by_number)
 
 
 def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, Any], attempts: Any = None) -> None:
@@ -39,7 +39,7 @@ def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, An
         for table in (contract.log, contract.quarantine):
             left = of.newest(table, orphans.ATTEMPT)
             if left is not None and left.value["seq"] >= batch.seq and left.value != (attempts or {}).get(name):
-                orphans.remove_orphans(spark, of.pinned(), table, batch.seq - 1, batch)
+                orphans.remove_uncommitted(spark, of.pinned(), table, batch.seq - 1, batch)
 
 
 def offsets_that_are_absolute(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
         ("to_json(collect_set(v))", "sort the result of collect_set"),
         ("array_join(array_agg(v), ',')", "sort the result of array_agg"),
         ("listagg(v, ',')", "sort the result of listagg"),
-        ("sum(v * rand())", "chance or the clock, as rand does"),
+        ("sum(v * rand())", "random numbers or the clock, as rand does"),
         ("max(current_timestamp)", "as current_timestamp does"),
     ],
 )

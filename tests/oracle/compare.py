@@ -199,7 +199,7 @@ def check_steps(case: Case, found: Found, steps: Sequence[Stepped], late: Sequen
     differs, before = list[str](), None
     for number, step in enumerate(steps):
         wrong = [r for r in step.rows if step.mark is None or r["final_at"] > step.mark or (before is not None and r["final_at"] <= before)]
-        differs += _listed(f"at entry {number}, where the watermark went from {before} to {step.mark}, came", Counter(map(_frozen, wrong)))
+        differs += _listed(f"at batch {number}, where the watermark went from {before} to {step.mark}, came", Counter(map(_frozen, wrong)))
         before = before if step.mark is None else step.mark
     whole, bulk = Counter(_frozen(r) for s in steps for r in s.rows), Counter(map(_frozen, found.rows))
     differs += _listed("entry by entry lacks", bulk - whole) + _listed("only entry by entry has", whole - bulk)

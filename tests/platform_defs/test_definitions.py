@@ -303,7 +303,7 @@ def test_ledger_moved_waits_for_a_running_advance_and_keeps_its_cursor(instance,
 
 
 def test_ledger_moved_skips_an_empty_ledger(instance, engine):
-    assert _ask(ledger_moved, instance, engine).skip_message == "the ledger still stands at entry 0"
+    assert _ask(ledger_moved, instance, engine).skip_message == "the ledger has no batch after 0"
 
 
 def test_ledger_moved_requests_the_open_days_and_keeps_its_cursor(instance, engine):
@@ -333,7 +333,7 @@ def _cursor(engine: Engine, seq: int) -> str:
 def test_ledger_moved_skips_a_handled_batch(instance, engine):
     _read(engine.ledger, mark=START)
     seen = _cursor(engine, 1)
-    assert _ask(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger still stands at entry 1"
+    assert _ask(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger has no batch after 1"
     for cursor in (_cursor(engine, 0), _cursor(engine, 500), f"another:{seen}", f"{seen}0", "1"):
         assert len(_ask(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
@@ -375,7 +375,7 @@ def _tonight(instance: dg.DagsterInstance, engine: Engine):
 
 def test_nightly_skips_when_no_day_is_open(instance, engine):
     tick = _tonight(instance, engine)
-    assert (tick.run_requests, tick.skip_message) == ([], "every table stands at its watermark")
+    assert (tick.run_requests, tick.skip_message) == ([], "every table is advanced up to its watermark")
 
 
 def test_nightly_requests_the_open_days(instance, engine):

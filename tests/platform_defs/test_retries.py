@@ -122,7 +122,7 @@ def test_an_ingest_that_left_its_file_unread_is_not_repeated_until_another_lands
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick(new_input) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
-    assert "succeeded, and left this to do" in daemon.tick(new_input)
+    assert "succeeded, but did not finish the work" in daemon.tick(new_input)
     _land(daemon.engine, "2.jsonl")
     assert daemon.tick(new_input) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
@@ -136,7 +136,7 @@ def test_a_recreated_lake_is_requested_at_once(daemon: Daemon) -> None:
     before = lake_identity(engine)
     assert daemon.tick(ledger_moved) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
-    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
     shutil.rmtree(engine.lake.root)
     daemon.engine = replace(engine)
     _commit(daemon.engine, START, START + 2 * DAY)
@@ -153,10 +153,10 @@ def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> Non
     daemon.clock.pass_ms(30_000)
     assert daemon.tick(ledger_moved) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
-    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
     assert str(daemon.cursor).startswith(f"{lake_identity(daemon.engine)}:1:")
     daemon.clock.pass_ms(DAY)
-    assert daemon.tick(ledger_moved) == "the ledger still stands at entry 1"
+    assert daemon.tick(ledger_moved) == "the ledger has no batch after 1"
     _commit(daemon.engine, START, START + 3 * DAY)
     assert daemon.tick(ledger_moved) == "asked", "a run for an earlier entry keeps no later one waiting"
 
@@ -167,8 +167,8 @@ def test_a_restored_asset_is_advanced_without_a_new_batch(daemon: Daemon) -> Non
     _commit(daemon.engine, START, START + 2 * DAY)
     assert daemon.tick(ledger_moved) == "asked"
     daemon.ends(dg.DagsterRunStatus.SUCCESS)
-    assert daemon.tick(ledger_moved) == "all tables are advanced up to entry 1"
-    assert daemon.tick(ledger_moved) == "the ledger still stands at entry 1"
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
+    assert daemon.tick(ledger_moved) == "the ledger has no batch after 1"
     daemon.engine = engine
     assert daemon.tick(ledger_moved) == "asked"
 
@@ -223,7 +223,7 @@ def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range) -> N
     request = advance_request(daemon.engine, days=days)
     if case.asked is None:
         assert request is None
-        assert daemon.tick(ledger_moved) == "no table has anything to do"
+        assert daemon.tick(ledger_moved) == "no table has pending work"
         return
     assert request is not None
     last = days.get_last_partition_key() if case.asked[1] == "the last" else case.asked[1]

@@ -207,7 +207,7 @@ def test_dropped_parts_hold_all_lines_in_order_of_arrival(tmp_path: Path) -> Non
 def test_a_second_day_never_overwrites_the_first(tmp_path: Path) -> None:
     drop(simulate(Shop(orders=50)), tmp_path, 0, 2)
     second = simulate(Shop(orders=50, day="2026-03-02"))
-    with pytest.raises(FileExistsError, match=r"part-00000\.jsonl already holds other input; land into an empty folder"):
+    with pytest.raises(FileExistsError, match=r"part-00000\.jsonl already contains other input; land into an empty folder"):
         drop(second, tmp_path, 0, 2)
     drop(second, tmp_path, 0, 2, first=2)
     assert sorted(file.name for file in (tmp_path / "orders").iterdir()) == ["part-00000.jsonl", "part-00002.jsonl"]

@@ -1,4 +1,4 @@
-"""How a source's CSV files are written: separator, quote and escape, as Spark's options name them, and headers parsed by them."""
+"""The CSV dialect of a source: separator, quote and escape, read from Spark's options; parses header lines."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ _ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 @dataclass(frozen=True)
 class CsvStyle:
-    """The marks of a CSV file.
+    """The dialect of a CSV file.
 
     Args:
-        sep: what separates fields, one character or several.
-        quote: what encloses a field; empty for nothing.
-        escape: what makes a quote inside a field a character of it.
+        sep: the field separator, one character or several.
+        quote: the character that encloses a field; empty for none.
+        escape: the character that escapes a quote inside a field.
     """
 
     sep: str = ","
@@ -25,7 +25,7 @@ class CsvStyle:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "CsvStyle":
-        r"""The style that Spark reads by with these options.
+        r"""The dialect that Spark uses with these options.
 
         >>> CsvStyle.of({"delimiter": "\\t", "quote": "'"})
         CsvStyle(sep='\t', quote="'", escape='"')
@@ -50,7 +50,7 @@ class CsvStyle:
             start = stop + len(self.sep)
 
     def _quoted(self, line: str, start: int) -> tuple[str, int]:
-        """A quoted field's text, and where what follows its last quote begins."""
+        """The text of a quoted field, and the position after its closing quote."""
         text, at = list[str](), start + 1
         while at < len(line):
             if line[at] == self.escape and line[at + 1 : at + 2] in {self.quote, self.escape} - {""}:
@@ -70,6 +70,6 @@ def header_names(contract: SourceContract, header: str) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    r"""An option's text as Spark takes it: `\t` and the like are one character."""
+    r"""An option's value as Spark reads it: escapes such as `\t` become one character."""
     plain = text.replace(r"\u0000", "\0")
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), plain) if len(plain) > 1 else plain

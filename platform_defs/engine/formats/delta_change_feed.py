@@ -1,7 +1,7 @@
-"""A Delta table's change data feed as input files: each version that changed rows is one file of a source.
+"""Writes a Delta table's change data feed to a landing folder: each version that changed rows becomes one file of a source.
 
-What lands is ingested as any file is, exactly once, so that a leaderboard can follow a table that others write: rows inserted,
-updated and deleted.
+The files are ingested as any others, exactly once. A leaderboard can thus read the inserts, updates and deletes of a table that another
+system writes.
 """
 
 import json
@@ -21,10 +21,10 @@ from operators.errors import TidemarkError
 KINDS = {"insert": INSERT, "update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER, "delete": DELETE}
 _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
-"""What is put in place of types that deltalake reads into and that few others know."""
+"""Replacements for Arrow types that deltalake returns and that many readers do not support."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
 _TABLE_ID = "_table.json"
-"""Names the table whose versions a folder holds: `id`, Delta's, which a table made anew does not share. Ingest skips names with `_`."""
+"""The file with the Delta `id` of the table whose versions a folder contains. A table that is created again gets another id."""
 _NS_PER_MS = 1_000_000
 
 
@@ -33,25 +33,25 @@ class ChangeFeedError(TidemarkError, RuntimeError):
 
     @classmethod
     def other_table(cls, table: str, folder: Path, expected: str, found: str) -> "ChangeFeedError":
-        """The folder holds versions of a table with another id."""
+        """The folder contains versions of a table with another id."""
         return cls(
-            f"{folder} holds changes of the table with the id {expected}, and {table} has the id {found}: it was made anew, or is another "
-            "table. Its versions would be taken for those that have landed. Land it into a new source; or delete the table that is "
-            "made of the source, and the source's folder and log, and begin again"
+            f"{folder} contains changes of the table with the id {expected}, but {table} has the id {found}: it was created again, or is "
+            "another table. Land its changes into a new source; or delete the tables computed from the source, the source's folder and "
+            "its log, and start again"
         )
 
     @classmethod
     def behind(cls, table: str, folder: Path, landed: int, version: int) -> "ChangeFeedError":
         """The table has fewer versions than have landed."""
         return cls(
-            f"{folder} holds version {landed} of {table}, whose newest is {version}: it was made anew, or restored to an older version. "
-            "Land it into a new source; or delete the table that is made of the source, and the source's folder and log, and begin again"
+            f"{folder} contains version {landed} of {table}, whose newest version is {version}: it was created again, or restored. Land "
+            "its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start again"
         )
 
     @classmethod
     def unreadable_id(cls, path: Path) -> "ChangeFeedError":
-        """The file that names the table is damaged."""
-        return cls(f'{path} does not name the table whose changes lie beside it; legal: {{"id": "<Delta\'s table id>"}}')
+        """The file with the table's id is damaged."""
+        return cls(f'{path} does not contain the id of the table whose changes the folder has; legal: {{"id": "<Delta\'s table id>"}}')
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Landed:
 
     Args:
         version: the version.
-        rows: how many changed rows it reported.
+        rows: the number of changed rows.
     """
 
     version: int
@@ -68,22 +68,22 @@ class Landed:
 
 
 def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
-    """Land what changed in a table since it was looked at last.
+    """Land the changes of a table since the last call.
 
-    Each version is a Parquet file, made in memory, which holds the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
-    `commit_version` (bigint) and `committed_at` (timestamp); rows that went come before those that came. A source that is to take
-    them names `change` in its schema, and an operator reads it there. Doing it again lands what is new.
+    Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
+    `commit_version` (bigint) and `committed_at` (timestamp); removed rows precede added ones. The source's contract must have the column
+    `change`, which an operator reads as the change kind. A second call lands only newer versions.
 
     Args:
         table: the table, a path or a URI.
         folder: the source's folder of input files, on this machine.
-        first: the version to begin with; it names no row before.
+        first: the first version to land.
 
-    The modification times of the files rise with the versions, whatever the clock does: ingest orders files by them.
+    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
 
     Raises:
-        ChangeFeedError: the table does not tell what changed, has a column of one of these names, or is not the table whose
-            changes the folder holds: another one, or made anew.
+        ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the
+            folder contains (it is another one, or was created again).
     """
     try:
         delta = DeltaTable(table)
@@ -93,13 +93,13 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise ChangeFeedError(
             f"the changes of {table} cannot be read: {error}. It needs delta.enableChangeDataFeed from the first version read on, and the "
-            "files of these versions, which VACUUM removes; begin with a later one, or load the table as it is"
+            "files of these versions, which VACUUM removes; start with a later version, or load the table itself"
         ) from error
     return [landed for landed in versions if landed.rows]
 
 
 def _require_same_table(delta: DeltaTable, table: str, folder: Path, newest: int | None) -> None:
-    """Pass if a folder holds changes of this table or of none; a folder without an id is of a version that wrote none."""
+    """Raise unless a folder contains no changes or changes of this table. Older versions of Tidemark wrote folders without an id."""
     path, found = folder / _TABLE_ID, str(delta.metadata().id)
     if path.exists():
         expected = _table_id(path)
@@ -119,7 +119,7 @@ def _table_id(path: Path) -> str:
 
 
 def _write_id(path: Path, table_id: str) -> None:
-    """A reader sees the file whole or not at all."""
+    """Write the id atomically."""
     hidden = path.with_name(f".{path.name}.tmp")
     hidden.write_text(json.dumps({"id": table_id}), "utf-8")
     hidden.replace(path)
@@ -141,17 +141,17 @@ def _land(delta: DeltaTable, version: int, folder: Path) -> Landed:
 
 
 def _set_rising_time(hidden: Path, folder: Path) -> None:
-    """Make a file at least 1 ms younger than every version in the folder: a clock that stepped back would reverse two versions."""
+    """Set a file's time at least 1 ms after that of every version in the folder, so that a clock step cannot reorder versions."""
     newest = max((path.stat().st_mtime_ns for path in folder.glob("version-*.parquet")), default=0)
     time = max(hidden.stat().st_mtime_ns, (newest // _NS_PER_MS + 1) * _NS_PER_MS)
     os.utime(hidden, ns=(time, time))
 
 
 def _named(rows: pa.Table) -> pa.Table:
-    """The rows by our names, those that went first."""
+    """The rows with Tidemark's column names, removed rows first."""
     taken = {CHANGE, *_NAMES.values()} & {*rows.column_names}
     if taken:
-        raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, which is what its changes are told in; rename it")
+        raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, a name that the landed changes use; rename it")
     kinds = [KINDS[kind] for kind in rows["_change_type"].to_pylist()]
     named = rows.drop_columns(["_change_type"]).rename_columns([_NAMES.get(c, c) for c in rows.column_names if c != "_change_type"])
     plain = named.cast(pa.schema([f.with_type(_PLAIN.get(f.type, f.type)) for f in named.schema]))

@@ -1,4 +1,4 @@
-"""Input files: how they are found, and what is known of them."""
+"""Input files, their states in the ledger, and their paths as Spark, Hadoop and the ledger write them."""
 
 import os
 import re
@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 COMPRESSIONS = (".gz",)
-"""The packings of which Spark reads a damaged file as an error.
+"""The compressions for which Spark raises an error when a file is damaged.
 
-Spark reads a damaged `.bz2` as a file without rows. It takes a cut `.snappy` or `.lz4` as one that ends there, and so a `.zst` that is
-cut behind its first frame. A `.snappy` or `.lz4` of another framing than Hadoop's is read as a file without rows.
+Spark reads a damaged `.bz2` as a file without rows. It reads a truncated `.snappy` or `.lz4`, or a `.zst` truncated after its first
+frame, as a shorter file. It reads a `.snappy` or `.lz4` in another framing than Hadoop's as a file without rows.
 """
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
@@ -28,16 +28,16 @@ _PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 @dataclass(frozen=True, order=True)
 class File:
-    """One input file, as it was when it was found.
+    """One input file, in the state in which it was found.
 
     Args:
         modified: its modification time in epoch ms.
-        path: its URI, encoded as Spark's `_metadata.file_path` has it; a local one is kept with the one slash that Spark gives it.
+        path: its URI, encoded as in Spark's `_metadata.file_path`, which writes a local one with one slash.
         length: its size in bytes.
         source: the source it belongs to.
-        fault: why no row of it is read; None where its rows are.
-        folder: the source's folder; None where it is not known. The ledger keeps where a file is below it, so that a lake can be moved.
-        retries: how often an operator asked to read it again as it is.
+        fault: why no row of it is read; None if its rows are read.
+        folder: the source's folder; None if it is not known. The ledger has paths relative to it, so that a lake can be moved.
+        retries: how often a user has requested that it is read again unchanged.
     """
 
     modified: int
@@ -53,19 +53,19 @@ class File:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The names by which the ledger may know it: the decoded path below its source's folder after `./`, and the whole path."""
+        """The file's possible keys in the ledger: `./` and the decoded path below its source's folder, and the whole path."""
         whole, root = decoded(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
     @property
     def offset(self) -> str:
-        """What the ledger keeps of it."""
+        """The file's entry in the ledger."""
         retried = [str(self.retries)] if self.retries else []
         return "|".join([*self._state, *([UNREAD, *retried] if self.fault else [])])
 
     @property
     def retry(self) -> str:
-        """What the ledger keeps of an operator's wish to read it again as it is, once more than it was so far."""
+        """The ledger's entry for one more request to read the file again unchanged."""
         return "|".join([*self._state, RETRY, str(self.retries + 1)])
 
     @property
@@ -75,24 +75,24 @@ class File:
 
     @property
     def pattern(self) -> str:
-        """The path as Spark's readers take it: decoded, and with nothing that a glob would read as a wildcard."""
+        """The path for Spark's readers: decoded, with wildcards escaped."""
         return without_wildcards(unquote(self.path))
 
     @property
     def suffix(self) -> str:
-        """Its format's suffix, a compression's put aside."""
+        """The suffix of its format, without that of a compression."""
         suffixes = [s.lower() for s in PurePosixPath(self.path).suffixes if s.lower() not in COMPRESSIONS]
         return suffixes[-1] if suffixes else ""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the ledger records of a file in one state: with one modification time and one length.
+    """What the ledger records about a file in one state, that is, with one modification time and one length.
 
     Args:
         is_read: whether rows of it were read.
-        refused: the newest try in which no row of it was; None where there was none.
-        retries: how often it was asked to be read again as it is.
+        refused: the newest try in which no row of it could be read; None if there was none.
+        retries: how often a user has requested that it is read again unchanged.
     """
 
     is_read: bool = False
@@ -101,11 +101,11 @@ class Recorded:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is nothing to read: it was read, or refused after it was last asked for."""
+        """Whether there is nothing to read: the file was read, or was refused after the newest request."""
         return self.is_read or (self.refused is not None and self.refused >= self.retries)
 
     def with_mark(self, mark: int) -> "Recorded":
-        """What is recorded with one more mark, whatever the order: see `mark_of`."""
+        """The record with one more mark (see `mark_of`); the order of marks does not matter."""
         if mark == 0:
             return replace(self, is_read=True)
         if mark > 0:
@@ -117,7 +117,7 @@ _READ_ONCE = Recorded(is_read=True)
 
 
 def mark_of(parts: Sequence[str]) -> int:
-    """What follows a file's state in an offset, as a number: 0 where it was read, n + 1 for `unread|n`, and -n for `retry|n`."""
+    """The part of an offset after the file's state as a number: 0 if the file was read, n + 1 for `unread|n`, -n for `retry|n`."""
     if not parts:
         return 0
     number = int(parts[1]) if len(parts) > 1 else 0
@@ -126,10 +126,10 @@ def mark_of(parts: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Known:
-    """What the ledger records of some files of a source.
+    """What the ledger records about some files of a source.
 
     Args:
-        marks: by a file's key, the marks of each state it was recorded in (modification time in epoch ms, and length).
+        marks: by a file's key, the marks of each of its recorded states (modification time in epoch ms, and length).
     """
 
     marks: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
@@ -138,21 +138,21 @@ class Known:
         found: dict[tuple[int, int], Recorded] = {}
         for key in file.keys:
             for state, marks in self.marks.get(key, {}).items():
-                plain = marks == [0] and state not in found  # most were read once, as they are
+                plain = marks == [0] and state not in found  # the common case: read once, unchanged
                 found[state] = _READ_ONCE if plain else reduce(Recorded.with_mark, marks, found.get(state, Recorded()))
         return found
 
     def holds(self, file: File) -> bool:
-        """Whether the ledger records the file as it is now, so that there is nothing to read."""
+        """Whether the ledger records the file in its present state, so that there is nothing to read."""
         found = self._of(file).get((file.modified, file.length))
         return found is not None and found.is_known
 
     def has_rows(self, file: File) -> bool:
-        """Whether rows of the file were read, as it is now or as it was."""
+        """Whether rows of the file were read, in its present state or an earlier one."""
         return any(state.is_read for state in self._of(file).values())
 
-    def judged(self, file: File) -> File:
-        """The file, with a fault where none of its rows may be read: it holds none, or they were read before it changed."""
+    def with_fault(self, file: File) -> File:
+        """The file, with a fault if none of its rows may be read: it is empty, or rows were read before it changed."""
         found = self._of(file)
         file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
         if any(state.is_read for state in found.values()):
@@ -161,22 +161,22 @@ class Known:
 
 
 def without_wildcards(path: str) -> str:
-    """A path with everything escaped that Spark's readers would take as a wildcard."""
+    """A path with the wildcards of Spark's readers escaped."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def decoded(path: str) -> str:
-    """A URI's path as text: decoded, and without `file:` where it is of this machine. No two paths have one text, see `decoded_name`."""
+    """A URI's path as decoded text, without the scheme `file:`. Different paths have different texts (see `decoded_name`)."""
     return without_scheme(decoded_name(path))
 
 
 def decoded_name(path: str) -> str:
-    """A path of percent-encoded UTF-8 as text. A byte that is not UTF-8 becomes its two digits after a NUL, which no path holds."""
+    """A percent-encoded path as text. A byte that is not UTF-8 becomes NUL and its two hexadecimal digits; no path contains NUL."""
     return _NOT_UTF8.sub(lambda byte: f"\0{ord(byte[0]) - 0xDC00:02X}", unquote(path, errors="surrogateescape"))
 
 
 def without_scheme(folder: str) -> str:
-    """A folder as it is named, which is not encoded, without `file:` where it is of this machine."""
+    """A folder's path, which is not encoded, without the scheme `file:`."""
     return folder.removeprefix("file:").replace("///", "/", 1)
 
 
@@ -187,24 +187,24 @@ def uri_below(folder: str, name: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is written as one of this machine, and not as a URI."""
+    """Whether a path is local, that is, not a URI."""
     return "://" not in path
 
 
 def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """A path's file system and the path, as the session's JVM has them, of this machine or behind a URI."""
+    """The Hadoop file system of a local or remote path, and the Hadoop path, as JVM objects of the session."""
     jvm, hadoop = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
     found = jvm.org.apache.hadoop.fs.Path(path)
     return found.getFileSystem(hadoop), found
 
 
 def one_path(folder: str) -> str:
-    """The one path of a folder of this machine, whatever links lead to it; a remote one's URI as it is."""
+    """The resolved path of a local folder, links followed; the URI of a remote one, unchanged."""
     return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
 def listed(spark: SparkSession, folder: str, source: str) -> list[File]:
-    """All files that a folder behind a URI holds now, but for those of no bytes, which Spark does not list; none where it is not there."""
+    """All files in a folder behind a URI, except empty ones, which Spark does not list; none if the folder does not exist."""
     files, path = hadoop_file(spark, folder)
     if not files.exists(path):
         return []
@@ -216,12 +216,12 @@ def listed(spark: SparkSession, folder: str, source: str) -> list[File]:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or a folder of a name is passed over."""
+    """Whether ingest ignores a file or a folder with this name."""
     return name.startswith(("_", "."))
 
 
 def found_file(path: str, source: str, root: str) -> File | None:
-    """A file of this machine as it is now; None where it is gone, or a link. It has a fault where no reader of Spark could open it.
+    """A local file in its present state; None if it does not exist or is a link. It has a fault if Spark cannot open it.
 
     Args:
         path: its path.
@@ -238,7 +238,7 @@ def found_file(path: str, source: str, root: str) -> File | None:
 
 
 def _name_fault(path: str) -> str | None:
-    """Why a file of this machine cannot be opened by its name; None where it can. Java keeps names as Unicode, and finds no other ones."""
+    """Why Spark cannot open a local file by its name; None if it can. Java has only Unicode names, and finds no other files."""
     if not _NOT_UTF8.search(path):
         return None
     thing = "file" if _NOT_UTF8.search(path.rpartition("/")[2]) else "folder that it is in"
@@ -246,7 +246,7 @@ def _name_fault(path: str) -> str | None:
 
 
 def _encoded(path: str) -> str:
-    """A path as Java's URIs have it: what is no ASCII stands as it is. Bytes may be written as `os` has them, or as `decoded_name` has."""
+    """A path encoded as in Java's URIs, which keep non-ASCII letters. Other bytes may be in the form of `os` or of `decoded_name`."""
     if _PLAIN_ALONE(path):
         return path
     encoded = "".join(

@@ -1,7 +1,7 @@
-"""Decimals in JSON lines, with the digits that the line has.
+"""Reads decimals in JSON lines with all digits of the line.
 
-Every column is parsed as text first, so that each can be refused on its own. Spark turns a JSON number into text through a double, which
-keeps 15 digits for sure. A line that may have more is parsed once more, for its decimal columns alone and as decimals.
+Every column is parsed as text first, so that each can be rejected on its own. Spark converts a JSON number to text through a double,
+which is exact for 15 digits. The decimal columns of a line that may have more digits are parsed a second time, as decimals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from operators.columns import balanced
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
 _MOST_EXACT = 16
-"""The longest text of a double whose digits are surely those of the number it was made of: 15, and the point."""
+"""The longest text of a double that is sure to have the number's own digits: 15 digits and the point."""
 _HUGE_NUMBER, _HUGE_TEXT = r":\s*-?[0-9.]+[eE][+-]?[0-9]{3}", r"[eE][+-]?\p{Nd}{3}"
-"""Exponents beyond 99, in the line and in a text: Spark's parser would write `1e600000000` out, digit by digit. No decimal needs them."""
+"""Exponents above 99, in the line and in a text. Spark's parser would expand `1e600000000` digit by digit; no decimal needs them."""
 _OPTIONS = {"locale": "en-US", "allowcomments": "false"}
-"""Texts are read by the rules of the cast from text, but for commas, and nothing may hide a number from `_HUGE_NUMBER`."""
+"""These options parse as the cast from text does, except for commas, and prevent that a comment hides a number from `_HUGE_NUMBER`."""
 
 
 def decimals(struct: StructType) -> StructType:
@@ -27,7 +27,7 @@ def decimals(struct: StructType) -> StructType:
 
 
 def has_nested_decimal(type_: DataType) -> bool:
-    """Whether a column holds decimals inside of a struct, an array or a map, where the JSON parser types them itself."""
+    """Whether a type has decimals in a struct, an array or a map, which the JSON parser converts itself."""
     match type_:
         case StructType():
             inner = [f.dataType for f in type_.fields]
@@ -41,29 +41,29 @@ def has_nested_decimal(type_: DataType) -> bool:
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:
-    """The decimals of a line as decimals, null where the texts have all digits.
+    """The decimals of a line, parsed as decimals; null if the texts have all digits.
 
     Args:
         struct: the decimal columns.
-        texts: the column that holds the line parsed as texts.
+        texts: the column with the line parsed as texts.
         options: the options of that parse.
     """
     names, text = struct.fieldNames(), [F.col(f"{texts}.`{n}`") for n in struct.fieldNames()]
     may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(t) > _MOST_EXACT for t in text])
     has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(t, F.lit(_HUGE_TEXT)) for t in text])
     keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
-    is_named_once = F.size(keys) == F.size(F.array_distinct(keys))  # the texts show the last of a name, the parser takes all
+    is_named_once = F.size(keys) == F.size(F.array_distinct(keys))  # of a repeated key the texts have the last value, the parser reads all
     return F.when(may_lack_digits & ~has_huge & is_named_once, F.from_json("value", struct, {**options, **_OPTIONS}))
 
 
 def with_exact_decimals(names: Sequence[str], struct: StructType, texts: str, digits: str) -> Column:
-    """The line parsed as texts, with the exact digits of its decimals where there are any.
+    """The line parsed as texts, with the exact digits of its decimals if they were parsed.
 
     Args:
         names: the fields of the texts.
         struct: the decimal columns.
-        texts: the column that holds the line parsed as texts.
-        digits: the column that holds its decimals.
+        texts: the column with the line parsed as texts.
+        digits: the column with its decimals.
     """
     exact = {name: _exact_text(name, texts, digits) for name in struct.fieldNames()}
     fields = [exact.get(name, F.col(f"{texts}.`{name}`")).alias(name) for name in names]
@@ -72,7 +72,7 @@ def with_exact_decimals(names: Sequence[str], struct: StructType, texts: str, di
 
 def _exact_text(name: str, texts: str, digits: str) -> Column:
     text = F.col(f"{texts}.`{name}`")
-    has_comma = F.coalesce(F.contains(text, F.lit(",")), F.lit(False))  # "1,5" is no decimal; Spark's parser drops the comma
+    has_comma = F.coalesce(F.contains(text, F.lit(",")), F.lit(False))  # "1,5" is no decimal, but Spark's parser drops the comma
     return F.coalesce(F.when(~has_comma, F.col(f"{digits}.`{name}`").cast("string")), text)
 
 

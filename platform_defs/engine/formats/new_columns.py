@@ -1,4 +1,4 @@
-"""Columns that files bring and a contract does not name."""
+"""Finds columns in files that the source's contract does not name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _MOST = 1_000
 
 
 @dataclass(frozen=True)
-class Brought:
-    """A column that is new.
+class NewColumn:
+    """A column of a file that the contract does not name.
 
     Args:
         name: its name.
-        type: its type; string where the format knows none.
+        type: its type; string if the format has no types.
         path: the first file that has it.
     """
 
@@ -32,36 +32,36 @@ class Brought:
     path: str
 
 
-def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[Brought]:
-    """The columns that the contract does not name, by name; of one that is written in several cases the first.
+def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
+    """The columns that the contract does not name, ordered by name; of names that differ only in case, the first one.
 
-    JSON has them in its rows, so that the files are read for it.
+    JSON files must be read for this, as their columns are in the rows.
     """
     declared = {c.lower() for c in contract.struct.fieldNames()}
-    found: dict[str, Brought] = {}
+    found: dict[str, NewColumn] = {}
     for suffix, of_format in _FORMATS.items():
         for column in of_format(spark, contract, [f for f in sorted(files) if f.suffix == suffix and f.fault is None]):
             known = found.setdefault(column.name.lower(), column)
             if known.type != column.type:
-                found[column.name.lower()] = Brought(known.name, StringType(), known.path)
+                found[column.name.lower()] = NewColumn(known.name, StringType(), known.path)
     return [found[name] for name in sorted(found.keys() - declared)]
 
 
-def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
+def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
     if not files:
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
     keys = lines(spark, files, files).select(PATH, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
     found = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
-    return [Brought(name, StringType(), path) for name, path in found]
+    return [NewColumn(name, StringType(), path) for name, path in found]
 
 
-def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [Brought(name, StringType(), f.path) for f in files for name in header_names(contract, header(spark, f))]
+def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
+    return [NewColumn(name, StringType(), f.path) for f in files for name in header_names(contract, header(spark, f))]
 
 
-def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[Brought]:
-    return [Brought(c.name, _widest(c.dataType), f.path) for f in files for c in parquet_schema(spark, f).fields]
+def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
+    return [NewColumn(c.name, _widest(c.dataType), f.path) for f in files for c in parquet_schema(spark, f).fields]
 
 
 def _widest(type_: DataType) -> DataType:
@@ -71,8 +71,8 @@ def _widest(type_: DataType) -> DataType:
     return DoubleType() if isinstance(type_, FloatType) else type_
 
 
-_FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[Brought]]] = {
-    ".json": _of_json,  # first: its names must be met in their own case, those of the others need not
+_FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[NewColumn]]] = {
+    ".json": _of_json,  # first, as only JSON names are case-sensitive
     ".jsonl": _of_json,
     ".ndjson": _of_json,
     ".csv": _of_csv,

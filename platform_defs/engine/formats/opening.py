@@ -1,7 +1,7 @@
-"""How input files are opened: the reader, and the paths as it takes them.
+"""Opens input files with Spark's readers.
 
-Hadoop cannot build the name of a local file's checksum, nor expand wildcards, where a name holds a colon, as those of ISO
-times do. Such files are read without either: as they are, by their literal paths.
+If a file's name contains a colon, as ISO times do, Hadoop can neither build the name of its checksum file nor expand wildcards. Such
+files are read by their literal paths, without checksums.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,31 +19,31 @@ _WITHOUT_WILDCARDS = {"__globPaths__": "false"}
 
 
 def has_colon(file: File) -> bool:
-    """Whether a file's path holds a colon beyond its scheme."""
+    """Whether a file's path contains a colon after the scheme."""
     return ":" in unquote(file.path).partition(":")[2]
 
 
 def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
-    """Read files with one reader, those with a colon in their paths with others, and unite the rows.
+    """Read files with one reader, and files with a colon in their paths with others; returns the union of the rows.
 
     Args:
         spark: the session.
         files: the files, at least one.
-        read: makes a frame of a reader and the paths as it takes them.
+        read: makes a frame from a reader and paths.
     """
     plain, literal = [f for f in files if not has_colon(f)], [unquote(f.path) for f in files if has_colon(f)]
     wild = [path for path in literal if without_wildcards(path) != path]
     tame = [path for path in literal if path not in wild]
     frames = [read(spark.read.options(**STRICT), [f.pattern for f in plain])] if plain else []
     frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), tame)] if tame else []
-    # One by one: with several paths that look like patterns, Spark reads all of them once for each when it may expand none.
+    # One by one: if Spark may not expand patterns, it reads several paths that look like patterns once for each of them.
     options = STRICT | _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
     frames += [read(spark.read.options(**options), [path]) for path in wild]
     return reduce(DataFrame.unionByName, frames)
 
 
 def hadoop_path(spark: SparkSession, file: File) -> tuple[Any, Any]:
-    """A file's path as Hadoop's readers take it, and the configuration to open it with."""
+    """A file's Hadoop path, and the configuration to open it with."""
     jvm, conf = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
     for name, value in _WITHOUT_CHECKSUMS.items() if has_colon(file) else ():
         conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Parquet files: read by the schema of their columns, whatever schema a writer has noted beside it."""
+"""Reads Parquet files by the schema of their columns, and ignores the schema in the footer's key-value metadata."""
 
 import json
 from collections.abc import Sequence
@@ -21,21 +21,21 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]"
 
 
 def parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """Parquet files, those of one schema together."""
+    """The rows of Parquet files; files with the same schema are read together."""
     schemas = {f: _schema_json(spark, f) for f in files}
     alike = groupby(sorted(files, key=lambda f: schemas[f]), key=lambda f: schemas[f])
     return reduce(union, [_rows(spark, contract, _struct(schema), list(group), ordered) for schema, group in alike])
 
 
 def parquet_schema(spark: SparkSession, file: File) -> StructType:
-    """A file's columns with the types that Spark's reader gives them. No Spark job.
+    """A file's columns with the types of Spark's reader, without a Spark job.
 
-    Spark itself prefers the schema in the footer's key-value metadata. Whoever lands a file writes that, and it may name a class of
-    Python or of the JVM as a column's type: PySpark would import it.
+    Spark itself prefers the schema in the footer's key-value metadata. The writer of a file controls that schema, and it may name a
+    Python or JVM class as a column's type, which PySpark would import.
 
     Raises:
-        Py4JJavaError: there is no footer to read.
-        AnalysisException: Spark reads no such columns.
+        Py4JJavaError: the file has no footer.
+        AnalysisException: Spark does not support the columns.
     """
     return _struct(_schema_json(spark, file))
 
@@ -60,12 +60,12 @@ def _struct(schema: str) -> StructType:
 
 
 def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """The rows of files of one schema. A column of the declared type stays as it is; any other is text, to be cast and judged."""
+    """The rows of files with one schema. A column of the declared type is unchanged; any other becomes text, to be cast and validated."""
     names = {c.lower(): c for c in schema.names}
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
         rows = reader.schema(schema).parquet(*paths)
-        metadata = rows.metadataColumn("_metadata")  # by this call: a file may hold a column of that name
+        metadata = rows.metadataColumn("_metadata")  # a file may have a column of that name, so not by name
         path = metadata.getField("file_path")
         columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
         position = arrival(files, ordered, path, metadata.getField("row_index"))
@@ -76,7 +76,7 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
 
 
 def _as_json(contract: SourceContract, columns: Sequence[str]) -> Column:
-    """A row as a JSON object that the JSON reader takes for the same row: with the contract's names, and all digits of its times."""
+    """A row as a JSON object that the JSON reader reads as the same row: with the contract's names and all digits of times."""
     declared = {name.lower(): name for name in contract.struct.fieldNames()}
     named = [_column(c).alias(declared.get(c.lower(), c)) for c in columns]
     return F.to_json(F.struct(*named), _JSON).alias(RAW)
@@ -91,5 +91,5 @@ def _as_declared(name: str | None, declared: StructField, schema: StructType) ->
 
 
 def _column(name: str) -> Column:
-    """A column by its name, whatever characters that holds."""
+    """A column by its name, which may contain any character."""
     return F.col(f"`{name.replace('`', '``')}`")

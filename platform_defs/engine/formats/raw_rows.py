@@ -1,4 +1,4 @@
-"""Raw rows: what every format's reader makes of a file's rows, and of files that have none."""
+"""Raw rows: the common result of all formats' readers, for rows and for files without readable rows."""
 
 from collections.abc import Collection, Sequence
 
@@ -16,38 +16,38 @@ _POSITION_BITS = 42
 
 
 def as_text(struct: StructType) -> StructType:
-    """The schema with every atomic column as string, so that each can be cast, and refused, on its own."""
+    """The schema with every atomic column as string, so that each can be cast and rejected on its own."""
     return StructType([StructField(f.name, StringType() if isinstance(f.dataType, AtomicType) else f.dataType) for f in struct.fields])
 
 
 def brings(contract: SourceContract, names: Sequence[str]) -> str | None:
-    """Why rows with these columns stay out: some are new, and the contract does not let that pass."""
+    """Why rows with these columns are rejected: they have new columns that the contract does not allow; None if they are not."""
     declared = {c.lower() for c in contract.struct.fieldNames()}
     new = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
     return f"{NEW}{', '.join(new)}" if new else None
 
 
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], why: str) -> DataFrame:
-    """Files that hold no row we can read: one rejected row a file, so that they are seen."""
+    """One rejected row for each file without readable rows, so that the file is in quarantine."""
     rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
     return rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, why)
 
 
 def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, position: Column) -> Column:
-    """A row's place in the entry: its file's, then its own.
+    """A row's position in the batch: the rank of its file, then its position in the file.
 
     Args:
         files: the files that are read.
-        ordered: all files of the entry, in order.
-        path: the path of the row's file, as Spark's `_metadata.file_path` has it.
-        position: the row's place in its file.
+        ordered: all files of the batch, in order.
+        path: the path of the row's file, as in Spark's `_metadata.file_path`.
+        position: the row's position in its file.
     """
     ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
     return (F.shiftleft(_rank(path, ranks), _POSITION_BITS) + position).alias(ARRIVAL)
 
 
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
-    """A path's rank by binary search: it is looked up for every row, and a map would compare path by path."""
+    """A path's rank, by binary search: it is computed for every row, and a map would compare all paths one by one."""
     if len(ranks) == 1:
         known, rank = ranks[0]
         stranger = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")
@@ -57,13 +57,13 @@ def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
 
 
 def rejected(rows: DataFrame, contract: SourceContract, why: str) -> DataFrame:
-    """Lines that stay out, all for one reason."""
+    """Rejected lines, all for one reason."""
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
     return rows.select(*columns, raw(), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
 
 
 def union(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of two frames; a column that one of them has as text is text."""
+    """The union of two frames; a column whose types differ becomes text."""
     differing = {f.name for f, g in zip(one.schema, other.schema, strict=True) if f.dataType != g.dataType}
     return _with_text(one, differing).union(_with_text(other, differing))
 
@@ -73,10 +73,10 @@ def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:
 
 
 def is_text() -> Column:
-    """Whether a line is text in UTF-8."""
+    """Whether a line is valid UTF-8."""
     return F.is_valid_utf8("value")
 
 
 def raw() -> Column:
-    """The line as it came; what is no text as its bytes in hexadecimal."""
+    """The original line; its bytes in hexadecimal if it is not valid UTF-8."""
     return F.when(is_text(), F.col("value")).otherwise(F.concat(F.lit("hex:"), F.hex(F.col("value").cast("binary")))).alias(RAW)

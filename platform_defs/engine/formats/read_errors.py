@@ -1,7 +1,7 @@
-"""What an error of Spark's readers says about a file: its content is damaged, it does not exist, or it cannot be read now.
+"""Classifies an error of Spark's readers: the file's content is damaged, the file does not exist, or it cannot be read now.
 
-Only damaged content sets a file aside. The list of its signs is closed: whatever is not on it is taken as a fault of the
-machine, the store or the network, which passes, so that the file is read again later.
+Only a file with damaged content is quarantined. The list of signs of damage is closed. Any other error counts as a transient fault of
+the machine, the store or the network, and the file is read again later.
 """
 
 import re
@@ -23,7 +23,7 @@ _MACHINE = re.compile(
     r"OutOfMemoryError|StackOverflowError|UnsatisfiedLinkError|NoClassDefFoundError|ClassNotFoundException|InterruptedException"
     r"|native \w+ library not available|No space left on device|Disk quota exceeded|Too many open files|Read-only file system"
 )
-"""What a decoder meets through no fault of the file: no memory, no library, no disk."""
+"""Errors of a decoder that are not caused by the file: no memory, no library, no disk space."""
 _DECODERS = (
     "org.apache.parquet.",
     "shaded.parquet.",
@@ -37,32 +37,32 @@ _DECODERS = (
     "org.apache.spark.sql.execution.datasources.parquet.",
     "org.apache.spark.sql.execution.vectorized.",
 )
-"""An exception that one of these throws by itself is about the bytes it decodes; what a file system throws comes from other code."""
+"""An exception thrown in these packages is about the bytes that they decode; file systems throw from other packages."""
 _STACKLESS = re.compile(r"java\.lang\.(?:NullPointer|ArrayIndexOutOfBounds|ClassCast|ArrayStore|Arithmetic)Exception$")
-"""What the JVM throws without a stack where compiled code has thrown it often: no system call is behind it."""
+"""Exceptions that the JVM throws without a stack trace when compiled code throws them often; no system call causes them."""
 _BEYOND_THE_END = re.compile(r"EOFException: (?:Read past End of File|Cannot seek after EOF|Reached the end of stream|Attempted to seek)")
-"""A footer that points behind the file's end: the file system notices."""
+"""Errors of the file system for a footer that points beyond the file's end."""
 _CONDITIONS = re.compile(
     r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH)"
     r"|CANNOT_MERGE_SCHEMAS|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS)(?:\.|$)"
 )
-"""What Spark itself says of a file's schema or footer."""
+"""Spark's own error conditions about a file's schema or footer."""
 _NO_PARQUET = re.compile(r"is not a Parquet file")
 _NOT_FOUND = re.compile(r"FileNotFoundException|NoSuchFileException|PATH_NOT_FOUND|FILE_NOT_EXIST")
 _OTHER_REASON = re.compile(r"FileNotFoundException: .*\((?!No such file or directory)[^()]*\)\s*$", re.MULTILINE)
 """Java raises `FileNotFoundException` for a file that exists too: `(Permission denied)`, `(Too many open files)`, `(Stale file handle)`."""
 _QUERY = re.compile(r"org\.apache\.spark\.(?:sql\.[\w.$]+|Spark\w+Exception)|java\.lang\.ArithmeticException|java\.time\.\w+")
-"""What Spark raises for a query that it cannot run, or for a value that an expression cannot take."""
+"""Errors that Spark raises for a query that it cannot run, or for a value that an expression does not accept."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 
 
 @dataclass(frozen=True)
 class ReadError:
-    """What an error says about the file that was read.
+    """The cause of an error in reading a file.
 
     Args:
-        kind: `content` where its bytes are at fault, `missing` where it does not exist, `transient` for everything else.
-        reason: why, in one line.
+        kind: `content` if its bytes are damaged, `missing` if it does not exist, `transient` for everything else.
+        reason: the cause, in one line.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class ReadError:
 
 @dataclass(frozen=True)
 class _Cause:
-    """One exception of a chain: its class, its message, and the first frame of its stack that is not of the JDK."""
+    """One exception of a chain: its class, its message, and the first stack frame outside the JDK."""
 
     kind: str
     message: str
@@ -83,12 +83,12 @@ class _Cause:
 
 
 def read_error(error: Exception) -> ReadError:
-    """Tell what an error of a read says about the one file that was read."""
+    """Classify an error that was raised by reading one file."""
     return classified(str(error))
 
 
 def classified(text: str) -> ReadError:
-    """Tell what an error's text, with the stack traces of the JVM, says about the one file that was read.
+    """Classify the text of an error, with the JVM's stack traces, that was raised by reading one file.
 
     >>> classified(": java.net.SocketTimeoutException: Read timed out")
     ReadError(kind='transient', reason='SocketTimeoutException: Read timed out')
@@ -105,7 +105,7 @@ def classified(text: str) -> ReadError:
 
 
 def would_fail_again(error: Exception) -> bool:
-    """Whether to try again at once is in vain: a rule that divides by zero, an unknown option, a full disk."""
+    """Whether an immediate retry would fail too: a rule that divides by zero, an unknown option, a full disk."""
     text = str(error)
     causes = _causes(text)
     if _FULL.search(text) or not causes:
@@ -131,7 +131,7 @@ def _is_content(text: str, causes: list[_Cause]) -> bool:
 
 
 def _causes(text: str) -> list[_Cause]:
-    """The chain of exceptions in an error's text, the innermost last."""
+    """The chain of exceptions in an error's text, the root cause last."""
     found: list[_Cause] = []
     for line in text.splitlines():
         if head := _EXCEPTION.match(line):

@@ -1,4 +1,4 @@
-"""Input files read as raw rows, each with its place in the entry."""
+"""Reads input files of all formats as raw rows, each with its position in the batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,21 +16,20 @@ from platform_defs.engine.formats.text import csv_rows, json_rows
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "read"]
 
 READER_VERSION = 5
-"""One more for each change that makes other rows of the same files: rows that an older version left uncommitted are not reused then."""
+"""Incremented by each change that reads different rows from the same files, so that uncommitted rows of older versions are not reused."""
 
 
 def is_columnar(files: Sequence[File]) -> bool:
-    """Whether all files have a format of which a reader may take single columns."""
+    """Whether all files have a columnar format."""
     return all(f.suffix == ".parquet" for f in files)
 
 
 def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:
-    """The files' rows, not judged yet.
+    """The rows of files, not validated yet.
 
     Returns:
-        The contract's columns (atomic ones as string, or with their declared type where the file has it), `_raw` (the
-        row as it came), `_path`, `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: by
-        modification time, path and position).
+        The contract's columns (atomic ones as string, or with their declared type if the file has it), `_raw` (the original row), `_path`,
+        `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: ordered by modification time, path and position).
     """
     ordered = sorted(files)
     frames = [

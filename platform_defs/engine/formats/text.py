@@ -1,7 +1,7 @@
-"""Files of text: CSV and JSON lines.
+"""Reads text files: CSV and JSON lines.
 
-They are read as lines, so that what cannot be parsed can be kept as it came. CSV columns are taken by the names in
-each file's own header; a line that repeats it is no row. A field may not hold a line break.
+They are read line by line, so that the original text of a line that cannot be parsed can be quarantined. CSV columns are matched by the
+names in each file's header; a line that repeats the header is not a row. A field must not contain a line break.
 """
 
 import re
@@ -26,20 +26,20 @@ from platform_defs.engine.formats.raw_rows import MALFORMED, NEW, PATH, arrival,
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
-# Not for a contract to choose: with another mode a bad row would vanish, or stop the rest.
+# Not configurable by a contract: with another mode a bad row would be dropped, or would stop the ingest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
-_MOST_FIELDS = 20_000  # Spark's parser takes 20,480, and stops at more
+_MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
 _ALONE = r"(?<!\\)(?:\\\\)*"  # not escaped itself
 _HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
-"""A value so small that Spark would divide by its power of ten for hours; nested decimals are typed by the parser itself."""
+"""A value so small that Spark would work for hours on its power of ten; used for nested decimals, which the parser converts itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 
 
 def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """JSON files, an object a line."""
+    """The rows of JSON files with one object in each line."""
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = _options(contract, {"allowNonNumericNumbers": "false"})
     may_parse = _is_alone(options)
@@ -55,26 +55,26 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
 
 
 def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
-    """A contract's options, whose names Spark reads in any case, over the defaults, below what is not for a contract to choose."""
+    """The options for a parser: a contract's options override the defaults, and `_LENIENT` overrides both. Names ignore case."""
     chosen = {name.lower(): value for name, value in contract.options.items()}
     return {name.lower(): value for name, value in defaults.items()} | chosen | {n.lower(): v for n, v in _LENIENT.items()}
 
 
 def _is_alone(options: Mapping[str, str]) -> Column:
-    """Whether nothing follows a line's object: `from_json` would pass over it, another object too, without a word."""
+    """Whether nothing follows a line's object: `from_json` would silently ignore it, even a second object."""
     text = F.trim("value")
     elements = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<string>", options)
     return (F.instr(text, "}") == F.length(text)) | F.coalesce(F.size(elements) == 1, F.lit(False))
 
 
 def _lone_surrogate() -> Column:
-    """Half a character: Spark would let it in as a question mark."""
+    """The fault of a line with half of a surrogate pair, which Spark would read as a question mark."""
     suspect = F.contains("value", F.lit("\\u"))
     return F.when(suspect, F.when(F.col("value").rlike(_LONE_SURROGATE), F.lit("it holds half of a surrogate pair")))
 
 
 def _strange_names(contract: SourceContract) -> list[Column]:
-    """Names of another case than the contract's, where that leaves a column empty; new ones, where they are not let pass."""
+    """The faults of names: they differ from the contract's only in case and leave a column empty, or are new and not allowed."""
     names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
     declared = F.array(*map(F.lit, names))
     present = F.transform(F.array_intersect(keys, declared), F.lower)
@@ -89,7 +89,7 @@ def _names_in(names: Column, why: str) -> Column:
 
 
 def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """CSV files by the header each has: the files of one header are read together."""
+    """The rows of CSV files; files with the same header are read together."""
     headers = {f: header(spark, f) for f in files}
     sep = CsvStyle.of(contract.options).sep
     blank = "".join(c for c in _BLANK if c not in sep)
@@ -100,7 +100,7 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
 
 
 def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
-    """The rows below a header; where it is no good all lines stay out, its own too, for it may be a row."""
+    """The rows below a header. If the header is not usable, all lines are rejected, including the header, which may be a row."""
     found = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
     if (why := _unfit(contract, found)) is not None:
@@ -130,7 +130,7 @@ def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
 
 
 def _open_quote(style: CsvStyle) -> Column:
-    """Half a field that holds a line break: Spark would let the half in."""
+    """The fault of a line with a part of a field that contains a line break, which Spark would read as a whole field."""
     text = F.col("value")
     for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))
@@ -139,7 +139,7 @@ def _open_quote(style: CsvStyle) -> Column:
 
 
 def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = _BLANK) -> DataFrame:
-    """The lines that are not blank, as `value`, each with its place: the split's start and the line's number below it."""
+    """The lines that are not blank, as `value`, each with its position: the start of its split and its number in the split."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
     columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
@@ -148,21 +148,21 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
 
 
 def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str], parsed: Column, why: str, *faults: Column) -> DataFrame:
-    """Lines as rows.
+    """Parsed lines as raw rows.
 
     Args:
         rows: the lines.
         contract: the source's contract.
-        places: for each of its columns, the field of `parsed` that holds it; one that is not there is null.
+        places: for each of its columns, the field of `parsed` with its value; a column without a field is null.
         parsed: a line's fields.
-        why: what is reported of a line that does not parse.
-        faults: further reasons to keep a line out, each null where it does not apply.
+        why: the reason for a line that cannot be parsed.
+        faults: further reasons to reject a line, each null if it does not apply.
     """
-    broken = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
-    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(broken, F.lit(why)), *faults)
-    judged = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
+    is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, F.lit(why)), *faults)
+    checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
     columns = [_field(places.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
-    return judged.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
+    return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
 
 
 def _field(column: str | None, field: StructField) -> Column:
@@ -170,7 +170,7 @@ def _field(column: str | None, field: StructField) -> Column:
 
 
 def header(spark: SparkSession, file: File) -> str:
-    """A file's first line that is not blank, without a byte order mark; no more of a long one than can be a header."""
+    """A file's first line that is not blank, without a byte order mark; at most `_LONGEST_HEADER` bytes are read."""
     path, conf = hadoop_path(spark, file)
     codec = cast(Any, spark._jvm).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
     stream = path.getFileSystem(conf).open(path)

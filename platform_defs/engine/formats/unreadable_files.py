@@ -1,4 +1,4 @@
-"""Unreadable files are isolated: those with damaged content are set aside, those that cannot be read now are left for later."""
+"""Isolates unreadable files: files with damaged content are quarantined, files that cannot be read now are retried later."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,19 +18,19 @@ from platform_defs.engine.formats.text import lines
 
 GONE = MISSING
 GONE_LENGTH = -1
-"""No file's: one that comes back as it was is another than the ledger names."""
+"""The length that the ledger records for a missing file. No file has it, so a file that comes back counts as new."""
 WAITS_S = (1.0, 5.0)
 """How long a micro-batch waits before each further try to read a source's files, in seconds."""
 
 
 @dataclass
 class Patience:
-    """How often, and after what time, the reads of one source in one micro-batch are tried again.
+    """The retries for the reads of one source in one micro-batch.
 
     Args:
-        waits: the time before each further try, in seconds; all reads of the micro-batch share them.
-        sleep: waits.
-        used: how many of the waits are over.
+        waits: the time before each retry, in seconds; all reads of the micro-batch share the retries.
+        sleep: waits for some seconds.
+        used: how many retries were used.
     """
 
     waits: Sequence[float] = WAITS_S
@@ -38,7 +38,7 @@ class Patience:
     used: int = field(default=0, init=False)
 
     def wait(self) -> bool:
-        """Wait for the next try; False where there is none left."""
+        """Wait for the next retry; returns False if none is left."""
         if self.used == len(self.waits):
             return False
         self.sleep(self.waits[self.used])
@@ -48,11 +48,11 @@ class Patience:
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that cannot be read now, through no fault of its content.
+    """A file that cannot be read now, for a reason other than its content.
 
     Args:
         file: the file.
-        reason: what stood in the way.
+        reason: why it cannot be read.
     """
 
     file: File
@@ -60,23 +60,23 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Sifted:
-    """Files after each was read to its end.
+class CheckedFiles:
+    """The files of a micro-batch after a check that each can be read to its end.
 
     Args:
-        files: those whose fate is known: readable ones, and damaged or missing ones with their fault.
-        unread: those that cannot be read now.
+        files: readable files, and damaged or missing ones with their fault.
+        unread: files that cannot be read now.
     """
 
     files: list[File] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def __add__(self, other: "Sifted") -> "Sifted":
-        return Sifted(self.files + other.files, self.unread + other.unread)
+    def __add__(self, other: "CheckedFiles") -> "CheckedFiles":
+        return CheckedFiles(self.files + other.files, self.unread + other.unread)
 
 
-def set_aside(spark: SparkSession, contract: SourceContract, files: Sequence[File], patience: Patience) -> Sifted:
-    """Read each file to its end, and tell apart those that cannot be: damaged, missing, or out of reach for now."""
+def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], patience: Patience) -> CheckedFiles:
+    """Read each file to its end, and isolate files that cannot be read: damaged, missing, or currently unreachable ones."""
 
     def unparsed(some: Sequence[File]) -> DataFrame:
         plain = [f for f in some if f.suffix != ".parquet" and f.fault is None]
@@ -84,29 +84,29 @@ def set_aside(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
         frames = [lines(spark, plain, plain).select(PATH)] if plain else []
         return reduce(DataFrame.unionByName, frames + ([read(spark, contract, rest).select(PATH)] if rest else []))
 
-    sifted = _sifted(unparsed, files, patience)
-    found = sifted.unread or [f.fault for f in sifted.files] != [f.fault for f in files]
-    return sifted if found else _sifted(lambda some: read(spark, contract, some), files, patience)
+    checked = _checked(unparsed, files, patience)
+    found = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
+    return checked if found else _checked(lambda some: read(spark, contract, some), files, patience)
 
 
-def _sifted(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> Sifted:
-    """Read all files, and where that fails each half of them, until the ones to blame are found."""
+def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
+    """Read all files; if that fails, read each half of them, recursively, until the unreadable files are found."""
     error = _tried(rows, files)
     while error is not None and error.kind == "transient" and patience.wait():
         error = _tried(rows, files)
     if error is None:
-        return Sifted(list(files))
+        return CheckedFiles(list(files))
     if len(files) > 1:
         half = len(files) // 2
-        return _sifted(rows, files[:half], patience) + _sifted(rows, files[half:], patience)
+        return _checked(rows, files[:half], patience) + _checked(rows, files[half:], patience)
     [file] = files
     if error.kind == "transient":
-        return Sifted(unread=[Unread(file, error.reason)])
-    return Sifted([replace(file, fault=error.reason, length=GONE_LENGTH if error.kind == "missing" else file.length)])
+        return CheckedFiles(unread=[Unread(file, error.reason)])
+    return CheckedFiles([replace(file, fault=error.reason, length=GONE_LENGTH if error.kind == "missing" else file.length)])
 
 
 def _tried(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) -> ReadError | None:
-    """Read files to their end; what went wrong, or None."""
+    """Read files to their end; returns the error, or None."""
     try:
         rows(files).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JJavaError) as error:

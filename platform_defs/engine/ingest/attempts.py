@@ -1,4 +1,4 @@
-"""What a commit remembers of the attempt that made it, so that the same attempt is recognised after a kill, and no other is."""
+"""Identifies an attempt at a micro-batch in commit metadata, so that after a kill exactly the same attempt is recognized."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ from platform_defs.engine.formats.reader import READER_VERSION
 
 
 def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:
-    """What a commit remembers of the attempt that made it: all that its rows depend on.
+    """The commit metadata of an attempt: a hash of everything that its rows depend on.
 
     Args:
-        seq: the entry's number.
-        contract: the source's contract; every field of it counts.
+        seq: the batch number.
+        contract: the source's contract; all of its fields are hashed.
         files: the files, each with its fault.
-        now: the wall clock in epoch ms, which is the event time of sources in processing time.
+        now: the wall clock in epoch ms, which is the event time of sources that use processing time.
     """
     parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
     identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)

@@ -1,4 +1,4 @@
-"""What a source, and what is made of it, need so that a Delta table's changes can come in as its rows."""
+"""Checks that a source and the assets that read it can process a Delta table's change data feed."""
 
 from collections.abc import Iterable
 
@@ -10,32 +10,32 @@ from platform_defs.engine.formats.files import is_local
 
 
 def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: str) -> None:
-    """Pass if a source takes changes as what they are, and so does every asset that reads it.
+    """Raise unless a source has the change kind as a column, and every asset that reads it interprets that column.
 
     Args:
-        source: the source that the changes are to come in by.
+        source: the source that is to ingest the changes.
         assets: the derived assets.
-        folder: where the changes are to land.
+        folder: the source's landing folder.
 
     Raises:
-        ChangeFeedError: one does not, or the folder is not on this machine.
+        ChangeFeedError: the source or an asset does not, or the folder is not local.
     """
     if CHANGE not in source.struct.fieldNames() or source.unique_key:
         raise ChangeFeedError(
-            f"source {source.name!r} needs a column {CHANGE!r}, and no `unique_key`, by which an update would be a duplicate"
+            f"source {source.name!r} needs a column {CHANGE!r}, and no `unique_key`, with which an update would be a duplicate"
         )
     for asset in assets:
-        if source.name in asset.inputs and not _tells_changes(asset):
+        if source.name in asset.inputs and not _interprets_changes(asset):
             kind = type(asset.operator).__name__
             raise ChangeFeedError(
-                f"{asset.name} reads source {source.name!r}, and {kind} would take a row that went for one that came; give it "
+                f"{asset.name} reads source {source.name!r}, and {kind} would treat a deleted row as an inserted one; give it "
                 f"`change={CHANGE!r}`"
             )
     if not is_local(folder):
-        raise ChangeFeedError(f"the folder of source {source.name!r} is {folder!r}; legal: one on this machine")
+        raise ChangeFeedError(f"the folder of source {source.name!r} is {folder!r}; legal: a folder on this machine")
 
 
-def _tells_changes(asset: DerivedAsset) -> bool:
-    """Whether an asset knows a row that went from one that came. ByTimeRange ranges are let pass: they take each change as a row."""
+def _interprets_changes(asset: DerivedAsset) -> bool:
+    """Whether an asset distinguishes deletes from inserts. Operators of closed ranges are allowed: each change is a row for them."""
     reads = asset.operator.reads
     return isinstance(reads, ByTimeRange) or reads.change is not None

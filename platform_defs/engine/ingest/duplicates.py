@@ -1,4 +1,4 @@
-"""Rows whose event the log holds already: the same key within the horizon of event time."""
+"""Finds duplicates: rows with the key of an ingested row, and an event time within the duplicate horizon of it."""
 
 from collections.abc import Sequence
 
@@ -16,20 +16,20 @@ _BROADCAST = 1_000_000
 
 
 def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> DataFrame | None:
-    """The rows that repeat an event.
+    """The rows that are duplicates.
 
-    Rows are taken by arrival; a row repeats an event when a row *ingested* before it, here or in the log, has the
-    same key and an event time at most `horizon` away. A key with a null is no key, and repeats nothing.
+    Rows are compared in order of arrival. A row is a duplicate if an *ingested* row before it, of this batch or in the log, has the same
+    key and an event time at most `horizon` away. A row with a null in its key is no duplicate.
 
     Args:
         rows: the new rows, with `arrival` and `event_time`.
-        log: rows of the log, all those among them that lie within the horizon of any of the new ones.
+        log: rows of the log, including all within the horizon of any new row.
         key: the key columns.
         horizon: in ms.
-        count: how many the new rows are.
+        count: the number of new rows.
 
     Returns:
-        `arrival` of each duplicate; None where there is none.
+        `arrival` of each duplicate; None if there is none.
     """
     new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
     keys = _repeated_keys(new, logged, key, count).persist()
@@ -59,22 +59,22 @@ def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
 
 
 def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
-    """The keys that occur twice among the new rows, or there and in the log: few, as a rule."""
+    """The keys that occur twice among the new rows, or also in the log; usually few."""
     keys = new.select(*key)
-    sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # the log is the longer side, and so need not be shuffled
+    sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # avoids a shuffle of the log, the larger side
     twice = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)
     return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 
 
 def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
-    """Each key's rows cut where their times lie further apart than the horizon: no row beyond a cut bears on one before it."""
+    """Each key's rows, split into runs where consecutive times are further apart than the horizon; runs are independent."""
     by_time = Window.partitionBy(*key).orderBy(_TIME)
     cut = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
     return rows.withColumn(_RUN, cut).withColumn(_RUN, F.sum(_RUN).over(by_time))
 
 
 def _taken(horizon: int) -> Column:
-    """Of the rows of a key's run, those ingested: the log's, then by arrival each that is not within the horizon of one before."""
+    """The ingested rows of a run: those of the log, then by arrival each row that is not within the horizon of an ingested one."""
     rows = F.array_sort(F.collect_list(F.struct(_PLACE, _TIME)))
 
     def take(taken: Column, row: Column) -> Column:

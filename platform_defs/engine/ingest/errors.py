@@ -1,10 +1,10 @@
-"""The errors of an ingest: source, file, what is legal, and the way out."""
+"""The errors of an ingest, which name source and file, what is legal, and what to do."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operators.errors import TidemarkError
-from platform_defs.engine.formats.new_columns import Brought
+from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ledger.ledger import Entry
 
@@ -12,22 +12,22 @@ _SHOWN = 5
 
 
 class IngestError(TidemarkError, RuntimeError):
-    """A micro-batch was not ingested; nothing of it is in the ledger."""
+    """A micro-batch was not ingested; the ledger has no batch for it."""
 
     @classmethod
     def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
-        """Rows broke rules whose action is to fail."""
+        """Rows violate rules with the action `fail`."""
         counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
         return cls(
-            f"source {source!r} broke rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
-            "Mend the input, or give the rule the action 'quarantine' or 'warn'"
+            f"source {source!r} violates rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
+            "Correct the input, or give the rule the action 'quarantine' or 'warn'"
         )
 
     @classmethod
-    def refused(cls, source: str, column: Brought) -> "IngestError":
-        """A file brings a column that the contract refuses."""
+    def refused(cls, source: str, column: NewColumn) -> "IngestError":
+        """A file has a new column, and the contract refuses new columns."""
         return cls(
-            f"source {source!r} refuses new columns and {column.path} brings {column.name!r}; nothing of the micro-batch was committed. "
+            f"source {source!r} refuses new columns and {column.path} has {column.name!r}; nothing of the micro-batch was committed. "
             "Add the column to the contract's schema, give `new_columns` another value (ignore, quarantine, add), or take the file away"
         )
 
@@ -43,29 +43,29 @@ class IngestError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":
-        """A source's folder is no place to read from."""
+        """A source's folder cannot be read."""
         return cls(
-            f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or make. "
-            "Nothing was ingested: put it right, or choose another root of the input files (TIDEMARK_LANDING), and run again"
+            f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or create. "
+            "Nothing was ingested: fix it, or choose another root of the input files (TIDEMARK_LANDING), and run again"
         )
 
     @classmethod
     def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
-        """The log holds another number of rows than were counted."""
+        """The number of rows in the table differs from the number that was counted."""
         return cls(
-            f"source {source!r}: {counted} rows were to be written and the table holds {held}; "
+            f"source {source!r}: {counted} rows were to be written, but the table has {held}; "
             "the input changed while it was read. Run the ingest again"
         )
 
 
 @dataclass(eq=False)
 class UnreadError(IngestError):
-    """Files that could not be read now, or folders that could not be listed, were passed over; all else was ingested.
+    """Some files could not be read now, or some folders could not be listed; all other files were ingested.
 
     Args:
         unread: the files.
-        entries: what was ingested all the same.
-        unlisted: what could not be looked at, by path, and why.
+        entries: the batches of the files that were ingested.
+        unlisted: the folders and files that could not be listed, by path, and why.
     """
 
     unread: Sequence[Unread]
@@ -81,9 +81,9 @@ class UnreadError(IngestError):
         files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])
         them = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
-            f"{files}. The machine, the store or the network is at fault, not the content, so nothing is recorded of {them}: the next "
+            f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {them}: the next "
             "ingest tries again, and all other files were ingested. Legal: a file that this process can read to its end. "
-            "Mend what stands in the way and run the ingest again, or take the file out of the folder"
+            "Fix the cause and run the ingest again, or remove the file from the folder"
         )
 
 

@@ -1,8 +1,8 @@
-"""Ingest: from raw rows to the event log and the ledger, each row once.
+"""Ingest: writes raw rows to event logs and the ledger, each row exactly once.
 
-Attempt `seq` = head + 1; append to the logs and to quarantine, marked with it; commit the ledger batch. A kill
-before the last write leaves orphans, rows of a `seq` that no entry names: they are reused when the same input
-comes again, and removed first when another does. Readers never see them, for they read `seq <= head`.
+A micro-batch has `seq` = head + 1. Its rows are appended to the logs and quarantines with this `seq`; then the ledger batch is committed.
+A kill before the last commit leaves uncommitted rows, whose `seq` is not in the ledger. The next attempt reuses them if its input is the
+same, and else removes them. Readers ignore them, because they read `seq <= head`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from operators.timing import length_ms, millis, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
-from platform_defs.engine.formats.unreadable_files import Patience, Unread, set_aside
+from platform_defs.engine.formats.unreadable_files import Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import attempt_of
 from platform_defs.engine.ingest.duplicates import duplicates
@@ -31,10 +31,10 @@ from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.schema_evolution import refused, widened
 from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
-    clear_orphans,
+    clear_uncommitted,
     is_left_over,
     newest_named,
-    remove_orphans,
+    remove_uncommitted,
     require_logs,
     take_over,
 )
@@ -54,7 +54,7 @@ _DUPLICATE = "_duplicate"
 
 @dataclass(frozen=True)
 class _Counts:
-    """What one pass over the judged rows tells."""
+    """The aggregates of one pass over the validated rows."""
 
     read: int
     good: int
@@ -72,7 +72,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class _Done:
-    """What became of one source's files: its part of the entry, if any could be read, and those that could not be read now."""
+    """The result for one source: its row of the ledger batch, if any file could be read, and the files that could not be read now."""
 
     entry: SourceEntry | None
     unread: Sequence[Unread]
@@ -80,28 +80,28 @@ class _Done:
 
 @dataclass(frozen=True)
 class Ingest(LedgerWriter):
-    """Lets micro-batches in.
+    """Ingests micro-batches.
 
     Args:
-        patience: how often, and after what time, a read that failed through no fault of the file is tried again.
+        patience: makes the retries for reads that fail for a reason other than the file's content.
     """
 
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
 
     def files(self, found: Sequence[File]) -> Entry | None:
-        """Ingest files as one batch; those the ledger names already are passed over.
+        """Ingest files as one batch; files that the ledger records already are skipped.
 
         Returns:
-            The entry, or None when nothing was new.
+            The batch; None if no file was new.
 
         Raises:
-            IngestError: a rule whose action is to fail was broken.
+            IngestError: rows violate a rule with the action `fail`.
             UnreadError: files could not be read now; all others were ingested.
         """
         with self.lake.writer("ledger"):
-            batch = self._begin()  # before what is new is looked up: a batch that comes between refuses this one
+            batch = self._begin()  # before new files are looked up, so that this batch fails if another commits in between
             fresh = self._fresh(found)
-            entry, unread = self._enter(fresh, batch) if fresh else (None, [])
+            entry, unread = self._ingest_batch(fresh, batch) if fresh else (None, [])
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
@@ -111,33 +111,33 @@ class Ingest(LedgerWriter):
         for source in sorted({f.source for f in found}):
             mine = [f for f in found if f.source == source]
             known = self.ledger.known(source, mine)
-            files = sorted({f.path: known.judged(f) for f in mine if not known.holds(f)}.values())
+            files = sorted({f.path: known.with_fault(f) for f in mine if not known.holds(f)}.values())
             fresh |= {source: files} if files else {}
         return fresh
 
-    def _enter(self, fresh: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
+    def _ingest_batch(self, fresh: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
         last = self.ledger.last()
         attempts = {name: attempt_of(batch.seq, self.contracts[name], files, batch.now) for name, files in fresh.items()}
         require_logs(self.lake, self.ledger, self.contracts)
-        clear_orphans(self.spark, self.lake, batch, self.contracts, attempts)
-        done = self._side_by_side(lambda name: self._ingested(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
+        clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
+        done = self._in_parallel(lambda name: self._ingested(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
         unread = [u for d in done for u in d.unread]
         read = tuple(d.entry for d in done if d.entry is not None)
         if not read:
             return None, unread
         point("ingest.before_ledger")
-        entry = read + self._silent(batch, last, set(fresh))
+        entry = read + self._newly_idle(batch, set(fresh))
         batch.commit([entry])
         point("ingest.after_ledger")
         return entry, unread
 
-    def _side_by_side(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
-        """Do the work of every source: one source's planning and commits take place beside another's rows."""
+    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+        """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
 
-    def _silent(self, batch: Batch, last: Mapping[str, SourceEntry], named: set[str]) -> Entry:
-        """Sources that brought nothing for longer than their idle timeout, and were not idle yet."""
+    def _newly_idle(self, batch: Batch, named: set[str]) -> Entry:
+        """The rows of the batch for other sources that have become idle."""
         return tuple(
             moved(row, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True)
             for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
@@ -145,7 +145,7 @@ class Ingest(LedgerWriter):
         )
 
     def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
-        """Ingest a source's files. Those with damaged content are set aside, those that cannot be read now are passed over."""
+        """Ingest a source's files. Files with damaged content are quarantined, files that cannot be read now are skipped."""
         patience, unread = self.patience(), list[Unread]()
         while files:
             try:
@@ -154,22 +154,22 @@ class Ingest(LedgerWriter):
                 return _Done(self._source(batch, widened(self.spark, self.lake, contract, files), files, last), unread)
             except (PySparkException, Py4JJavaError) as error:
                 before = patience.used
-                sifted = set_aside(self.spark, contract, files, patience)
-                found = sifted.unread or [f.fault for f in sifted.files] != [f.fault for f in files]
+                checked = isolate_unreadable(self.spark, contract, files, patience)
+                found = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
                 if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
                     raise
-            files, unread = sifted.files, unread + sifted.unread
-            clear_orphans(self.spark, self.lake, batch, {contract.name: contract})
+            files, unread = checked.files, unread + checked.unread
+            clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
         return _Done(None, unread)
 
     def _source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        judged = self._judged(contract, files, batch.now)
-        if not is_columnar(files):  # text would be parsed again by every pass; columns are cheaper read again than kept
-            judged = judged.persist()
+        validated = self._validated(contract, files, batch.now)
+        if not is_columnar(files):  # every pass would parse text again; columnar files are cheaper to read again than to cache
+            validated = validated.persist()
         try:
-            counts = self._count(judged, contract)
-            repeated = self._repeated(judged, contract, counts)
-            accepted = self._write(judged, repeated, contract, counts, batch, attempt_of(batch.seq, contract, files, batch.now))
+            counts = self._count(validated, contract)
+            repeated = self._repeated(validated, contract, counts)
+            accepted = self._write(validated, repeated, contract, counts, batch, attempt_of(batch.seq, contract, files, batch.now))
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
@@ -184,19 +184,19 @@ class Ingest(LedgerWriter):
                 markers=counts.markers,
                 warned=counts.warned,
                 offsets=tuple(f.offset for f in files),
-                spread=self._spread(judged, counts),
+                spread=self._spread(validated, counts),
             )
         finally:
-            judged.unpersist()
+            validated.unpersist()
 
-    def _judged(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
-        """The files' rows, typed, each with the reason why it stays out, if there is one."""
+    def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
+        """The files' rows with their types, and the reason why a row is quarantined, or null."""
         return classify(read(self.spark, contract, files), contract, now, self.ledger.true_now())
 
-    def _count(self, judged: DataFrame, contract: SourceContract) -> _Counts:
+    def _count(self, validated: DataFrame, contract: SourceContract) -> _Counts:
         good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
         failing = [r.name for r in contract.rules if r.action == "fail"]
-        row = judged.agg(
+        row = validated.agg(
             F.count("*").alias("read"),
             F.count_if(good).alias("good"),
             F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
@@ -215,34 +215,34 @@ class Ingest(LedgerWriter):
             raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
         return _Counts(**counts)
 
-    def _spread(self, judged: DataFrame, counts: _Counts) -> tuple[int, ...]:
-        """How the rows' times lie, where they lie unevenly."""
+    def _spread(self, validated: DataFrame, counts: _Counts) -> tuple[int, ...]:
+        """The quantiles of the rows' event times if they are uneven, else none."""
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
-        return event_time_spread.quantiles(judged, _is_good()) if uneven else ()
+        return event_time_spread.quantiles(validated, _is_good()) if uneven else ()
 
-    def _repeated(self, judged: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
+    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        times = event_time_spread.ranges(judged, _is_good(), counts.first, counts.last, horizon)
+        times = event_time_spread.ranges(validated, _is_good(), counts.first, counts.last, horizon)
         within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
         within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
         newest = last_with_rows(self.ledger, contract.name)
         known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
-        return duplicates(judged.where(_is_good()), known, contract.unique_key, horizon, counts.good)
+        return duplicates(validated.where(_is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
         self,
-        judged: DataFrame,
+        validated: DataFrame,
         repeated: DataFrame | None,
         contract: SourceContract,
         counts: _Counts,
         batch: Batch,
         attempt: dict[str, Any],
     ) -> int:
-        """Append what is due; returns how many rows of the entry the log holds."""
-        good = judged.where(_is_good())
+        """Append the rows to the log and the quarantine; returns the number of the batch's rows in the log."""
+        good = validated.where(_is_good())
         events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
         seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
@@ -251,8 +251,8 @@ class Ingest(LedgerWriter):
         if held != to_append:
             raise IngestError.miscounted(contract.name, to_append, held)
         point("ingest.after_log")
-        rejects = judged.where(F.col(REASON).isNotNull())
-        quarantined = rejects.select(
+        rejected = validated.where(F.col(REASON).isNotNull())
+        quarantined = rejected.select(
             seq,
             ARRIVAL,
             F.col(REASON).alias("reason"),
@@ -276,18 +276,18 @@ class Ingest(LedgerWriter):
         count: int,
         pruned_by: Sequence[str],
     ) -> int:
-        """Append the rows unless an attempt at the same input left just them; returns how many the table holds of `seq`."""
-        pinned = PinnedLake.of(self.lake)
-        left, named = pinned.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
+        """Append rows, unless an earlier attempt at the same input did; returns the number of the batch's rows in the table."""
+        snapshot = PinnedLake.of(self.lake)
+        left, named = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left is not None and left.value != attempt and is_left_over(left.value, named):
-            raise LakeError.overtaken(table, ATTEMPT)  # another left them after this one had cleared the orphans
+            raise LakeError.overtaken(table, ATTEMPT)  # another writer left them after this one had removed uncommitted rows
         if left is not None and left.value == attempt:
             if left.rows == count:
-                take_over(pinned, table, left)
+                take_over(snapshot, table, left)
                 return count
-            remove_orphans(self.spark, pinned, table, batch.seq - 1, batch)
+            remove_uncommitted(self.spark, snapshot, table, batch.seq - 1, batch)
             left = self.lake.newest(table, ATTEMPT)
         if count == 0:
             return 0
@@ -297,10 +297,10 @@ class Ingest(LedgerWriter):
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
-    """The sources that have been silent for longer than their idle timeout and are not recorded as idle yet, by the wall clock.
+    """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
 
-    A source is heard of by its rows, and by a watermark that is given to it. One never seen has been silent since the ledger's
-    first entry. One that an earlier version recorded as idle is recorded again, so that the present rule holds from then on.
+    The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
+    source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on.
     """
     now, began = min(now, ledger.true_now()), ledger.began()
     last, found = ledger.last(), dict[str, SourceEntry]()
@@ -315,12 +315,12 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
 
 
 def _ranged_key(contract: SourceContract) -> list[str]:
-    """The key's first column, where files can be chosen by its range: of a type that Python tells back exactly."""
+    """The key's first column, if it can be used for data skipping: its type must have an exact Python value."""
     return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether what failed, though every file can be read, may succeed when it is tried again."""
+    """Whether a failed ingest of readable files may succeed if it is tried again."""
     return read_error(error).kind == "transient" and not would_fail_again(error)
 
 

@@ -1,9 +1,9 @@
-"""What is new in the sources' folders: the files that the ledger does not record as they are now.
+"""Finds new files in the sources' folders: files that the ledger does not record in their present state.
 
-A folder whose modification time has not changed holds the files it held before, so it is passed over when the ledger records all of them;
-in one that has changed, only files that are not recorded are looked at. A recorded file that changes, in place or by a rename, is found
-otherwise, and some network file systems keep no times of folders: therefore each look also takes a second look at `SECOND_LOOKS` recorded
-files, in turn, and lists their folders. Behind a URI there are no such times, and Spark lists every file.
+A folder with an unchanged modification time has the same files as before; it is skipped if the ledger records all of them. In a changed
+folder, only files that are not recorded are examined. This misses recorded files that change, and changes on network file systems without
+modification times of folders. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and lists their folders.
+Folders behind a URI have no such times, and Spark lists all of their files.
 """
 
 import os
@@ -18,28 +18,28 @@ from platform_defs.engine.formats.files import File, found_file, is_hidden, is_l
 from platform_defs.engine.ledger.ledger import Ledger
 
 SECOND_LOOKS = 1_000
-"""How many recorded files of a source each look takes a second look at."""
-_SETTLES_AFTER_S = 2.0
-"""No file can be added to a folder without changing its time once it was listed this long after that time was first seen."""
+"""The number of recorded files of a source that each look examines again."""
+_STABLE_AFTER_S = 2.0
+"""If a folder is listed this long after its modification time was first seen, any file added later changes that time."""
 _TURN_S = 60.0
-"""The second looks begin again with the first file at most so often."""
+"""The shortest duration of one rotation through all recorded files."""
 _AT_ONCE = 10_000
-"""Files that the ledger is asked about at once: what it records of them is kept in objects meanwhile."""
+"""The number of files in one question to the ledger, whose answer is kept in memory."""
 
 
 @dataclass
 class _Folder:
-    """A folder as it was listed last.
+    """The result of the last listing of a folder.
 
     Args:
         modified: its modification time in ns.
-        first_seen: when it was first seen with this time, in seconds that never go back.
+        first_seen: when this modification time was first seen, in seconds of a monotonic clock.
         folders: the paths of the folders in it.
         links: the paths of the links in it.
         recorded: the names of its files whose rows were read.
-        refused: the names of its files that are recorded, though no row of them was read; such a file may be mended at any time.
-        is_settled: whether it was listed so long after its time was first seen that it cannot gain a file and keep the time.
-        is_whole: whether that is so, and all of its files are recorded: while it keeps its time, nothing in it is new.
+        refused: the names of its recorded files of which no row was read; such a file may be corrected at any time.
+        is_stable: whether it was listed `_STABLE_AFTER_S` after its modification time was first seen.
+        is_complete: whether it is stable and all of its files are recorded: it has no new file while its time is unchanged.
     """
 
     modified: int
@@ -48,24 +48,24 @@ class _Folder:
     links: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
-    is_settled: bool = False
-    is_whole: bool = False
+    is_stable: bool = False
+    is_complete: bool = False
 
 
 class Landing:
-    """Finds new files below one source's folder of this machine.
+    """Finds new files in one source's local folder.
 
     Args:
         source: the source.
         folder: its folder.
         ledger: the lake's ledger.
-        clock: seconds that never go back.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, source: str, folder: str, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._folder, self._ledger, self._clock = source, folder, ledger, clock
         self.unlisted: dict[str, str] = {}
-        """The folders, and the files, that the newest look could not look at, by path, and why."""
+        """The folders and files that the newest look could not examine, by path, and why."""
         self._mutex = Lock()
         self._forget()
 
@@ -77,17 +77,17 @@ class Landing:
 
     @property
     def links(self) -> list[str]:
-        """The links that the looks so far have passed over, by path."""
+        """The links that were skipped so far, by path."""
         with self._mutex:
             return sorted(link for folder in self._folders.values() for link in folder.links)
 
     def forget(self) -> None:
-        """Look at everything the next time, as the first look of a process does."""
+        """Make the next look examine everything, as the first look of a process does."""
         with self._mutex:
             self._forget()
 
     def new(self) -> list[File]:
-        """The files that the ledger does not record as they are now, the oldest first."""
+        """The files that the ledger does not record in their present state, the oldest first."""
         with self._mutex:
             self._follow_ledger()
             self.unlisted = {}
@@ -113,17 +113,17 @@ class Landing:
         return new, with_rows
 
     def _follow_ledger(self) -> None:
-        """Start anew where the ledger is another than before, or files were asked for again."""
+        """Forget all listings if the ledger is another one than before, or if retries of files were requested."""
         history, head = self._ledger.history, self._head
-        if head > history.head or (head and (history.times[head - 1] != self._head_at or self._asked_again(head, history.head))):
+        if head > history.head or (head and (history.times[head - 1] != self._head_at or self._has_retries(head, history.head))):
             self._forget()
         self._head, self._head_at = history.head, history.times[-1] if history.head else 0
 
-    def _asked_again(self, after: int, upto: int) -> bool:
+    def _has_retries(self, after: int, upto: int) -> bool:
         return any(row.kind == "retry" for entry in self._ledger.entries()[after:upto] for row in entry)
 
     def _changed(self) -> Iterator[tuple[str, dict[str, File]]]:
-        """The folders that may hold new files, each with its files that are not recorded, by name."""
+        """The folders that may have new files, each with its files that are not recorded, by name."""
         root = one_path(self._folder)
         waiting, present = [root], set[str]()
         while waiting:
@@ -131,7 +131,7 @@ class Landing:
             known = self._folders.get(path)
             try:
                 modified = Path(path).stat().st_mtime_ns
-                if known is None or not known.is_whole or known.modified != modified:
+                if known is None or not known.is_complete or known.modified != modified:
                     listed, files = self._listed(path, root, modified, known)
                     self._folders[path] = known = listed
                     yield path, files
@@ -147,10 +147,10 @@ class Landing:
         self._folders = {path: folder for path, folder in self._folders.items() if path in present}
 
     def _listed(self, path: str, root: str, modified: int, known: _Folder | None) -> tuple[_Folder, dict[str, File]]:
-        """List a folder; returns what it holds, and those of its files that are not recorded."""
+        """List a folder; returns the listing, and the files that are not recorded."""
         now = self._clock()
-        alike = known is not None and known.modified == modified
-        found, names = _Folder(modified, known.first_seen if known is not None and alike else now), list[str]()
+        is_unchanged = known is not None and known.modified == modified
+        found, names = _Folder(modified, known.first_seen if known is not None and is_unchanged else now), list[str]()
         recorded = known.recorded if known is not None else set[str]()
         with os.scandir(path) as entries:
             for entry in entries:
@@ -164,11 +164,11 @@ class Landing:
                     found.recorded.add(entry.name)
                 else:
                     names.append(entry.name)
-        found.is_settled = now - found.first_seen >= _SETTLES_AFTER_S
+        found.is_stable = now - found.first_seen >= _STABLE_AFTER_S
         return found, self._found(path, names, root)
 
     def _looked_at_again(self) -> list[tuple[str, dict[str, File]]]:
-        """Some recorded files as they are now, by folder. A folder whose turn begins is listed at the next look, whatever its time."""
+        """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
         named = dict[str, list[str]]()
         turns = [*islice(self._second, SECOND_LOOKS)]
         if not turns and self._clock() - self._second_began >= _TURN_S:
@@ -182,7 +182,7 @@ class Landing:
         return [(path, self._found(path, names, root)) for path, names in named.items()]
 
     def _found(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
-        """Files of a folder as they are now, by name, but for those that are gone; one that cannot be looked at is noted."""
+        """Files of a folder in their present state, by name, without missing ones; files that cannot be examined are noted."""
         found: dict[str, File] = {}
         for name in names:
             try:
@@ -195,12 +195,12 @@ class Landing:
 
     def _in_turn(self) -> Iterator[tuple[str, str]]:
         for path, folder in list(self._folders.items()):
-            folder.is_whole = False
+            folder.is_complete = False
             yield from ((path, name) for name in list(folder.recorded))
 
     @staticmethod
     def _note(folder: _Folder | None, files: Mapping[str, File], new: set[File], read: set[str]) -> None:
-        """Take down which files of a folder are recorded, and which of them were read."""
+        """Note which files of a folder are recorded, and which of them were read."""
         if folder is None:
             return
         fresh = {name for name, file in files.items() if file in new}
@@ -208,15 +208,15 @@ class Landing:
         folder.recorded.update(read)
         folder.refused.difference_update(files)
         folder.refused.update(files.keys() - fresh - read)
-        folder.is_whole = folder.is_whole and not fresh
+        folder.is_complete = folder.is_complete and not fresh
 
     def _trust(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
-        """Pass a folder over from now on that was listed whole, and of which all is recorded."""
+        """Mark a folder as complete if it was listed without errors, is stable, and all of its files are recorded."""
         folder, missed = self._folders.get(path), any(f.startswith(f"{path}/") for f in self.unlisted)
         if folder is not None:
-            folder.is_whole = folder.is_settled and not missed and not new.intersection(files.values())
+            folder.is_complete = folder.is_stable and not missed and not new.intersection(files.values())
 
 
 def landings(folders: Mapping[str, str], ledger: Ledger) -> dict[str, Landing]:
-    """What finds new files in the folders of this machine, by source."""
+    """The finders of new files for local folders, by source."""
     return {source: Landing(source, folder, ledger) for source, folder in folders.items() if is_local(folder)}

@@ -1,4 +1,4 @@
-"""Files that could not be read, kept by a running ingest until their next try."""
+"""Files that could not be read, which a running ingest tries again later."""
 
 import logging
 import time
@@ -24,14 +24,14 @@ class _Try:
 
 @dataclass
 class Pending:
-    """Ingests files, and keeps those that could not be read now, by path. Each failed try doubles the wait before the next.
+    """Ingests files, and retries those that could not be read. Each failed try doubles the wait before the next.
 
     Args:
-        ingest: makes one entry of files.
-        first_wait_s: the wait before the first further try, in seconds.
+        ingest: ingests files as one batch.
+        first_wait_s: the wait before the first retry, in seconds.
         longest_wait_s: the longest wait.
-        clock: seconds that never go back.
-        warns: whether a stream that stays keeps them, so that no error at its end will name them.
+        clock: a monotonic clock, in seconds.
+        warns: whether to log unreadable files, as a continuous stream raises no error for them.
     """
 
     ingest: Callable[[Sequence[File]], Entry | None]
@@ -45,7 +45,7 @@ class Pending:
         return file.path in self._tries and self._tries[file.path].unread.file == file
 
     def files(self, found: Sequence[File]) -> Entry | None:
-        """Ingest files, and those whose next try has come, as one entry; what cannot be read now is kept, and is no error."""
+        """Ingest files, and files that are due for a retry, as one batch; files that cannot be read are kept for a retry."""
         tried = [*found, *self._ready([f.path for f in found])]
         try:
             entry, unread = self.ingest(tried), list[Unread]()
@@ -58,15 +58,15 @@ class Pending:
 
     @property
     def unread(self) -> list[Unread]:
-        """The files, each with the reason of its last try."""
+        """The unreadable files, each with the reason from its last try."""
         return [t.unread for t in self._tries.values()]
 
     def is_ready(self) -> bool:
-        """Whether the time of some file's next try has come."""
+        """Whether any file is due for a retry."""
         return any(t.next_at <= self.clock() for t in list(self._tries.values()))
 
     def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
-        """Take down what became of files: those that were read need no further try."""
+        """Schedule retries for unread files, and forget files that were read."""
         waited = {u.file.path: self._tries[u.file.path].wait_s for u in unread if u.file.path in self._tries}
         for file in tried:
             self._tries.pop(file.path, None)
@@ -75,6 +75,6 @@ class Pending:
             self._tries[u.file.path] = _Try(u, wait, self.clock() + wait)
 
     def _ready(self, besides: Sequence[str]) -> list[File]:
-        """The files to try now, but for paths that are tried anyway, as another state of theirs was listed."""
+        """The files that are due for a retry, without the paths in `besides`, which were listed in another state."""
         now = self.clock()
         return [t.unread.file for path, t in self._tries.items() if t.next_at <= now and path not in besides]

@@ -1,7 +1,7 @@
-"""The quarantine: what was kept out, and the two ways back in.
+"""The quarantine (a dead-letter table for each source): lists rejected files and rows, and ingests them again.
 
-A file of which no row was read is read again after `retry`: an entry of the ledger asks for it, and the next ingest finds the
-file as if it were new. Rejected rows come in again after `release`, as a new input file.
+`retry` requests that a file of which no row was read is read again: it writes a ledger batch, after which the next ingest treats the file
+as new. `release` writes rejected rows to a new input file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one
 from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import RELEASED, Release, Released, is_named
-from platform_defs.engine.ingest.uncommitted import clear_orphans, require_logs
+from platform_defs.engine.ingest.uncommitted import clear_uncommitted, require_logs
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.known_files import uris_below
@@ -29,14 +29,14 @@ _MOST_REASONS = 1_000
 
 
 @dataclass(frozen=True)
-class FileSetAside:
+class QuarantinedFile:
     """A file of which no row was read.
 
     Args:
-        file: the file, as it was then.
-        seq: the entry that set it aside.
-        reason: why, as the quarantine tells it.
-        asked: whether it is to be read again.
+        file: the file in its state at that time.
+        seq: the number of the batch that quarantined it.
+        reason: the reason in the quarantine.
+        asked: whether a retry was requested.
     """
 
     file: File
@@ -47,13 +47,13 @@ class FileSetAside:
 
 @dataclass(frozen=True)
 class RejectedRows:
-    """Rows that were kept out for one reason.
+    """The rows that were rejected for one reason.
 
     Args:
         source: their source.
-        reason: why.
-        rows: how many.
-        released: how many of them were released.
+        reason: the reason.
+        rows: the number of rows.
+        released: the number of them that were released.
     """
 
     source: str
@@ -64,7 +64,7 @@ class RejectedRows:
 
 @dataclass(frozen=True)
 class Quarantine(LedgerWriter):
-    """Lists what was kept out, and puts it in again.
+    """Lists quarantined files and rows, and ingests them again.
 
     Args:
         folders: each source's folder.
@@ -72,15 +72,15 @@ class Quarantine(LedgerWriter):
 
     folders: Mapping[str, str] = field(default_factory=dict)
 
-    def files(self, source: str) -> list[FileSetAside]:
-        """The files of which no row was read so far, by path; a file that was read later under its name is none."""
+    def files(self, source: str) -> list[QuarantinedFile]:
+        """The files of which no row was read so far, ordered by path; a file that was read later is not included."""
         contract = self._contract(source)
-        found = _set_aside(self.ledger.offsets_in_order(source), source, self.folders[source])
+        found = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
         reasons = self._reasons(contract, {f.seq for f in found})
         return [replace(f, reason=reasons.get((f.seq, f.file.path), "unknown")) for f in found]
 
     def rows(self, source: str) -> list[RejectedRows]:
-        """Rejected rows by reason, the most frequent first; rows that stand for a whole file are left out."""
+        """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file."""
         rows = rejected_rows(self, self._contract(source))
         if rows is None:
             return []
@@ -88,8 +88,8 @@ class Quarantine(LedgerWriter):
         by_reason = counts.orderBy(F.desc("n"), "reason").limit(_MOST_REASONS).collect()
         return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in by_reason]
 
-    def retry(self, source: str, named: Sequence[str] = ()) -> list[FileSetAside]:
-        """Ask for files to be read again as they are, by one entry of the ledger; the next ingest reads them.
+    def retry(self, source: str, named: Sequence[str] = ()) -> list[QuarantinedFile]:
+        """Request, in one ledger batch, that files are read again unchanged; the next ingest reads them.
 
         Args:
             source: the source.
@@ -99,35 +99,35 @@ class Quarantine(LedgerWriter):
             The files.
 
         Raises:
-            QuarantineError: a name fits no file that was set aside, or one whose rows were read before it changed.
-            LedgerError: the source's log or its quarantine has lost commits, or the ledger has.
+            QuarantineError: a name matches no quarantined file, or a file whose rows were read before it changed.
+            LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
             chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != GONE_LENGTH]
             known = self.ledger.known(source, [f.file for f in chosen])
-            chosen = [replace(f, file=known.judged(f.file)) for f in chosen]
+            chosen = [replace(f, file=known.with_fault(f.file)) for f in chosen]
             for f in chosen:
                 if named and f.file.fault is not None:
                     raise QuarantineError.not_retried(source, unquote(f.file.path), f.file.fault)
             chosen = [f for f in chosen if f.file.fault is None]
             if chosen:
-                self._ask(source, [f.file.retry for f in chosen])
+                self._request_retry(source, [f.file.retry for f in chosen])
         return chosen
 
     def release(self, source: str, reasons: Sequence[str] = (), named: Sequence[str] = ()) -> list[Released]:
-        """Put rejected rows in again: their raw text becomes new input files, each row once; the next ingest reads them.
+        """Write rejected rows to new input files as their raw text, each row once; the next ingest reads them.
 
         Args:
             source: the source.
-            reasons: how the reasons of the rows begin; empty for all.
-            named: the files that the rows came in; empty for all.
+            reasons: prefixes of the rows' reasons; empty for all.
+            named: the files that contained the rows; empty for all.
 
         Returns:
-            The files written, and those that a release which was cut short had left to finish.
+            The files written, including those that finish an interrupted release.
 
         Raises:
-            QuarantineError: rows cannot be given back as they came.
-            LedgerError: the source's log or its quarantine has lost commits, or the ledger has.
+            QuarantineError: the rows cannot be written in their original form.
+            LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         contract = self._contract(source)
         with self._writing(source):
@@ -147,36 +147,36 @@ class Quarantine(LedgerWriter):
             raise QuarantineError.no_source(source, self.contracts)
         return self.contracts[source]
 
-    def _chosen(self, source: str, named: Sequence[str]) -> list[FileSetAside]:
+    def _chosen(self, source: str, named: Sequence[str]) -> list[QuarantinedFile]:
         found = self.files(source)
         for name in named:
             if not any(is_named(f.file.path, name) for f in found):
                 raise QuarantineError.no_file(source, name, [unquote(f.file.path) for f in found])
         return [f for f in found if not named or any(is_named(f.file.path, name) for name in named)]
 
-    def _ask(self, source: str, offsets: Sequence[str]) -> None:
+    def _request_retry(self, source: str, offsets: Sequence[str]) -> None:
         batch, last = self._begin(), self.ledger.last()[source]
-        clear_orphans(self.spark, self.lake, batch, self.contracts)
+        clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
         batch.commit([(moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets)),)])
         point("signals.after_ledger")
 
-    def _reasons(self, contract: SourceContract, entries: set[int]) -> dict[tuple[int, str], str]:
-        if not entries:
+    def _reasons(self, contract: SourceContract, seqs: set[int]) -> dict[tuple[int, str], str]:
+        if not seqs:
             return {}
         rows = self.lake.frame(self.spark, contract.quarantine)
-        files = rows.where(F.col(SEQ).isin(*entries) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
+        files = rows.where(F.col(SEQ).isin(*seqs) & (F.col("raw") == F.col("path"))).select(SEQ, "path", "reason").collect()
         paths = uris_below([row["path"] for row in files], self.folders[contract.name])
         return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(files, paths, strict=True)}
 
 
 def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
-    """A source's quarantined rows, without those that stand for a whole file; None where there is no quarantine yet.
+    """A source's quarantined rows, without those that stand for a whole file; None if there is no quarantine yet.
 
     Args:
-        of: what the quarantine works on.
+        of: the session, the lake and the ledger.
         contract: the source's contract.
-        lake: the lake as it shall be read; by default as it is now.
+        lake: the lake or snapshot to read; by default that of `of`.
     """
     lake = lake or of.lake
     if lake.delta(contract.quarantine) is None:
@@ -186,15 +186,15 @@ def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None 
     return marked.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
 
 
-def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[FileSetAside]:
-    """What the ledger last records of files, by path: those it set aside.
+def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:
+    """The quarantined files according to the ledger's newest record of each, ordered by path.
 
     Args:
-        offsets: what it records, each with its batch number, by batch.
+        offsets: the recorded offsets with their batch numbers, ordered by batch.
         source: the source.
-        folder: the source's folder, below which the files are now.
+        folder: the source's present folder.
     """
-    found: dict[str, FileSetAside] = {}
+    found: dict[str, QuarantinedFile] = {}
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
         _, modified, length, *mark = offset.split("|")
@@ -202,7 +202,7 @@ def _set_aside(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> 
         if not mark:
             found.pop(plain, None)
         elif mark[0] == UNREAD:
-            found[plain] = FileSetAside(file, seq)
+            found[plain] = QuarantinedFile(file, seq)
         elif mark[0] == RETRY and plain in found:
             found[plain] = replace(found[plain], asked=True)
     return [found[plain] for plain in sorted(found)]

@@ -1,4 +1,4 @@
-"""The quarantine's error: source, file, what is legal, and the way out."""
+"""The quarantine's error, which names source and file, what is legal, and what to do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ _SHOWN = 5
 
 
 class QuarantineError(TidemarkError, RuntimeError):
-    """What was kept out cannot be put in again as asked."""
+    """Quarantined files or rows cannot be retried or released."""
 
     @classmethod
     def no_source(cls, source: str, legal: Iterable[str]) -> "QuarantineError":
@@ -17,16 +17,16 @@ class QuarantineError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_file(cls, source: str, name: str, legal: Sequence[str]) -> "QuarantineError":
-        """No such file was set aside."""
+        """No such file is in quarantine."""
         shown = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
         return cls(
-            f"`file` is {name!r}, and no such file of source {source!r} is in quarantine; legal: {shown or 'none, for none is'}. "
+            f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {shown or 'none, as no file is'}. "
             "`tidemark quarantine list` shows them"
         )
 
     @classmethod
     def not_retried(cls, source: str, file: str, why: str) -> "QuarantineError":
-        """Reading the file again would not bring its rows in."""
+        """Reading the file again would not ingest its rows."""
         return cls(
             f"`file` is {file!r} of source {source!r}, which would be refused again: {why}. "
             "Legal: a file of which no row was ever read, and that has some bytes. Land its rows under another name"
@@ -36,8 +36,8 @@ class QuarantineError(TidemarkError, RuntimeError):
     def no_header(cls, source: str, file: str, why: str) -> "QuarantineError":
         """The columns of rejected CSV rows are not known."""
         return cls(
-            f"rows of source {source!r} cannot be released: their columns are told by the header of {file}, and {why}. Legal: a file "
-            "that is as it was when its rows were read. Restore it, or release the others by `--file`, or by `--reason`"
+            f"rows of source {source!r} cannot be released: their columns are in the header of {file}, but {why}. Legal: a file that has "
+            "not changed since its rows were read. Restore it, or select other rows by `--file` or `--reason`"
         )
 
     @classmethod
@@ -51,8 +51,8 @@ class QuarantineError(TidemarkError, RuntimeError):
 
     @classmethod
     def not_renamed(cls, source: str, name: str) -> "QuarantineError":
-        """The folder does not take the new file."""
+        """The new file cannot be renamed in the folder."""
         return cls(
-            f"the released rows of source {source!r} could not be given their name {name} in its folder. Legal: a folder that this "
-            "process may write to. They are kept there under a hidden name: put it right, and run the release again"
+            f"the file {name} with released rows of source {source!r} could not be renamed in its folder. Legal: a folder that this "
+            "process may write to. The file is there under a hidden name: fix the folder, and run the release again"
         )

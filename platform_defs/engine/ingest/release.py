@@ -1,7 +1,7 @@
-"""Rejected rows become input again: a new file in the source's folder, and each row is released once.
+"""Releases rejected rows: writes them to a new file in the source's folder, each row once.
 
-The file is written under a hidden name, then its rows are marked with its final name in one commit of the quarantine, then it
-is renamed. After a kill the next release finds the hidden file: where its rows are marked it is renamed, else deleted.
+The file is written under a hidden name. Then its rows are marked with its final name in one commit of the quarantine. Then the file is
+renamed. After a kill the next release finds the hidden file, and renames it if its rows are marked, or else deletes it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.faults import point
 
 RELEASED = "released"
-"""The quarantine's column that holds the name of the file by which a row was released; null, or not there, for none."""
+"""The quarantine's column with the name of the file in which a row was released; null or absent if it was not."""
 _HIDDEN = ".releasing"
 _NOT_TEXT = "malformed: not UTF-8"
 
@@ -40,7 +40,7 @@ class Released:
 
     Args:
         name: its name in the source's folder.
-        rows: how many rows it holds.
+        rows: the number of its rows.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Release:
     """Releases rows of one source.
 
     Args:
-        of: what the quarantine works on.
-        rows: reads the rejected rows of a lake, with the column `released`; None where there is no quarantine.
+        of: the session, the lake and the ledger.
+        rows: reads the rejected rows of a lake, with the column `released`; None if there is no quarantine.
         contract: the source's contract.
         folder: its folder of input files.
     """
@@ -64,7 +64,7 @@ class Release:
     folder: str
 
     def __call__(self, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
-        """Release rows of the quarantine whose reasons begin so, that came in files so named; see `Quarantine.release`."""
+        """Release the quarantined rows with these prefixes of reasons, from the named files; see `Quarantine.release`."""
         delta = self.of.lake.delta(self.contract.quarantine)
         if delta is None:
             return []
@@ -118,7 +118,7 @@ class Release:
             raise QuarantineError.holds_bytes(self.contract.name, unquote(found["path"]), [f.name for f in columns])
 
     def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
-        """Paths by the suffix of the file that takes their rows, and the header it needs."""
+        """Paths, grouped by the suffix and the header of the file that their rows are written to."""
         groups: dict[tuple[str, str | None], list[str]] = {}
         for path in paths:
             of_csv = File(0, path, 0, self.contract.name).suffix == ".csv"
@@ -126,7 +126,7 @@ class Release:
         return groups
 
     def _header(self, path: str) -> str:
-        """The header of a CSV file that is as it was when its rows were read."""
+        """The header of a CSV file, which must not have changed since its rows were read."""
         [now_at] = uris_below([path], self.folder)
         file, spark = File(0, now_at, 0, self.contract.name), self.of.spark
         try:
@@ -134,14 +134,14 @@ class Release:
             status = found.getFileSystem(conf).getFileStatus(found)
             now = File(status.getModificationTime(), now_at, status.getLen(), self.contract.name, folder=one_path(self.folder))
             if not self.of.ledger.known(self.contract.name, [now]).holds(now):
-                raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file by now")
+                raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file now")
             return header(spark, file)
         except Py4JJavaError as error:
             kind = str(error.java_exception.getClass().getSimpleName())
             raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error
 
     def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
-        """Write the file under its hidden name: a folder of one part."""
+        """Write the file under its hidden name, as a folder with one part."""
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw")).alias("value")
         lines = rows.select(SEQ, ARRIVAL, line)
         if head is not None:
@@ -151,18 +151,18 @@ class Release:
         whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
 
     def _show(self, name: str) -> None:
-        """Give a file its name, by which the next ingest finds it."""
+        """Rename a file to its final name, so that the next ingest finds it."""
         files, hidden = hadoop_file(self.of.spark, self._hidden(name))
         for part in _parts(files, hidden):
             _, target = hadoop_file(self.of.spark, f"{one_path(self.folder)}/{name}")
             _, checksum = hadoop_file(self.of.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
-            files.delete(checksum, False)  # else a file that is mended by hand could not be read for it
+            files.delete(checksum, False)  # or the file could not be read after a manual edit
             if not files.rename(part, target):
                 raise QuarantineError.not_renamed(self.contract.name, name)
         files.delete(hidden, True)
 
     def _finished(self) -> Iterator[Released]:
-        """Finish what a release that was cut short has left: show a file whose rows are marked, remove any other."""
+        """Finish an interrupted release: rename files whose rows are marked, and delete other hidden files."""
         files, folder = hadoop_file(self.of.spark, one_path(self.folder))
         left = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
         for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
@@ -188,7 +188,7 @@ def _begins(reasons: Sequence[str]) -> Column:
 
 
 def chosen_sql(head: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
-    """The rows of a release in the SQL of DataFusion: not released, recorded, of these files, with reasons that begin so."""
+    """The rows of a release as DataFusion SQL: committed, not released, from these files, with these prefixes of reasons."""
     terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {head}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
     begins = " OR ".join(f"starts_with(reason, {_quoted(reason)})" for reason in reasons)
     return " AND ".join([*terms, *([f"({begins})"] if begins else [])])
@@ -199,11 +199,11 @@ def _quoted(text: str) -> str:
 
 
 def is_named(path: str, name: str) -> bool:
-    """Whether a name means the file of a path: it is the path, its URI, or the end of one."""
+    """Whether a name matches a file's path: it is the path, its URI, or the end of either."""
     plain = unquote(path)
     return name in (path, plain, plain.removeprefix("file:")) or plain.endswith(f"/{name}")
 
 
 def _bytes_of(raw: Column) -> Column:
-    """The bytes that a raw text of no UTF-8 stands for."""
+    """The bytes of a raw line that is not valid UTF-8."""
     return F.unhex(F.substr(raw, F.lit(len("hex:") + 1))).cast("string")

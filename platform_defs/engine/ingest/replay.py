@@ -1,4 +1,4 @@
-"""Replay: many entries of rows and watermarks ingested with one commit a table, as a log taken from elsewhere is."""
+"""Replay: ingests many batches of rows and watermarks with one commit for each table, for example a recorded log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_orphans, is_left_over, newest_named
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_named
 from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
@@ -23,45 +23,45 @@ ENTRY = "_entry"
 
 @dataclass(frozen=True)
 class Replay(LedgerWriter):
-    """Lets a recorded sequence of entries in."""
+    """Ingests a recorded sequence of batches."""
 
     def __call__(self, rows: Mapping[str, DataFrame], marks: Sequence[Mapping[str, int]]) -> None:
-        """Append entries: those with rows move no watermark, those with marks hold no rows.
+        """Append batches. A batch either has rows, or sets watermarks.
 
         Args:
-            rows: by source, what `sources.read` returns and `_entry` (int): the entry's index, from 0. Every row
-                must pass its contract, and nothing is looked up as a duplicate: what is replayed was ingested before.
-            marks: for each entry, the watermarks it gives (epoch ms) by source; empty for an entry of rows.
+            rows: by source, the result of `reader.read` with `_entry` (int), the index of the row's batch, from 0. Every row must satisfy
+                its contract. Duplicates are not checked, as the rows were ingested before.
+            marks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 
         Raises:
-            ValueError: a row does not pass its contract.
+            ValueError: a row violates its contract.
         """
         with self.lake.writer("ledger"):
             batch = self._begin()
             head, now = batch.seq - 1, batch.now
-            clear_orphans(self.spark, self.lake, batch, self.contracts)
+            clear_uncommitted(self.spark, self.lake, batch, self.contracts)
             counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
-            last, entries = self.ledger.last(), list[Entry]()
+            last, batches = self.ledger.last(), list[Entry]()
             for index, given in enumerate(marks):
                 row_set = [
                     _row(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
                 ]
-                entries.append(tuple(row_set))
+                batches.append(tuple(row_set))
                 last = {s.source: s for s in row_set}
-            batch.commit(entries)
+            batch.commit(batches)
 
     def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
-        judged = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
+        validated = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
         if contract.by_ingest_time:
             ingested_at = timestamp(F.col(ENTRY) + F.lit(now))
-            judged = judged.withColumns({EVENT_TIME: ingested_at, EVENT_TIME_RAW: ingested_at})
-        judged = judged.persist()
+            validated = validated.withColumns({EVENT_TIME: ingested_at, EVENT_TIME_RAW: ingested_at})
+        validated = validated.persist()
         try:
-            wrong = judged.where(F.col(REASON).isNotNull()).first()
+            wrong = validated.where(F.col(REASON).isNotNull()).first()
             if wrong is not None:
                 raise IngestError.not_replayed(contract.name, wrong[REASON])
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
-            log = judged.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
+            log = validated.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
             self.lake.append(
                 log,
                 contract.log,
@@ -70,10 +70,10 @@ class Replay(LedgerWriter):
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
             time = millis(F.col(EVENT_TIME))
-            counted = judged.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            counted = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
             return {entry: (count, first, last) for entry, count, first, last in counted}
         finally:
-            judged.unpersist()
+            validated.unpersist()
 
     def _newest_attempt(self, contract: SourceContract, head: int) -> dict[str, Any] | None:
         """What the log's newest commit of rows records: what a replay after a batch may follow.

@@ -1,4 +1,4 @@
-"""How an event log's columns grow: what a contract that adds new columns stands for, batch by batch."""
+"""Schema evolution of event logs: the columns that a contract with `new_columns` `add` has in each batch."""
 
 import re
 from collections.abc import Sequence
@@ -8,29 +8,29 @@ from pyspark.sql.types import StructField
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.new_columns import Brought, new_columns
+from platform_defs.engine.formats.new_columns import NewColumn, new_columns
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.tables import Lake
 
-MOST_ADDED = 100  # keys that are data would be columns without end
+MOST_ADDED = 100  # a limit, in case the keys of JSON objects are data
 
 
 def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Sequence[File]) -> SourceContract:
-    """The contract as it stands for these files.
+    """The contract that applies to these files.
 
-    Where new columns are added: with those that the log has gained, and those that the files bring and a table can
-    hold. Rows with others are kept out.
+    If new columns are added, it has those that the log has gained and the legal new columns of these files. Rows with other new columns
+    are quarantined.
     """
     if contract.new_columns != "add":
         return contract
     known = contract.widened(_gained(lake, contract))
-    brought = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name)]
+    new = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name)]
     room = MOST_ADDED - (len(known.struct) - len(contract.struct))
-    return known.widened(brought[:room])
+    return known.widened(new[:room])
 
 
-def refused(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[Brought]:
-    """The new columns that files bring, where the contract refuses them."""
+def refused(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
+    """The new columns of files, if the contract refuses new columns; else none."""
     return new_columns(spark, contract, files) if contract.new_columns == "refuse" else []
 
 
@@ -40,5 +40,5 @@ def _gained(lake: Lake, contract: SourceContract) -> list[StructField]:
 
 
 def _is_legal(name: str) -> bool:
-    """Whether every table format and every SQL takes the name, and the engine does not use it."""
+    """Whether all table formats and SQL dialects accept the name, and the engine does not use it."""
     return re.fullmatch(r"[^\W\d_]\w{0,127}", name) is not None and name.lower() not in ENGINE_COLUMNS

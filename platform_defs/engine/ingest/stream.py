@@ -1,6 +1,6 @@
-"""The stream: what is new in the sources' folders becomes micro-batches, each one batch of the ledger.
+"""The stream: ingests new files in the sources' folders as micro-batches, each of which is one batch of the ledger.
 
-The ledger knows which files were ingested, so nothing else is kept of how far an ingest has come.
+The ledger records which files were ingested, so the stream needs no checkpoint of its own.
 """
 
 import hashlib
@@ -38,11 +38,11 @@ class Stream:
         lake: the lake.
         ingest: ingests micro-batches.
         folders: each source's folder.
-        max_files: files of a source that one micro-batch takes.
-        landings: what finds new files in the folders of this machine, by source.
-        idle: records the sources that became idle; asked at each interval that brings no file, where the stream stays.
-        first_wait_s: how long a stream that stays waits before it tries a file again that could not be read, at first, in seconds.
-        sleep: waits some seconds.
+        max_files: the largest number of files of each source in one micro-batch.
+        landings: the finders of new files for local folders, by source.
+        idle: records the sources that became idle; a continuous stream calls it at each interval without files.
+        first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
+        sleep: waits for some seconds.
     """
 
     spark: SparkSession
@@ -57,19 +57,20 @@ class Stream:
     _warned: set[tuple[str, str, str]] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
-        """Ingest what is there, or what comes, for ever, at an interval.
+        """Ingest the present files and return, or ingest continuously at an interval.
 
         Args:
-            every: the interval, such as `'30 seconds'`; None to end when all that is there is ingested.
-            on_entry: called after each entry is committed.
-            on_quiet: called at each interval that brought no entry, where the stream stays.
+            every: the interval, such as `'30 seconds'`; None to return when all present files are ingested.
+            on_entry: called after each batch is committed.
+            on_quiet: called at each interval without a new batch, if the stream is continuous.
 
         Returns:
-            The entries made; where the stream stays, the newest of them.
+            The new batches; for a continuous stream, the newest of them.
 
         Raises:
-            IngestError: a rule whose action is to fail was broken, a column came that the contract refuses, or a folder cannot be used.
-            UnreadError: files could not be read now, or folders not be listed, and `every` is None; raised after all else was ingested.
+            IngestError: rows violate a rule with the action `fail`, a file has a new column that the contract refuses, or a folder
+                cannot be used.
+            UnreadError: files could not be read or folders could not be listed, and `every` is None; all other files were ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opened():
@@ -77,9 +78,9 @@ class Stream:
             with self.lake.writer(writer_name(self.folders)):
                 pending = Pending(self.ingest.files, self.first_wait_s, warns=every is not None)
                 turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
-                turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may stay for years
+                turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
-                    landing.forget()  # whoever asks for what is there gets what has changed too
+                    landing.forget()  # so that changed files are found too
                 self._turn(turns, pending)
                 if every is not None:
                     self._stay(length_ms(every, "every") / 1000, turns, pending)
@@ -89,7 +90,7 @@ class Stream:
         return list(turns.made)
 
     def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
-        """Take a turn at each interval; one that took longer is followed at once by the next."""
+        """Take a turn at each interval; the next turn starts at once if one takes longer."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
@@ -99,7 +100,7 @@ class Stream:
             took_s = time.monotonic() - began
 
     def _turn(self, turns: Turns, pending: Pending) -> bool:
-        """Ingest what is new, and files whose next try has come; whether there was any."""
+        """Ingest new files and files that are due for a retry; returns whether there were any."""
         ready = pending.is_ready()
         if ready:
             turns.files([])
@@ -109,7 +110,7 @@ class Stream:
         return ready or bool(found)
 
     def _found(self) -> list[File]:
-        """The files that the ledger does not record as they are now."""
+        """The files that the ledger does not record in their present state."""
         found: list[File] = []
         for source, folder in self.folders.items():
             if source in self.landings:
@@ -120,18 +121,18 @@ class Stream:
         return found
 
     def _warn(self) -> None:
-        """Name what was passed over, once as long as it lasts."""
-        passed: set[tuple[str, str, str]] = set()
+        """Log links and folders that were skipped, once for as long as each is skipped."""
+        skipped: set[tuple[str, str, str]] = set()
         for source, landing in self.landings.items():
-            passed |= {(source, path, f"it cannot be listed: {why}") for path, why in landing.unlisted.items()}
-            passed |= {(source, path, "it is a link below the source's folder") for path in landing.links}
-        for source, path, why in sorted(passed - self._warned):
-            _log.warning("%s of source %r is passed over: %s", path, source, why)
+            skipped |= {(source, path, f"it cannot be listed: {why}") for path, why in landing.unlisted.items()}
+            skipped |= {(source, path, "it is a link below the source's folder") for path in landing.links}
+        for source, path, why in sorted(skipped - self._warned):
+            _log.warning("%s of source %r is skipped: %s", path, source, why)
         self._warned.clear()
-        self._warned.update(passed)
+        self._warned.update(skipped)
 
     def _make_folders(self) -> None:
-        """Make the local folders that are not there; what stands in the way is theirs, not the lake's."""
+        """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails."""
         for source, folder in self.folders.items():
             if not is_local(folder):
                 continue
@@ -144,13 +145,13 @@ class Stream:
 
 
 def writer_name(folders: Mapping[str, str]) -> str:
-    """The writer's place of whoever ingests from folders: one at a time, since two would ingest each other's files for nothing."""
+    """The name of the lock of a stream over these folders: two streams over the same folders would do the same work."""
     named = sorted((source, one_path(folder)) for source, folder in folders.items())
     return f"ingest-{hashlib.sha256(repr(named).encode()).hexdigest()[:12]}"
 
 
 def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
-    """The files, the oldest first, so many of each source at once."""
+    """The files in micro-batches, the oldest first, with at most `at_once` files of each source in one."""
     by_source: dict[str, list[File]] = {}
     for file in sorted(files):
         by_source.setdefault(file.source, []).append(file)

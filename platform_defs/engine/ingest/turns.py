@@ -1,4 +1,4 @@
-"""The turns of a stream: a micro-batch of files, or, when none comes, what time alone brings."""
+"""The turns of a stream: each ingests a micro-batch of files, or without files records idle sources."""
 
 import logging
 import time
@@ -13,9 +13,9 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import Entry
 
 MOST_KEPT = 1_000
-"""How many of its newest entries a stream remembers."""
+"""The number of newest batches that a stream keeps in memory."""
 PATIENCE_S = 600.0
-"""How long a micro-batch of a stream that stays waits for another process that writes the ledger."""
+"""How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ class Turns:
     """Takes a stream's turns.
 
     Args:
-        ingest: ingests files as one batch of the ledger; None when nothing was new.
-        idle: records the sources that became idle; None when there is none.
+        ingest: ingests files as one batch of the ledger; None if no file was new.
+        idle: records the sources that became idle; None if there is none.
         on_entry: called after each batch is committed.
-        on_quiet: called when the time has come and there is nothing to record.
-        patience_s: how long to wait for another process that writes the ledger; 0 to be refused at once.
-        sleep: waits some seconds.
+        on_quiet: called at an interval without a new batch.
+        patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
+        sleep: waits for some seconds.
     """
 
     ingest: Callable[[Sequence[File]], Entry | None]
@@ -50,10 +50,10 @@ class Turns:
         self._take(self._patiently(partial(self.ingest, files)))
 
     def quiet(self) -> None:
-        """Record idle sources. What stands in the way is logged: the next time will do.
+        """Record idle sources. Errors are logged, and recording is tried again at the next interval.
 
         Raises:
-            LedgerError: the ledger is corrupted, which no later time mends.
+            LedgerError: the ledger is corrupted, so that a retry cannot succeed.
         """
         try:
             entry = self.idle()

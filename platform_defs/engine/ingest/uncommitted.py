@@ -1,4 +1,4 @@
-"""Rows that an attempt left in a log or a quarantine without a ledger batch: reused, or removed before anything else."""
+"""Uncommitted rows: rows that a killed attempt left in a log or a quarantine without a ledger batch. They are reused or removed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,22 +17,22 @@ from platform_defs.faults import point
 
 ATTEMPT = "attempt"
 REMOVED = "orphans removed"
-"""The input of a commit that removed rows."""
+"""The `input` of a commit that removed uncommitted rows."""
 REPLAY = "replay"
-"""The input of an attempt that spans several entries."""
+"""The `input` of an attempt with several batches."""
 
 
 def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContract], *, quarantines: bool = True) -> None:
-    """Pass if the logs of some sources, and their quarantines, hold every batch that the ledger says brought rows to them.
+    """Raise unless the logs and quarantines of sources have the rows of every batch that the ledger records for them.
 
     Args:
         lake: the lake.
         ledger: its ledger.
         contracts: the sources.
-        quarantines: whether to look at the quarantines too; nothing is computed from them.
+        quarantines: whether to check the quarantines too; no table is computed from them.
 
     Raises:
-        LedgerError: one has lost its newest commits.
+        LedgerError: a log or a quarantine has lost its newest commits.
     """
     for contract in contracts.values():
         for table, wanted in newest_named(ledger, contract).items():
@@ -44,60 +44,60 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
                 raise LedgerError.log_too_short(table, held, wanted, lake.path(table))
 
 
-def clear_orphans(
+def clear_uncommitted(
     spark: SparkSession,
     lake: Lake,
     batch: Batch,
     contracts: Mapping[str, SourceContract],
     attempts: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Remove what any source holds that no batch names, but for what this very attempt left when it was cut short.
+    """Remove the uncommitted rows of all sources, except those that an earlier try of the same attempt left.
 
-    Every writer of the ledger calls this first: a batch must not adopt rows that it does not name. They may be of an earlier number:
-    a source that was away from the pipeline while others went on comes back with what a killed ingest left.
+    Every writer of the ledger calls this first, because a new batch would otherwise include uncommitted rows with its number. They can
+    have an earlier number too, if a source was removed from the pipeline after a kill and is added again.
 
     Args:
         spark: the session.
         lake: the lake.
-        batch: the batch that is being made.
+        batch: the open batch.
         contracts: all sources, also those without new input.
-        attempts: for each source with input, what its commits will record.
+        attempts: for each source with input, the metadata of its commits.
 
     Raises:
-        LedgerError: a table holds an attempt at a later batch, so the one before it was committed and is lost.
+        LedgerError: a table has an attempt at a later batch, so the ledger has lost the batch before that.
     """
     for name, contract in contracts.items():
         for table, named in newest_named(batch.ledger, contract).items():
-            pinned = PinnedLake.of(lake)
-            left = pinned.newest(table, ATTEMPT)
+            snapshot = PinnedLake.of(lake)
+            left = snapshot.newest(table, ATTEMPT)
             if left is None:
                 continue
             if left.value["seq"] > batch.seq and left.value["input"] != REPLAY:
                 raise LedgerError.too_short(batch.seq - 1, left.value["seq"] - 1, f"table {table}", lake.path(TABLE))
             if is_left_over(left.value, named) and left.value != (attempts or {}).get(name):
-                remove_orphans(spark, pinned, table, named, batch)
+                remove_uncommitted(spark, snapshot, table, named, batch)
 
 
 def is_left_over(attempt: Mapping[str, Any], named: int) -> bool:
-    """Whether the newest attempt at a table left rows that no batch names, given the newest batch that the ledger names for it."""
+    """Whether the newest attempt at a table left uncommitted rows, given the newest batch that the ledger records for the table."""
     return attempt["seq"] > named and attempt["input"] != REMOVED
 
 
 def newest_named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
-    """For a source's log and its quarantine, the newest batch that the ledger says brought rows to it; 0 for none."""
+    """For a source's log and its quarantine, the newest batch that the ledger records with rows in it; 0 for none."""
     rejected = ledger.source(contract.name).rejected_in or 0
     return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: rejected}
 
 
-def remove_orphans(spark: SparkSession, lake: Lake, table: str, named: int, batch: Batch) -> None:
-    """Delete a table's rows of batches after one, as far as the lake knows the table.
+def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named: int, batch: Batch) -> None:
+    """Delete the uncommitted rows of a table: those of batches after `named`.
 
     Args:
         spark: the session.
-        lake: the lake; where another has committed to the table since it was looked at, nothing is deleted.
+        lake: a snapshot of the lake; nothing is deleted if another writer has committed to the table since.
         table: the table.
-        named: the newest batch that the ledger names for it.
-        batch: the batch that is being made; any other that is being made can no longer land, for the rows may be its own.
+        named: the newest batch that the ledger records for the table.
+        batch: the open batch; any other open batch is made to fail, as the rows may belong to it.
     """
     seen = lake.delta(table)
     if seen is None:
@@ -109,15 +109,15 @@ def remove_orphans(spark: SparkSession, lake: Lake, table: str, named: int, batc
 
 
 def take_over(pinned: Lake, table: str, left: Commit) -> None:
-    """Make the rows that an attempt left those of the same attempt made again, by a commit: who would remove them meanwhile cannot.
+    """Reuse the rows that an earlier try of the same attempt left; a commit prevents another process from removing them.
 
     Args:
-        pinned: the lake as it was when the rows were found.
+        pinned: the snapshot of the lake in which the rows were found.
         table: the table.
-        left: the commit that left them.
+        left: the commit that wrote the rows.
 
     Raises:
-        LakeError: another has committed to the table since.
+        LakeError: another writer has committed to the table since.
     """
     seen = pinned.delta(table)
     assert seen is not None

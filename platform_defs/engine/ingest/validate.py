@@ -1,4 +1,4 @@
-"""A source's contract applied to raw rows: each is typed and timed, or has the reason why it is not."""
+"""Validates raw rows against a source's contract: each row gets its types and event time, or a reason for its rejection."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
 _HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
-_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark's cast from text to a time leaves off at both ends
+_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
 def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | None = None) -> DataFrame:
-    """Type and judge raw rows.
+    """Cast and validate raw rows.
 
     Args:
-        raw: what `sources.read` returns.
+        raw: the result of `reader.read`.
         contract: the source's contract.
-        now: the ledger's clock in epoch ms: the event time of rows that have the time of their ingest.
-        clock: the wall clock in epoch ms, by which times in the future are judged; `now` where it is left out.
+        now: the ledger's clock in epoch ms, which is the event time of sources that use processing time.
+        clock: the wall clock in epoch ms, with which future times are compared; by default `now`.
 
     Returns:
         `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,
         `_path`, `_reason` (string; null for a good row), `_broken_rules` (the rules with another action than
-        quarantine that the row breaks), `_watermark` (timestamp that the row carries) and `_is_marker`.
+        `quarantine` that the row violates), `_watermark` (the row's watermark, timestamp) and `_is_marker`.
     """
     fields = contract.struct.fields
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
@@ -57,13 +57,13 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
 def _typed(field: StructField) -> Column:
     text = F.col(field.name)
     typed = text.try_cast(field.dataType)
-    if isinstance(field.dataType, DecimalType):  # Spark would divide by the power of ten, digit by digit: hours for 1e-600000000
+    if isinstance(field.dataType, DecimalType):  # Spark would need hours to divide by the power of ten of 1e-600000000
         typed = F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), typed)
     return (F.when(~_has_no_date(text), typed) if isinstance(field.dataType, DatetimeType) else typed).alias(field.name)
 
 
 def _has_no_date(text: Column) -> Column:
-    """Whether a time's text is a time of day alone: Spark would put today's date before it."""
+    """Whether a time's text is a time of day without a date, to which Spark would add today's date."""
     return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
 
 
@@ -80,7 +80,7 @@ def _is_marker(contract: SourceContract) -> Column:
 
 
 def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> Column:
-    """The first thing wrong with a row; a marker need only be well-formed, and carry a watermark in range.
+    """The first reason to reject a row; a marker must only be well-formed and have a watermark in range.
 
     Args:
         contract: the source's contract.
@@ -121,7 +121,7 @@ def _range_faults(contract: SourceContract, time: Column, now: int, name: str) -
 
 
 def _year_faults(contract: SourceContract) -> list[Column]:
-    """Times in other columns than the event time: few readers take a year of five digits."""
+    """The faults of times in other columns than the event time: few readers support years of five digits."""
     dated = [f.name for f in contract.struct.fields if isinstance(f.dataType, DatetimeType)]
     return [F.when(~F.year(name).between(1, 9999), F.lit(f"type: {name} is not in the years 1 to 9999")) for name in dated]
 

@@ -1,4 +1,4 @@
-"""What every writer of the ledger works on, and how each begins a batch."""
+"""The base of all writers of the ledger: their fields, and how they begin a batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class LedgerWriter:
         lake: the lake.
         ledger: its ledger.
         contracts: the sources, by name.
-        require: passes if the ledger has every batch that a table has handled; else raises `LedgerError`.
+        require: raises `LedgerError` unless the ledger has every batch that a table has handled.
     """
 
     spark: SparkSession
@@ -30,9 +30,9 @@ class LedgerWriter:
     require: Callable[[], None] = field(default=lambda: None, kw_only=True)
 
     def _begin(self) -> Batch:
-        """Begin a batch, which would take the number of one that the ledger has lost.
+        """Begin a batch, and check that the ledger has lost none.
 
-        It begins first: what is asked of the ledger afterwards is true of it, or the batch does not land.
+        The batch begins first: if the ledger changes during the checks that follow, the batch's commit fails.
         """
         batch = Batch.begin(self.ledger)
         self.require()

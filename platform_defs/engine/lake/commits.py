@@ -1,7 +1,7 @@
-"""Commits that land only where the writer believes the table to be: Spark writes the files, deltalake commits them by compare-and-set.
+"""Commits by compare-and-set: Spark writes the files, and deltalake commits them only on the version that the writer has read.
 
-Spark's own append is blind: it lands on whatever version is the newest by then, so a writer that was paused doubles rows. Here the
-files are written first, and one commit, on one version, makes them part of the table. Of two commits on a version one fails.
+Spark's own append commits on whatever version is the newest, so a writer that was paused can write rows twice. Here the files are
+written first, and one commit on a given version adds them to the table. Of two commits on the same version, one fails.
 """
 
 import json
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine.lake.errors import LakeError
 
 APPLICATION = "tidemark"
-"""Under this name a table's log holds the number of its newest guarded commit, which Spark's own guarded commits ask for."""
+"""The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
 _NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 _LONGEST_BOUND = 32
 _AFTER_ALL = "\U0010ffff"
@@ -36,16 +36,16 @@ _ONE_AT_A_TIME = Lock()
 
 
 def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What each commit says of itself, from the version that the table was opened at downwards, as far as the log goes back.
+    """The version and the `commitInfo` of each commit, from the opened version backwards, as far as the log goes back.
 
-    `DeltaTable.history` lists the log as it is by then: after another's commit its version numbers are those of other commits.
+    `DeltaTable.history` lists the newest log: after another writer's commit it counts version numbers from the wrong version.
     """
     files = _files(delta.table_uri)
     for version in range(delta.version(), -1, -1):
         try:
             with files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
                 lines = stream.read().splitlines()
-        except FileNotFoundError:  # cleaned: a checkpoint stands in for it
+        except FileNotFoundError:  # deleted by log retention after a checkpoint
             return
         yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
 
@@ -53,10 +53,10 @@ def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
 def create(
     path: str, schema: StructType, actions: Sequence[AddAction], metadata: Mapping[str, Any], configuration: Mapping[str, str]
 ) -> DeltaTable | None:
-    """Make a table with its first files; returns None, or the table where another has made it meanwhile.
+    """Create a table with its first files; returns None, or the table if another writer created it in the meantime.
 
     Raises:
-        DeltaError: the store itself refused.
+        DeltaError: the store failed.
     """
     properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
     try:
@@ -72,7 +72,7 @@ def create(
 
 
 def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
-    """Add the columns that a table lacks; older rows are null there."""
+    """Add the columns that a table lacks; older rows have null in them."""
     known = {field.name.lower() for field in delta.schema().fields}
     added = [field for field in _nullable(schema).fields if field.name.lower() not in known]
     if added:
@@ -97,9 +97,9 @@ def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
 
 
 def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
-    """Write a frame as Parquet files into a folder of their own below a table; returns the folder's name. No reader knows them yet.
+    """Write a frame as Parquet files into a new folder below a table; returns the folder's name. The files are not committed yet.
 
-    A column that the table has in another case takes the table's.
+    A column whose name differs from the table's only in case gets the table's name.
     """
     folder, names = f"commit-{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
@@ -108,7 +108,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
 
 
 def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[AddAction], int]:
-    """The files of a folder as a commit adds them, with the bounds of some columns, and how many rows they hold."""
+    """The `add` actions for the files of a folder, with statistics of the `bounded` columns, and the number of rows."""
     files, actions, rows, now = _files(path), list[AddAction](), 0, time.time_ns() // 1_000_000
     for info in files.get_file_info(pa_fs.FileSelector(folder)):
         if info.path.endswith(".parquet"):
@@ -121,19 +121,19 @@ def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[Ad
 
 
 def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
-    """Commit files on the very version that the table was opened at.
+    """Commit files on exactly the version at which the table was opened.
 
     Args:
         delta: the table.
         actions: the files.
         metadata: what the commit records; `id` in it names the commit.
-        number: the step that this is, so that a paused writer's commit by Spark of the same or an older step is refused too.
+        number: the step's number, so that a paused writer's Spark commit of the same or an older step is refused too.
 
     Returns:
-        None when the commit landed, also where only the store's answer was lost; else the table as another's commit left it.
+        None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.
 
     Raises:
-        CommitFailedError: the store itself refused.
+        CommitFailedError: the store failed.
     """
     numbered = None if number is None else [Transaction(APPLICATION, number)]
     custom = {"userMetadata": json.dumps(metadata)}
@@ -151,7 +151,7 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
 
 
 def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:
-    """Whether a commit after a version has an id."""
+    """Whether a commit after the version `after` has the id `commit`."""
     for version, info in commit_infos(delta):
         if version <= after:
             return False
@@ -161,7 +161,7 @@ def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:
 
 
 def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
-    """A commit's metadata, if it is one of ours."""
+    """The metadata of a commit that Tidemark made; empty for any other."""
     try:
         found = json.loads(info.get("userMetadata") or "{}")
     except ValueError:
@@ -174,7 +174,7 @@ def _files(path: str) -> pa_fs.FileSystem:
 
 
 def _nullable(schema: StructType) -> Schema:
-    """A schema as Delta keeps it: every column may be null, and no metadata of a frame."""
+    """A schema for a Delta table: all columns nullable, without the metadata of the frame's columns."""
     return Schema.from_json(json.dumps(_all_nullable(json.loads(schema.json()))))
 
 
@@ -188,7 +188,7 @@ def _all_nullable(part: Any) -> Any:
 
 
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:
-    """A file's rows, and the least and greatest values of columns, as Delta's log keeps them."""
+    """A file's statistics for Delta's log: the number of rows, and the bounds of columns."""
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     places = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     for column in bounded:
@@ -198,7 +198,7 @@ def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, An
         found["nullCount"][column] = sum(c.null_count for c in chunks)
         bounds = [c for c in chunks if c.has_min_max]
         if bounds and all(c.has_min_max or not c.num_values for c in chunks):
-            with suppress(OverflowError, ValueError):  # a date that Python does not know
+            with suppress(OverflowError, ValueError):  # a date outside Python's range
                 low, high = (of(_end(c, name) for c in bounds) for of, name in ((min, "min"), (max, "max")))
                 found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
                 found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
@@ -206,7 +206,7 @@ def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, An
 
 
 def _end(chunk: Any, name: str) -> Any:
-    """A bound to compare with others: a timestamp by its number, for Python knows fewer years."""
+    """A bound in comparable form: timestamps as raw numbers, as their range exceeds Python's."""
     return getattr(chunk, f"{name}_raw" if _is_instant(chunk) else name)
 
 
@@ -215,7 +215,7 @@ def _is_instant(chunk: Any) -> bool:
 
 
 def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
-    """A bound as JSON; none for a type whose bounds nobody asks for."""
+    """A bound as JSON; none for a type whose bounds are not used."""
     if _is_instant(chunk):
         try:
             return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
@@ -230,7 +230,7 @@ def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
 
 @contextmanager
 def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
-    """Raise the error of a commit that another's came before, in words."""
+    """Raise `LakeError.overtaken` if a commit fails because another writer has committed."""
     try:
         yield
     except CommitFailedError as error:
@@ -239,7 +239,7 @@ def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
 
 @contextmanager
 def session_metadata(spark: SparkSession, metadata: dict[str, Any], number: int | None) -> Iterator[None]:
-    """Give commits that take no option their metadata and number: by the session's settings, so one at a time."""
+    """Set metadata and number for commits without such options; they are session settings, so one commit runs at a time."""
     numbered = {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
     settings = {_METADATA_CONF: json.dumps(metadata), **numbered}
     with _ONE_AT_A_TIME:

@@ -1,4 +1,4 @@
-"""What keeps a table quick to read: few files, a short log, and no file that no version needs."""
+"""Compaction, checkpoints and VACUUM of the lake's tables."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from platform_defs.faults import point
 
 SMALL_BYTES = 32 * 1024 * 1024
 MANY_FILES = 64
-"""A commit that leaves a table with this many files below `SMALL_BYTES` compacts them."""
+"""After a commit, a table with this many files below `SMALL_BYTES` is compacted."""
 CHECKPOINT_EVERY = 20
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -27,10 +27,10 @@ class MaintainedTables(LakeRoot):
     """The maintenance of a lake's tables."""
 
     def _after_commit(self, spark: SparkSession, table: str) -> None:
-        """Make a checkpoint of the log, and compact small files, where a commit has left enough of them.
+        """Post-commit maintenance: compact small files if there are many, and write a checkpoint every `CHECKPOINT_EVERY` versions.
 
-        Delta would do both itself, at a higher price: a checkpoint by Spark jobs, whose code alone takes seconds to
-        compile, and a compaction after each process's first commit to a table, however few the files are.
+        Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
+        after each process's first commit to a table, even if there are few files.
         """
         delta = DeltaTable(self.path(table))
         if small_files(delta) >= MANY_FILES:
@@ -50,23 +50,23 @@ class MaintainedTables(LakeRoot):
         to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
-        """How many files no version within some hours needs, of a table with deletion vectors at most 1,000; None for its own retention.
+        """The number of files that no version of the last `hours` needs, up to 1,000 for a table with deletion vectors.
 
-        Where another table lies below the table's folder, only files that the table's own log once named are counted, and of a table
-        with deletion vectors none.
+        `hours` None means the table's own retention. If another table is below the table's folder, only files in the table's own log
+        are counted, and none for a table with deletion vectors.
         """
         delta = DeltaTable(self.path(table))
         if not has_vectors(delta):
             return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
         if holds_tables(delta):
             return 0
-        return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it tells folders too
+        return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it lists folders too
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
-        """Delete these files. deltalake takes deletion vectors for such, so a table that has them is left to Spark.
+        """Delete the files that `unneeded` counts. Spark does it for a table with deletion vectors, which deltalake would delete.
 
-        A full vacuum deletes every file below the folder that the log does not name, another table's log too; so where
-        there is one, files are deleted by the table's own log alone, or, by Spark, none.
+        A full vacuum deletes every file below the folder that the table's log does not list, even the log of another table. If there
+        is another table, only files in the table's own log are deleted, and none for a table with deletion vectors.
         """
         self.still_mine()
         delta = DeltaTable(self.path(table))
@@ -82,22 +82,22 @@ class MaintainedTables(LakeRoot):
 
 
 def has_vectors(delta: DeltaTable) -> bool:
-    """Whether deletion vectors may mark rows of a table's files as gone."""
+    """Whether a table may have deletion vectors, which mark rows of its files as deleted."""
     return "deletionVectors" in (delta.protocol().writer_features or ())
 
 
 def holds_tables(delta: DeltaTable) -> bool:
-    """Whether another table lies somewhere below a table's folder, on a disk or behind a URI."""
+    """Whether another table is anywhere below a table's folder, on a disk or behind a URI."""
     handler = DeltaStorageHandler.from_table(delta._table)  # pyright: ignore[reportPrivateUsage]
     below = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
     return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in below)
 
 
 def small_files(delta: DeltaTable) -> int:
-    """How many of a table's data files are below `SMALL_BYTES`."""
+    """The number of a table's data files below `SMALL_BYTES`."""
     return sum(size < SMALL_BYTES for size in file_sizes(delta))
 
 
 def file_sizes(delta: DeltaTable) -> list[int]:
-    """The bytes of each of a table's data files, by its log."""
+    """The sizes of a table's data files in bytes, from its log."""
     return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()

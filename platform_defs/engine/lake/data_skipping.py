@@ -1,7 +1,7 @@
-"""The rows of those of a table's data files that can hold rows within ranges.
+"""Data skipping: reads only the data files of a table that can contain rows within ranges.
 
-Files are chosen by the statistics in the table's log, and read as the Parquet that they are: Delta would choose them by
-Spark jobs, and by conditions with literals (see `operators.columns.parameter`).
+Files are selected by the statistics in the table's log, and read as plain Parquet. Delta's own data skipping needs Spark jobs, and
+conditions with literals (see `operators.columns.parameter`).
 """
 
 import json
@@ -19,14 +19,14 @@ from platform_defs.engine.formats.strict import STRICT
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
-"""By column, the lowest and the highest value sought, or several such ranges; None for no end. Of timestamps in epoch ms."""
+"""By column, the lowest and the highest value, or several such ranges; None for an open end. Timestamps are epoch ms."""
 
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
-def chosen_rows(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame | None:
-    """The rows of the chosen files of the table at a path; None where files alone do not give its rows, and Delta must be asked."""
-    files = chosen_files(delta, within)
+def rows_of_matching_files(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame | None:
+    """The rows of the files that can match; None if the table cannot be read as plain Parquet files, but only by Delta."""
+    files = matching_files(delta, within)
     if files is None:
         return None
     if not files:
@@ -40,31 +40,31 @@ def schema_of(delta: DeltaTable) -> StructType:
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame of these columns and no rows; Spark's optimizer knows that it has none."""
+    """A frame with these columns and no rows, which Spark's optimizer recognizes as empty."""
     return spark.range(0).where(F.lit(False)).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
-def chosen_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
-    """The files to read, by their paths below the table; None where a data file alone does not tell its rows.
+def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
+    """The paths of the files that can match, relative to the table; None if the table cannot be read as plain Parquet files.
 
-    That is so where the table has deletion vectors, as upserted ones have, mapped column names or partitions. A file without
-    statistics of a column is read.
+    That is so if it has deletion vectors, as upserted tables have, column mapping or partitions. A file without statistics of a column
+    can match.
     """
     if not _is_plain(delta):
         return None
     actions = pa.table(delta.get_add_actions(flatten=True))
     paths = actions["path"].to_pylist()
-    return [paths[n] for n in _can_hold(actions, within)]
+    return [paths[n] for n in _can_contain(actions, within)]
 
 
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
-    """Between which values the rows lie that files which can hold rows within ranges hold, by the statistics in the table's log.
+    """The bounds of columns over the files that can contain rows within ranges, from the statistics in the table's log.
 
-    A column is left out where a file does not tell, or holds a null; or where what is told is no exact bound (only whole
-    numbers and strings are, of which a prefix is told).
+    A column is left out if a file has no statistics of it or has nulls, or if its bounds are not exact. Bounds are exact for whole
+    numbers and for strings, whose bounds may be prefixes.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
-    files = _can_hold(actions, within)
+    files = _can_contain(actions, within)
     found: dict[str, tuple[Any, Any]] = {}
     for column in columns:
         lows, highs, nulls = (_of_files(actions, f"{statistic}.{column}", files) for statistic in ("min", "max", "null_count"))
@@ -78,18 +78,18 @@ def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
     return [values[n] if values else None for n in files]
 
 
-def _can_hold(actions: pa.Table, within: Ranges) -> list[int]:
-    """The numbers of the files that can hold rows within ranges."""
+def _can_contain(actions: pa.Table, within: Ranges) -> list[int]:
+    """The indexes of the files that can contain rows within ranges."""
     apart: set[int] = set()
     for column, sought in within.items():
         least, most = _statistic(actions, f"min.{column}"), _statistic(actions, f"max.{column}")
-        of_each = [_apart(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
+        of_each = [_not_matching(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
         apart |= set[int]().union(*of_each[:1]).intersection(*of_each)
     return [n for n in range(actions.num_rows) if n not in apart]
 
 
-def _apart(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
-    """The numbers of the files that hold nothing between two values."""
+def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
+    """The indexes of the files that contain no value between two ends."""
     low, high = ends
     above = {n for n, bound in enumerate(least) if None not in (bound, high) and bound > high}
     return above | {n for n, bound in enumerate(most) if None not in (bound, low) and bound < low}
@@ -103,7 +103,7 @@ def _is_plain(delta: DeltaTable) -> bool:
 
 
 def _statistic(actions: pa.Table, name: str) -> list[Any]:
-    """A statistic by file; of timestamps in epoch ms, which is as fine as the log has them."""
+    """A statistic for each file; timestamps in epoch ms, the resolution of the log."""
     if name not in actions.column_names:
         return []
     found = actions[name]

@@ -1,4 +1,4 @@
-"""The lake's error: the text says what stands in the way and what to do; and what may be shown of an error of Spark."""
+"""The lake's errors, which say what is wrong and what to do; and the part of a Spark error that is safe to show."""
 
 from collections.abc import Sequence
 
@@ -11,79 +11,79 @@ _LONGEST_WHY = 200
 
 
 def spark_condition(error: PySparkException | Py4JJavaError) -> str:
-    """What Spark failed with, by class and condition: its text may quote rows."""
+    """The class and the condition of a Spark error, without its text, which may quote rows."""
     if isinstance(error, PySparkException):
         return " ".join(filter(None, (type(error).__name__, error.getCondition())))
     return str(error.java_exception.getClass().getName())
 
 
 class LakeError(TidemarkError, RuntimeError):
-    """The lake cannot do what was asked; the text says what stands in the way and what to do."""
+    """An operation on the lake failed; the text says why and what to do."""
 
     @classmethod
     def lost(cls, name: str, holder: str) -> "LakeError":
         """The lease ran out, and another writer took it."""
         return cls(
-            f"{name} has another writer by now: {holder}; this process did not renew its lease in time (it was suspended, or "
-            "could not reach the lake), so it stopped before its next commit. Run it again when the other has ended; "
+            f"{name} has another writer now: {holder}; this process did not renew its lease in time (it was suspended, or "
+            "could not reach the lake), so it stopped before its next commit. Run it again when the other writer has ended; "
             "TIDEMARK_LEASE sets how long a lease lasts"
         )
 
     @classmethod
     def overtaken(cls, table: str, thing: str) -> "LakeError":
-        """Another writer has committed since this one looked."""
+        """Another writer has committed since this one read the table."""
         return cls(
             f"{table} has a newer {thing} than this process started from: another writer has committed meanwhile, so nothing was written. "
-            "Run it again when the other has ended; if nobody else should write, look for a second process, or a lease that ran out"
+            "Run it again when the other writer has ended; if there should be no other, look for a second process, or an expired lease"
         )
 
     @classmethod
     def other_columns(cls, table: str, differing: Sequence[str]) -> "LakeError":
-        """Rows have other columns than the table."""
+        """The rows' columns differ from the table's."""
         return cls(
-            f"{table} holds other columns than the rows to be written: {'; '.join(differing)}. Nothing was written. Legal: the table's "
-            "own columns; give the column its former type or name, or another name, or choose another lake (TIDEMARK_LAKE)"
+            f"{table} has other columns than the rows to be written: {'; '.join(differing)}. Nothing was written. Legal: the table's "
+            "own columns; restore the column's type or name, give it another name, or choose another lake (TIDEMARK_LAKE)"
         )
 
     @classmethod
     def forgotten(cls, table: str, key: str) -> "LakeError":
-        """No commit of the table remembers what is needed."""
+        """No commit in the table's log has the metadata that is needed."""
         return cls(
-            f"no commit of {table} tells its {key}: it was written by something else, or its history was cleaned; "
+            f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up; "
             "rebuild it into a new lake"
         )
 
     @classmethod
-    def missing_file(cls, table: str, file: str, entries: str) -> "LakeError":
-        """A data file that the table's log names is not there, or cannot be read."""
+    def missing_file(cls, table: str, file: str, batches: str) -> "LakeError":
+        """A data file that the table's log lists is missing, or cannot be read."""
         return cls(
-            f"{table} lacks a data file: {file}{entries} is in the table's log, and is missing or unreadable; "
+            f"{table} lacks a data file: {file}{batches} is in the table's log, but is missing or unreadable; "
             "nothing was computed without it. "
-            "Restore the file from a backup; if there is none, let the sources in again into a new lake (TIDEMARK_LAKE)"
+            "Restore the file from a backup; if there is none, ingest the sources again into a new lake (TIDEMARK_LAKE)"
         )
 
     @classmethod
     def newer(cls, root: str, found: int, known: int) -> "LakeError":
-        """A later version of the project made the lake."""
+        """A later version of Tidemark created the lake."""
         return cls(
             f"the lake {root} has format {found}, and this version of Tidemark knows formats up to {known}; nothing was read or written. "
-            "Install the version that made it, or a later one, or choose another lake"
+            "Install the version that created it, or a later one, or choose another lake"
         )
 
     @classmethod
     def unusable(cls, root: str, why: str) -> "LakeError":
-        """The root is no place to write to."""
+        """The root is not writable."""
         return cls(
             f"the lake {root} cannot be written to: {why}; legal: a folder that this process may write to, on a file system mounted "
-            "for writing. Nothing that was committed is lost: put it right, or choose another lake, and run again"
+            "for writing. Nothing that was committed is lost: fix it, or choose another lake, and run again"
         )
 
     @classmethod
     def full(cls, root: str, why: str) -> "LakeError":
         """The disk is full, or a quota is used up."""
         return cls(
-            f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed before is whole, and what "
-            "was not will be done again. Free some space, or enlarge the disk or the quota, and run again"
+            f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed is complete, and the rest "
+            "will be done again. Free some space, or enlarge the disk or the quota, and run again"
         )
 
 
@@ -111,17 +111,17 @@ class UnreadableLogError(LakeError):
 
 
 class LakeBusy(LakeError):
-    """Somebody else is writing."""
+    """Another process is writing."""
 
     @classmethod
     def held(cls, name: str, holder: str) -> "LakeBusy":
-        """Another writer holds the place."""
-        return cls(f"{name} has a writer already: {holder}; one writer at a time keeps it exact, so wait for it or end it")
+        """Another writer holds the lock."""
+        return cls(f"{name} has a writer already: {holder}; only one can write at a time, so wait for it or end it")
 
     @classmethod
     def waited(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
-        """Maintenance did not end."""
+        """Maintenance holds the lock, and did not end in time."""
         return cls(
             f"{name} has a writer already: {holder}; it is maintenance, and did not end in {waited_s / 60:.0f} minutes. "
-            "Nothing was written. End that process if it hangs (its place is free at once, and what it did is whole), and run again"
+            "Nothing was written. End that process if it hangs (its lock is released at once, and its work is complete), and run again"
         )

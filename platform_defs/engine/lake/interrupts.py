@@ -1,7 +1,7 @@
-"""Interrupts: a commit comes to its end before the process, or a notebook's cell, goes on.
+"""Interrupts: a process, or a notebook's cell, waits for the end of a commit before it handles an interrupt.
 
-Python's side of a call to Spark ends with an interrupt, and Spark's side does not: it may commit a moment later, when the place of the
-one writer has been given back.
+An interrupt ends Python's side of a call to Spark, but not Spark's side, which may commit a moment later, after the writer's lock was
+released.
 """
 
 import signal
@@ -17,20 +17,20 @@ from pyspark.util import InheritableThread
 
 T = TypeVar("T")
 TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a process that ended in order when it was asked to."""
+"""The exit code of a process that ended in an orderly way on SIGTERM."""
 
 
 def to_its_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
-    """Run a commit; an interrupt that comes meanwhile is raised once Spark has ended it, well or not.
+    """Run a commit; an interrupt in the meantime is raised after the commit has succeeded or failed.
 
     PySpark cancels all jobs on Ctrl-C, so the wait is short. A second interrupt is raised at once.
 
     Args:
         commit: makes the commit.
-        spark: the session whose settings hold for it; Spark keeps the active one by thread.
+        spark: the session to activate in the commit's thread; Spark has one active session for each thread.
     """
     if threading.current_thread() is not threading.main_thread():
-        return commit()  # signals interrupt the main thread alone
+        return commit()  # signals interrupt only the main thread
     answer: Future[T] = Future()
     worker = InheritableThread(target=_run, args=(commit, answer, spark))
     worker.start()
@@ -47,13 +47,13 @@ def _run(commit: Callable[[], T], answer: Future[T], spark: SparkSession | None)
         if spark is not None:
             cast(Any, SparkSession)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # as PySpark does it
         answer.set_result(commit())
-    except BaseException as error:  # raised again where the commit was asked for
+    except BaseException as error:  # raised again by `to_its_end`
         answer.set_exception(error)
 
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, with what it holds given back; the process then exits with 143."""
+    """Make SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,9 +1,9 @@
-"""One writer at a time: who it is, since when, and what frees the place when it dies.
+"""Locks: one writer at a time. A refused writer learns who holds the lock and since when; a dead holder's lock is released.
 
-On a local disk the operating system frees a file lock with its process. Behind a URI there is no such lock: a lease
-with a heartbeat stands in for it, which runs out when its holder dies. A lease is a Delta table without rows. Each
-take, heartbeat and release is an empty commit made on the version that was read, so that of two at once one fails:
-Delta's put-if-absent is the one atomic operation that every object store has.
+On a local disk a writer takes a file lock, which the operating system releases when the process ends. For a lake behind a URI it takes a
+lease with a heartbeat, which expires when its holder dies. A lease is a Delta table without rows. Each take, heartbeat and release is an
+empty commit on the version that was read, so that one of two concurrent commits fails: put-if-absent is the only atomic operation that
+every object store has.
 """
 
 import json
@@ -33,22 +33,22 @@ from platform_defs.faults import point
 
 Purpose = Literal["write", "maintenance"]
 PATIENCE_S = 4 * 3600.0
-"""How long a writer waits for maintenance: a dead one's place is freed, and a live one comes to its end, of a table of any size here."""
+"""How long a writer waits for maintenance, which ends within this time for any table size expected here."""
 REPORT_S = 60.0
-"""How often a writer that waits reports whom it waits for."""
+"""How often a waiting writer logs which process it waits for."""
 
 _POLL_S = 0.2
 _log = logging.getLogger(__name__)
 _GRACE_S = 0.3
-"""How long a refusal is asked again: one who has just taken a file lock may not have said yet who it is, and what for."""
+"""How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
 _CHECKPOINT_EVERY = 20
 _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
-"""A lease's log is cleaned up behind each checkpoint: of its commits only the newest counts."""
+"""A lease's log is cleaned up after each checkpoint, as only its newest commit counts."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
 class Busy(TidemarkError):
-    """The place is taken."""
+    """The lock is held by another process."""
 
     def __init__(self, holder: str, purpose: str = "write") -> None:
         super().__init__(holder)
@@ -56,17 +56,17 @@ class Busy(TidemarkError):
 
 
 def holder(purpose: Purpose) -> str:
-    """Who this process is, for those it keeps waiting."""
+    """A description of this process, for processes that wait for it."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
     activity = command if purpose == "write" else f"{command}, {purpose}"
     return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
-    """Take a place. A writer waits while maintenance has it, and warns of that in the log each minute; any other holder is named.
+    """Take a lock. A writer waits while maintenance holds it, and logs a warning each minute; any other holder is an error.
 
     Raises:
-        LakeBusy: somebody else is there, or maintenance is and did not end in `patience_s`; it says who, and since when.
+        LakeBusy: another writer holds it, or maintenance does and did not end in `patience_s`; the text says who and since when.
     """
     begun, reported = time.monotonic(), -math.inf
     while True:
@@ -85,7 +85,7 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
 
 @contextmanager
 def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
-    """Hold a file lock of this machine while the block runs; the system frees a dead one's."""
+    """Hold a local file lock while the block runs. The operating system releases the lock of a dead process."""
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / f"{name.replace('/', '.')}.holder"
     lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
@@ -106,7 +106,7 @@ def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """A reader sees the old text or the new, never a part."""
+    """Replace a file's text atomically."""
     hidden = path.with_suffix(".new")
     hidden.write_text(text)
     hidden.replace(path)
@@ -114,13 +114,13 @@ def _write_whole(path: Path, text: str) -> None:
 
 @dataclass
 class Lease:
-    """A lease behind a URI.
+    """A lease for a lake behind a URI.
 
     Args:
         uri: the lease's own table.
-        name: what it is the lease of.
-        seconds: how long it lasts from each heartbeat; the clocks of all writers must agree to a fraction of it.
-        purpose: what it is taken for.
+        name: the name of the lock.
+        seconds: how long it lasts after each heartbeat; the clocks of all writers must differ by much less.
+        purpose: the purpose of the writer.
         now: the wall clock, in epoch s.
     """
 
@@ -140,7 +140,7 @@ class Lease:
         """Hold the lease, with its heartbeat, while the block runs.
 
         Raises:
-            LakeError: somebody else holds it; it says who, and since when.
+            LakeError: another process holds it; the text says who and since when.
         """
         patiently(self.name, self.take, self.purpose)
         ended = threading.Event()
@@ -154,10 +154,10 @@ class Lease:
             self.release()
 
     def take(self) -> None:
-        """Take the lease if it is free, or run out.
+        """Take the lease if it is free or has expired.
 
         Raises:
-            Busy: it is neither.
+            Busy: another process holds it.
         """
         self._holder = holder(self.purpose)
         while True:
@@ -172,7 +172,7 @@ class Lease:
                 return
 
     def renew(self) -> None:
-        """Make the lease last anew, unless another has it by now."""
+        """Extend the lease, unless another process has taken it."""
         with self._mutex:
             while self._taken_by is None:
                 table = self._open()
@@ -186,10 +186,10 @@ class Lease:
                     return
 
     def check(self) -> None:
-        """Pass if the lease is held still; called before each commit.
+        """Raise unless this process still holds the lease; called before each commit.
 
         Raises:
-            LakeError: it is not: another writer has it.
+            LakeError: another writer holds it.
         """
         if self._taken_by is None and self.now() >= self._until:
             self.renew()
@@ -197,7 +197,7 @@ class Lease:
             raise LakeError.lost(self.name, self._taken_by)
 
     def release(self) -> None:
-        """Give the lease back, if it is still this one."""
+        """Release the lease, if this process still holds it."""
         with self._mutex:
             table = self._open()
             known = _record(table)
@@ -208,19 +208,19 @@ class Lease:
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(self.seconds / 3):
-            with suppress(DeltaError, OSError):  # the lake is out of reach: the next beat tries again, and `check` has the last word
+            with suppress(DeltaError, OSError):  # the lake is unreachable: the next beat tries again, and `check` decides
                 self.renew()
 
     def _mine(self) -> dict[str, Any]:
         return {"id": self._id, "holder": self._holder, "purpose": self.purpose, "until": self.now() + self.seconds}
 
     def _put(self, table: DeltaTable, record: dict[str, Any] | None) -> bool:
-        """Commit a record on the version that was read; False when another commit came first."""
+        """Commit a record on the version that was read; returns False if another commit came first."""
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
         try:
             table.create_write_transaction([], "append", _NOTHING, commit_properties=properties)
         except CommitFailedError:
-            if DeltaTable(self.uri).version() == table.version():  # nobody was first: the store itself refused
+            if DeltaTable(self.uri).version() == table.version():  # no other commit: the store itself failed
                 raise
             return False
         self._until = 0.0 if record is None else record["until"]
@@ -229,14 +229,14 @@ class Lease:
         return True
 
     def _clean_up(self) -> None:
-        """Make a checkpoint, and delete the log behind it: else each heartbeat would cost more than the one before."""
+        """Write a checkpoint and delete the log before it: otherwise each heartbeat would cost more than the last."""
         with suppress(DeltaError, OSError):  # the next one tries again
             table = DeltaTable(self.uri)
             table.create_checkpoint()
             table.cleanup_metadata()
 
     def _shorten(self, table: DeltaTable) -> None:
-        """Give a lease of an older version the short log of new ones, in a commit that says again who holds it."""
+        """Set the log retention of a lease from an older version, in a commit that repeats who holds the lease."""
         if _SHORT_LOG.items() <= table.metadata().configuration.items():
             return
         with self._mutex, suppress(DeltaError, OSError):
@@ -250,7 +250,7 @@ class Lease:
         with suppress(TableNotFoundError):
             return self._read()
         once = CommitProperties(max_commit_retries=0)
-        with suppress(DeltaError):  # another has made it meanwhile; a retry would make it twice, and so free a lease that is taken
+        with suppress(DeltaError):  # another process created it; a retry would create it again, and so free a held lease
             DeltaTable.create(self.uri, _NOTHING, mode="error", configuration=_SHORT_LOG, commit_properties=once)
         return self._read()
 
@@ -260,10 +260,10 @@ class Lease:
         except TableNotFoundError:
             raise
         except DeltaError:
-            return DeltaTable(self.uri)  # the holder may have cleaned up what was listed just before
+            return DeltaTable(self.uri)  # the holder may have cleaned up the log in the meantime
 
 
 def _record(table: DeltaTable) -> dict[str, Any] | None:
-    """Who holds the lease, by its newest commit."""
+    """The holder of the lease, from its newest commit; None if it is free."""
     newest = next(iter(table.history(1)), {})
     return json.loads(newest.get("userMetadata") or "{}").get("lease")

@@ -1,4 +1,4 @@
-"""A data file that a table's log names and that is gone or damaged: named, with the entries it held."""
+"""Names a data file that is in a table's log but is missing or damaged, and the batches whose rows it contained."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ _FILE = re.compile(r"[^\s/'\"]+\.parquet")
 
 @contextmanager
 def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
-    """Name the file when Spark fails over one that a table's log names.
+    """Raise `LakeError` with the file's name if Spark fails on a data file that a table's log lists.
 
     Raises:
-        LakeError: a data file is missing or unreadable; it names table, file and, where the log knows them, entries.
+        LakeError: a data file is missing or unreadable; the text names table, file and, if the log has statistics, batches.
     """
     try:
         yield
@@ -35,11 +35,11 @@ def _blame(lake: Lake, table: str, lost: set[str], error: Exception) -> None:
     delta = lake.delta(table) if lost else None
     for file in () if delta is None else delta.file_uris():
         if file.rsplit("/", 1)[-1] in lost:
-            raise LakeError.missing_file(table, file, _entries(delta, file)) from error
+            raise LakeError.missing_file(table, file, _batches(delta, file)) from error
 
 
-def _entries(delta: DeltaTable | None, file: str) -> str:
-    """The entries whose rows a file holds, by the statistics in the table's log."""
+def _batches(delta: DeltaTable | None, file: str) -> str:
+    """The batches whose rows a file contains, from the statistics in the table's log."""
     added = [] if delta is None else pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     action = next((a for a in added if file.endswith(a["path"])), {})
     first, last = action.get(f"min.{SEQ}"), action.get(f"max.{SEQ}")

@@ -1,4 +1,4 @@
-"""What a lake's tables hold, and what their commits record, read without a Spark job where that is possible."""
+"""Reads the lake's tables and their commit metadata, without a Spark job if possible."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
-from platform_defs.engine.lake.data_skipping import Ends, Ranges, chosen_rows, extent, no_rows, schema_of
+from platform_defs.engine.lake.data_skipping import Ends, Ranges, extent, no_rows, rows_of_matching_files, schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
 
@@ -26,9 +26,9 @@ class Commit:
     """One commit of a table.
 
     Args:
-        version: the table's version that it made.
-        value: what its metadata holds under the key it was looked up by.
-        rows: how many rows it wrote.
+        version: the table's version after it.
+        value: the value of its metadata under the key by which it was looked up.
+        rows: the number of rows that it wrote.
     """
 
     version: int
@@ -38,10 +38,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class ReadTables(LakeRoot):
-    """The tables of a lake, to be read."""
+    """Reads the tables of a lake."""
 
     def delta(self, table: str) -> DeltaTable | None:
-        """The table as deltalake sees it now, or None where there is none.
+        """The table as opened by deltalake; None if it does not exist.
 
         Raises:
             UnreadableLogError: a file of its log is missing, damaged or out of reach.
@@ -54,84 +54,84 @@ class ReadTables(LakeRoot):
             raise UnreadableLogError.of(table, self.path(table), error) from error
 
     def identity(self, table: str) -> str | None:
-        """What a table has that one made anew under its name has not; None where there is no table."""
+        """The table's Delta id, which changes when it is created again; None if it does not exist."""
         delta = self.delta(table)
         return None if delta is None else str(delta.metadata().id)
 
     def transaction(self, table: str, application: str) -> int | None:
-        """The newest number that an application's commits gave a table; None where there is none, or no table."""
+        """The newest number of an application's commits (`txnVersion`); None if there is none, or no table."""
         delta = self.delta(table)
         return None if delta is None else delta.transaction_version(application)
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
-        """A table by Delta, as far as this lake knows it."""
+        """A table read by Delta; for a snapshot of the lake, at the snapshot's version."""
         return spark.read.format("delta").load(self.path(table))
 
     def incarnation(self, table: str, version: int) -> str | None:
-        """What changes when a table is deleted and made anew, on a disk of this machine; None where there is nothing to compare.
+        """A value that changes when a local table is deleted and created again; None if there is nothing to compare.
 
-        That is the file of a commit that was read: its number, its inode and its time. A file system may give a new file the inode of a
-        deleted one, and never its time with it.
+        It consists of the number, the inode and the time of the file of a commit that was read. A file system may reuse the inode of a
+        deleted file, but not together with its time.
         """
         if not self.is_local:
             return None
-        with suppress(FileNotFoundError):  # the log may have been cleaned up to a checkpoint: the table is read anew then
+        with suppress(FileNotFoundError):  # the log was cleaned up to a checkpoint; the table is then read again
             found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
             return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
         return None
 
     def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
-        """The rows of the data files that can hold rows within ranges, as the table is now.
+        """The rows of the data files that can contain rows within ranges.
 
         Args:
             spark: the session.
             table: the table.
-            schema: the columns wanted, null where the table has not got one; None for the table's own.
-            within: the ranges; the chosen files hold other rows too.
+            schema: the columns to return, null if the table lacks one; None for the table's own.
+            within: the ranges. The result may have rows outside of them.
 
         Returns:
-            The rows; none where there is no table yet, which then needs a schema.
+            The rows; none if the table does not exist yet (then `schema` is needed).
         """
         delta = self.delta(table)
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            chosen = chosen_rows(spark, delta, self.path(table), within or {})
+            chosen = rows_of_matching_files(spark, delta, self.path(table), within or {})
             rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
-        held = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
+        present = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
         return rows.select(
-            *[F.col(f"`{f.name}`") if f.name.lower() in held else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+            *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
-        """Between which values of columns the rows within ranges lie, as far as the table's log tells; see `chosen.extent`."""
+        """The bounds of columns over the rows within ranges, from the statistics in the table's log; see `data_skipping.extent`."""
         delta = self.delta(table)
         return {} if delta is None else extent(delta, columns, within)
 
     def is_large(self, table: str) -> bool:
-        """Whether a table is so large that it pays to choose the files of it to look into."""
+        """Whether a table is so large that data skipping saves time."""
         delta = self.delta(table)
         return delta is not None and sum(file_sizes(delta)) > SMALL_BYTES
 
     def no_rows(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """No rows, of some columns."""
+        """An empty frame with the given columns."""
         return no_rows(spark, schema)
 
     def schema(self, table: str) -> StructType:
-        """The columns that the table has; none where there is no table yet."""
+        """The table's columns; none if the table does not exist yet."""
         delta = self.delta(table)
         return StructType() if delta is None else schema_of(delta)
 
     def newest(self, table: str, key: str) -> Commit | None:
-        """The newest commit with this key in its metadata; None where there is no table.
+        """The newest commit with this key in its metadata; None if the table does not exist.
 
-        Commits of others (OPTIMIZE, VACUUM, a user's own) are stepped over. OPTIMIZE ones always: it commits
-        under the session's setting, which may be another commit's metadata just then.
+        Commits without the key (of VACUUM, or a user's own) are skipped. Commits of OPTIMIZE are always skipped: their metadata comes
+        from a session setting, which may be that of another commit.
 
         Raises:
-            LakeError: the table is there, and no commit that is left has the key.
+            LakeError: the table exists, but no commit in its log has the key.
         """
         delta = self.delta(table)
         return None if delta is None else newest_commit(delta, table, key)
@@ -151,7 +151,7 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
     """The newest commit of an opened table with a key.
 
     Raises:
-        LakeError: no commit that is left has it.
+        LakeError: no commit in its log has the key.
     """
     found = next(commits_with(delta, key), None)
     if found is None:
@@ -160,7 +160,7 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
 
 
 def commits_with(delta: DeltaTable, key: str) -> Iterator[Commit]:
-    """The commits of an opened table with a key, the newest first; commits of others and compactions are stepped over."""
+    """The commits of an opened table with a key, the newest first; commits without it and compactions are skipped."""
     for version, info in commits.commit_infos(delta):
         metadata = commits.metadata_of(info)
         if key in metadata and info.get("operation") != "OPTIMIZE":

@@ -1,4 +1,4 @@
-"""The root of a lake: the folder or URI below which its tables lie, and who may write to them."""
+"""The root of a lake: the folder or URI that contains its tables, and the locks of its writers."""
 
 import os
 import re
@@ -22,12 +22,12 @@ from platform_defs.paths import canonical_of_tables
 
 @dataclass(frozen=True)
 class LakeRoot:
-    """Where a lake lies, and who writes to it.
+    """The root of a lake, and the locks of its writers.
 
     Args:
-        root: a path or a URI that both Spark and deltalake understand; it gets its one spelling, see `paths.canonical_of_tables`.
-        lease_s: for a URI, how many seconds after a writer died another may take its place.
-        leases: whether a `file://` URI stays one, whose writers take leases in place of file locks; for tests alone.
+        root: a path or a URI that both Spark and deltalake support; it is made canonical, see `paths.canonical_of_tables`.
+        lease_s: for a URI, after how many seconds another writer can take the lock of a dead one.
+        leases: whether a `file://` URI is kept, whose writers take leases in place of file locks; only for tests.
     """
 
     root: str
@@ -40,24 +40,24 @@ class LakeRoot:
             object.__setattr__(self, "root", canonical_of_tables(self.root))
 
     def path(self, table: str) -> str:
-        """Where a table lies."""
+        """The path or URI of a table."""
         return f"{self.root.rstrip('/')}/{table}"
 
     def folders(self, below: str = "") -> list[str]:
-        """The names of the folders of the lake's root, or of a folder below it; none where there is no such folder."""
+        """The names of the folders in the lake's root, or in a folder below it; none if that folder does not exist."""
         if self.is_local:
             found = Path(self.path(below))
             return sorted(f.name for f in found.iterdir() if f.is_dir()) if found.is_dir() else []
         try:
             files = PyFileSystem(cast(Any, DeltaStorageHandler(self.root)))
-        except TableNotFoundError:  # a URI of this machine: there is no lake yet
+        except TableNotFoundError:  # a `file://` URI: there is no lake yet
             return []
         listed = files.get_file_info(FileSelector(below, allow_not_found=True))
         return sorted(f.base_name for f in listed if f.type == FileType.Directory)
 
     @property
     def is_local(self) -> bool:
-        """Whether the root is a folder of this machine."""
+        """Whether the root is a local folder."""
         return is_local(self.root)
 
     @contextmanager
@@ -65,7 +65,7 @@ class LakeRoot:
         """Open the lake for writing while the block runs.
 
         Raises:
-            LakeError: it cannot be written to, from the start or half-way through; it says why.
+            LakeError: the lake is not writable, or a write in the block fails; the text says why.
         """
         try:
             if self.is_local:
@@ -83,18 +83,18 @@ class LakeRoot:
 
     @contextmanager
     def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
-        """Be the one writer of an asset (or of the ledger) while the block runs; a dead one's place is freed.
+        """Hold the lock of an asset's (or the ledger's) only writer while the block runs. A dead writer's lock is released.
 
-        A writer that meets maintenance waits for it, and maintenance that meets a writer is refused.
+        A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it.
 
         Raises:
-            LakeError: somebody else is; it says who, and since when.
+            LakeError: another process holds the lock; the text says who and since when.
         """
         with self.opened(), self._held(name, purpose):
             yield
 
     def busy(self, name: str) -> str | None:
-        """Who is the writer of an asset just now, and since when; None for nobody. A writer that comes meanwhile waits for the answer."""
+        """The present writer of an asset, and since when; None if there is none. A new writer waits while this is checked."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:
@@ -118,6 +118,6 @@ class LakeRoot:
                 del self._leases[name]
 
     def still_mine(self) -> None:
-        """Pass if this process still is the writer of all that it took."""
+        """Raise `LakeError` unless this process still holds all leases that it took."""
         for lease in list(self._leases.values()):
             lease.check()

@@ -1,4 +1,4 @@
-"""A table's columns: how rows to be written differ from them, and by which of them readers choose files."""
+"""A table's columns: checks rows to be written against them, and selects those with statistics for data skipping."""
 
 import re
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
 
 
 def bounded_columns(schema: StructType, columns: Sequence[str]) -> list[str]:
-    """Those of some columns of whose values a log can keep the bounds."""
+    """The columns among `columns` whose type has statistics in Delta's log."""
     return [c for c in columns if isinstance(schema[c].dataType, _WITH_STATISTICS)]
 
 
 def statistics_columns(delta: DeltaTable, bounded: Sequence[str]) -> list[str]:
-    """The columns of whose values a table's log keeps the bounds."""
+    """The columns for which a table's log has statistics."""
     kept = delta.metadata().configuration.get("delta.dataSkippingStatsColumns")
     return [*bounded] if not kept else re.findall(r"`([^`]+)`", kept)
 
@@ -30,11 +30,11 @@ def configuration(bounded: Sequence[str], followed: bool) -> dict[str, str]:
 
 
 def differing_columns(held: StructType, wanted: StructType, *, may_lack: bool = False) -> list[str]:
-    """The columns by which rows differ from those that a table holds: new, missing, or of another type; in words.
+    """The differences between the rows' columns and the table's, as text: new, missing, or of another type.
 
     Args:
         held: the table's columns.
-        wanted: the rows'.
+        wanted: the rows' columns.
         may_lack: whether the rows may lack columns of the table.
     """
     has, brings = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (held, wanted))
@@ -45,10 +45,10 @@ def differing_columns(held: StructType, wanted: StructType, *, may_lack: bool = 
 
 
 def check_columns(table: str, held: StructType, wanted: StructType, *, may_lack: bool) -> None:
-    """Pass if rows have the columns that a table holds.
+    """Raise unless the rows have the table's columns.
 
     Raises:
-        LakeError: they have not.
+        LakeError: the columns differ.
     """
     if differing := differing_columns(held, wanted, may_lack=may_lack):
         raise LakeError.other_columns(table, differing)

@@ -1,8 +1,7 @@
-"""The lake: Delta tables under one root, and what their commits remember.
+"""The lake: Delta tables under one root, and their commit metadata.
 
-Spark writes what may be large. The deltalake library reads and writes what is small (the ledger, commit
-metadata), where a Spark job would cost more than the work. All commit metadata passes through here, so that
-another store needs a change in this module alone.
+Spark writes large tables. The deltalake library reads and writes small data (the ledger, commit metadata), for which a Spark job would
+cost more than the work. All commit metadata is written here, so that another store needs changes only in this module.
 """
 
 import json
@@ -31,20 +30,20 @@ from platform_defs.engine.lake.table_columns import bounded_columns, check_colum
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 ANY: Any = object()
-"""Whatever a table's newest commit records."""
+"""In place of an expected value or version: no check."""
 
 
 @dataclass(frozen=True)
 class Lake(ReadTables, MaintainedTables):
-    """The tables below one root."""
+    """Reads, writes and maintains the tables below one root."""
 
     def pinned(self) -> "Lake":
-        """The lake as it is now; see `PinnedLake`."""
+        """A snapshot of the lake (see `PinnedLake`)."""
         return PinnedLake(self.root, self.lease_s, self.leases, base=self)
 
     @property
     def live(self) -> "Lake":
-        """The lake as it goes on; see `PinnedLake`."""
+        """The lake itself; for a snapshot, the lake that it was taken of (see `PinnedLake`)."""
         return self
 
     def append(
@@ -60,26 +59,26 @@ class Lake(ReadTables, MaintainedTables):
         unnamed: bool = False,
         followed: bool = False,
     ) -> int:
-        """Commit a frame's rows and the metadata, as one, and only where it follows what the writer knows.
+        """Commit a frame's rows and the metadata in one commit, if the newest commit is the expected one.
 
-        A frame without rows is committed too: its metadata counts.
+        A frame without rows is committed too, for its metadata.
 
         Args:
             frame: the rows.
-            table: the table; the first append makes it.
-            metadata: what the commit records, under one key.
-            after: the newest value under that key that the commit follows; None for none. By default whatever is there.
-            number: the step that this is; see `commits.commit_files`.
-            pruned_by: the columns by which readers choose files; a new table keeps statistics of these alone.
-            widen: whether the table gains the columns it has not got; its older rows are null there.
-            unnamed: whether nobody names a row of the table: then a column of another type is made anew, and no row is kept.
-            followed: whether a new table keeps Delta's change data feed, for rows that are updated and deleted later.
+            table: the table; the first append creates it.
+            metadata: the commit's metadata, with one key.
+            after: the expected newest value under that key; None for none. By default it is not checked.
+            number: the step's number; see `commits.commit_files`.
+            pruned_by: the columns for data skipping; a new table has statistics of only these.
+            widen: whether new columns are added to the table; its older rows have null in them.
+            unnamed: whether no ledger batch names a row of the table; then a column of another type replaces the old one.
+            followed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
 
         Returns:
-            How many rows were written.
+            The number of rows written.
 
         Raises:
-            LakeError: another writer's commit has come between, or the columns are not the table's; nothing was committed.
+            LakeError: another writer has committed, or the columns differ from the table's; nothing was committed.
         """
         self.still_mine()
         delta, path = self.delta(table), self.path(table)
@@ -104,7 +103,7 @@ class Lake(ReadTables, MaintainedTables):
         return rows
 
     def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
-        """Pass if the newest value under the metadata's key is still the one that a commit follows."""
+        """Raise `LakeError` unless the newest value under the metadata's key is the expected one."""
         [key] = metadata
         newest = None if after is ANY else newest_commit(delta, table, key)
         if after is not ANY and (None if newest is None else newest.value) != _as_stored(after):
@@ -121,16 +120,16 @@ class Lake(ReadTables, MaintainedTables):
         followed: bool = False,
         marked: bool = False,
     ) -> None:
-        """Put a frame's rows and columns in place of all that a table holds, or make the table; one commit with the metadata.
+        """Replace a table's rows and columns by a frame's, or create the table; in one commit with the metadata.
 
         Args:
             frame: the rows.
             table: the table.
-            metadata: what the commit records.
-            number: the step that this is: where the table has a commit of this step or a later one, nothing is written.
+            metadata: the commit's metadata.
+            number: the step's number: nothing is written if the table has a commit of this step or a later one.
             pruned_by: as in `append`.
             followed: as in `append`.
-            marked: whether a new table marks rows that are deleted by deletion vectors, in place of writing their files anew.
+            marked: whether a new table uses deletion vectors, so that a delete does not rewrite files.
 
         Raises:
             LakeError: the table has a commit of this step or a later one.
@@ -149,7 +148,7 @@ class Lake(ReadTables, MaintainedTables):
         self._after_commit(frame.sparkSession, table)
 
     def _check_landed(self, table: str, before: int | None, commit: str) -> None:
-        """Pass if a commit by Spark is there: Delta skips one whose number is not above the table's, without a word."""
+        """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number does not exceed the table's."""
         if not self._is_committed(table, before, commit):
             raise LakeError.overtaken(table, "step")
 
@@ -160,13 +159,13 @@ class Lake(ReadTables, MaintainedTables):
 
         Args:
             rows: the rows.
-            table: the table; the first append makes it.
-            metadata: what the commit shall remember.
-            seen: the table (`DeltaTable`) as the caller knows it, None for none, to commit on that or not at all; by default the newest.
-            description: kept where this makes the table.
+            table: the table; the first append creates it.
+            metadata: the commit's metadata.
+            seen: the table (`DeltaTable`) at the version to commit on, or None to create it; by default the newest version.
+            description: the table's description, if this creates the table.
 
         Raises:
-            LakeError: another has committed meanwhile.
+            LakeError: another writer has committed.
         """
         self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
@@ -180,15 +179,15 @@ class Lake(ReadTables, MaintainedTables):
             target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
             write_deltalake(target, rows, mode=mode, commit_properties=once, description=description or None, **how)
         except (DeltaError, OSError) as error:
-            if self._is_committed(table, before, stamped["id"]):  # and the answer was lost
+            if self._is_committed(table, before, stamped["id"]):  # only the store's answer was lost
                 return
             beaten = seen is None or isinstance(error, CommitFailedError)
-            if not beaten or self.version(table) == before:  # nobody was first: the store itself refused
+            if not beaten or self.version(table) == before:  # no other commit: the store itself failed
                 raise
             raise LakeError.lost(table, "unknown") from error
 
     def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
-        """Whether a commit after a version has an id, as far as the store can be reached."""
+        """Whether a commit after the version `after` has the id `commit`; False if the store cannot be reached."""
         with suppress(DeltaError, OSError, UnreadableLogError):
             delta = self.live.delta(table)
             return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
@@ -197,18 +196,18 @@ class Lake(ReadTables, MaintainedTables):
     def merge(
         self, table: str, rows: DataFrame, same: Column, *, is_deleted: Column, metadata: dict[str, Any], number: int | None = None
     ) -> None:
-        """Merge rows (`c`) into a table (`t`): delete where `is_deleted`, update, insert; as one commit with the metadata.
+        """Merge rows (`c`) into a table (`t`): delete if `is_deleted`, else update or insert; in one commit with the metadata.
 
         Args:
             table: the table.
             rows: the changed rows.
-            same: whether a changed row and a row of the table are the same one.
+            same: whether a changed row and a row of the table have the same key.
             is_deleted: whether a changed row is to be deleted.
-            metadata: what the commit records.
-            number: the step that this is; see `overwrite`.
+            metadata: the commit's metadata.
+            number: the step's number; see `overwrite`.
 
         Raises:
-            LakeError: the table has a commit of this step or a later one, or another writer's commit has come between.
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
         from delta.tables import DeltaTable as SparkDelta
 
@@ -227,28 +226,28 @@ class Lake(ReadTables, MaintainedTables):
         self._after_commit(spark, table)
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
-        """Delete rows, as one commit with the metadata, on the version that was seen or not at all.
+        """Delete rows in one commit with the metadata, only on the version `seen`.
 
         Raises:
-            LakeError: another writer's commit has come between.
+            LakeError: another writer has committed.
         """
         self._change(spark, table, metadata, seen, lambda once: seen.delete(predicate, commit_properties=once))
 
     def update(
         self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
     ) -> None:
-        """Give columns of rows new values, as one commit with the metadata, on the version that was seen or not at all.
+        """Set columns of rows to new values in one commit with the metadata, only on the version `seen`.
 
         Args:
             spark: the session.
             table: the table.
             predicate: which rows, in the SQL of DataFusion.
             values: the new values, by column, in the SQL of DataFusion.
-            metadata: what the commit records.
-            seen: the table as it was when the rows were chosen.
+            metadata: the commit's metadata.
+            seen: the table at the version at which the rows were selected.
 
         Raises:
-            LakeError: another writer's commit has come between.
+            LakeError: another writer has committed.
         """
         new = dict(values)
         self._change(spark, table, metadata, seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
@@ -256,25 +255,25 @@ class Lake(ReadTables, MaintainedTables):
     def _change(
         self, spark: SparkSession, table: str, metadata: dict[str, Any], seen: DeltaTable, change: Callable[[CommitProperties], object]
     ) -> None:
-        """Make one commit by deltalake, which is not tried again on another version."""
+        """Make one commit by deltalake, without retries on other versions."""
         self.still_mine()
         once = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
         before = seen.version()
         with refused_if_overtaken(table, "rows"):
             change(once)
-            if seen.version() == before:  # no row was changed, and deltalake made no commit of it
+            if seen.version() == before:  # no row was changed, so deltalake made no commit
                 seen.create_write_transaction([], "append", seen.schema(), commit_properties=once)
         self._after_commit(spark, table)
 
     def carry(self, remembered: Mapping[str, Commit], seen: DeltaTable) -> None:
-        """Commit again what earlier commits record, by key, so that the table's log may lose them.
+        """Repeat the metadata of earlier commits in a new commit, so that the table's log may lose those commits.
 
         Args:
-            remembered: what they record.
-            seen: the table as it was when they were read: a commit that has come between must not be hidden.
+            remembered: the earlier commits, by key.
+            seen: the table at the version at which they were read: a later commit must not be hidden by older metadata.
 
         Raises:
-            CommitFailedError: one has.
+            CommitFailedError: another writer has committed.
         """
         self.still_mine()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
@@ -283,18 +282,18 @@ class Lake(ReadTables, MaintainedTables):
 
 
 def _as_stored(value: Any) -> Any:
-    """A value as a commit gives it back."""
+    """A value after a round trip through a commit's JSON."""
     return json.loads(json.dumps(value))
 
 
 @dataclass(frozen=True)
 class PinnedLake(Lake):
-    """A lake as it is at one time: every table is read at the version it had when it was first asked for.
+    """A snapshot of a lake: every table is read at the version that it had when it was first read.
 
-    What is committed through it must follow these versions.
+    Commits through the snapshot must be based on these versions.
 
     Args:
-        base: the lake as it goes on.
+        base: the lake itself.
     """
 
     base: Lake = field(kw_only=True)
@@ -303,36 +302,36 @@ class PinnedLake(Lake):
 
     @classmethod
     def of(cls, lake: Lake) -> Lake:
-        """A lake as it is now; one that is pinned is the one it is."""
+        """A snapshot of a lake; a snapshot is returned unchanged."""
         return lake if isinstance(lake, PinnedLake) else lake.pinned()
 
     @property
     def live(self) -> Lake:
-        """The lake as it goes on."""
+        """The lake itself."""
         return self.base
 
     def delta(self, table: str) -> DeltaTable | None:
-        """The table as it was when it was first asked for."""
+        """The table at the snapshot's version."""
         if table not in self._tables:
             self._tables[table] = self.base.delta(table)
         return self._tables[table]
 
     def newest(self, table: str, key: str) -> Commit | None:
-        """The newest commit with a key, as far as the table was then; looked up once."""
+        """The newest commit with a key at the snapshot's version; it is looked up once."""
         if (table, key) not in self._newest:
             self._newest[table, key] = super().newest(table, key)
         return self._newest[table, key]
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
-        """A table by Delta, at its version."""
+        """A table read by Delta, at the snapshot's version."""
         delta = self.delta(table)
         reader = spark.read.format("delta")
         return (reader if delta is None else reader.option("versionAsOf", delta.version())).load(self.path(table))
 
     def writer(self, name: str, purpose: Purpose = "write") -> AbstractContextManager[None]:
-        """Be the one writer; of the lake as it goes on."""
+        """Hold a writer's lock of the lake itself."""
         return self.base.writer(name, purpose)
 
     def still_mine(self) -> None:
-        """Pass if this process still is the writer of all that it took."""
+        """Raise `LakeError` unless this process still holds all leases that it took."""
         self.base.still_mine()

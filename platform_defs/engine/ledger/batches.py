@@ -1,4 +1,4 @@
-"""A ledger's batches as objects, each read when it is asked for."""
+"""A ledger's batches as a sequence of objects, which are read on access."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
@@ -10,9 +10,9 @@ from platform_defs.engine.ledger.store import LedgerStore
 
 
 class Entries(Sequence[Entry]):
-    """All batches of a ledger, by batch number; the batch with `seq` n stands at index n - 1.
+    """All batches of a ledger, by batch number; the batch with `seq` n is at index n - 1.
 
-    A batch is read from the store when it is asked for, so ask for few. What grows with the ledger goes by its columns (`Ledger.history`).
+    A batch is read from the store on access, so access few. Work that grows with the ledger uses its columns (`Ledger.history`).
 
     Args:
         store: the ledger's store.
@@ -51,6 +51,6 @@ class Entries(Sequence[Entry]):
 
 
 def together(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:
-    """The parts of rows as one table, without rows where there is none."""
+    """The parts as one table; an empty table if there is none."""
     found = list(parts)
     return pa.concat_tables(found) if found else pa.schema([AS_INTS.field(name) for name in names]).empty_table()

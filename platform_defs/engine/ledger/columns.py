@@ -1,4 +1,4 @@
-"""A column of values in memory that grows at its end, at little cost for each value."""
+"""An in-memory column of values to which values are appended cheaply."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 pc: Any = pyarrow.compute
-"""Arrow's functions, which are made when it is loaded, so that a type checker does not know them."""
+"""Arrow's functions, which are generated on import, so that a type checker does not know them."""
 
 _LONGEST = 4_096
 """Chunks are joined up to this length."""
@@ -16,8 +16,8 @@ _LONGEST = 4_096
 class Column(Sequence[Any]):
     """An immutable column of one Arrow type.
 
-    Growing makes a new column that shares the chunks of the old one. Short chunks are joined, so that there are few of them however
-    the column grew; long ones are not, so that no value is copied often, or all at once.
+    Appending makes a new column that shares the chunks of the old one. Short chunks are joined, so that there are few of them; long
+    chunks are not, so that values are not copied often.
 
     Args:
         kind: the type.
@@ -40,7 +40,7 @@ class Column(Sequence[Any]):
         return self._data.slice(first, None if end is None else max(0, end - first))
 
     def count_upto(self, value: Any) -> int:
-        """How many values are not above one, where they rise."""
+        """The number of values up to `value`, in an ascending column."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2

@@ -1,6 +1,6 @@
-"""What a ledger remembers of its batches: columns by source, checked as they are read.
+"""The history of a ledger's batches: columns for each source, which are validated as they are read.
 
-A value of Python among Arrow's operands makes Arrow load pandas, which costs more than to open a ledger. So there is none on that way.
+With a Python value as an operand, Arrow loads pandas, which takes longer than opening a ledger; so operands here are Arrow scalars.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ COLUMNS = (
     "quarantined",
     "spread",
 )
-"""What is read of a ledger's rows when it is opened."""
+"""The columns of a ledger that are read when it is opened."""
 _KEPT = {
     "seq": pa.int32(),
     "watermark": _INT,
@@ -44,14 +44,14 @@ _GIVEN = pa.array(["watermark", "drain"])
 
 @dataclass(frozen=True)
 class SourceHistory:
-    """The batches that record something of one source, in their order.
+    """The batches with a row of one source, in order.
 
     Args:
-        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None where it is
+        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None if it is
             as it was before), `first_event_time`, `last_event_time`, `accepted`.
-        spread: for each batch whose rows' times have recorded quantiles: its number, and the quantiles.
-        read_in: the newest batch that read rows, or in which a watermark was given; None where none did.
-        rejected_in: the newest batch that brought rows to the quarantine; None where none did.
+        spread: for each batch with recorded quantiles of event times: its number, and the quantiles.
+        read_in: the newest batch that read rows, or that set a watermark; None if there is none.
+        rejected_in: the newest batch with quarantined rows; None if there is none.
         oldest: the oldest event time of all of its rows.
     """
 
@@ -68,7 +68,7 @@ class SourceHistory:
 
     @property
     def is_idle_by_old_rule(self) -> bool:
-        """Whether an earlier version recorded the source as idle, and nothing was recorded of it since but files to read again."""
+        """Whether an earlier version of Tidemark recorded the source as idle, and only retries of files were recorded since."""
         old = self.columns["idle_by_old_rule"]
         return next((old[n] for n in range(len(old) - 1, -1, -1) if old[n] is not None), False)
 
@@ -78,19 +78,19 @@ class SourceHistory:
         return pa.table({name: self.columns[name].between(first, end) for name in names})
 
     def brought(self, after: int, upto: int | None = None) -> pa.Table:
-        """The batches that brought rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
+        """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
         found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
         return found.filter(pc.and_(pc.greater(found["accepted"], 0), pc.is_valid(found["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
-        """The oldest event time known from a time on: of a batch whose rows begin before it, the last one; None where there is none."""
+        """The oldest known event time at or after `since`; for a batch that starts before it, its last one. None if there is none."""
         rows = self.brought(0)
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], pa.scalar(since, _INT)))
         first, last = rows["first_event_time"], rows["last_event_time"]
         return pc.min(pc.if_else(pc.greater_equal(first, pa.scalar(since, _INT)), first, last)).as_py()
 
     def spreads(self, seqs: pa.ChunkedArray) -> dict[int, list[int]]:
-        """By batch number, of some batches, the quantiles of the event times of their rows, where they were recorded."""
+        """The recorded quantiles of event times of some batches, by batch number."""
         seq, spread = (column.between(0) for column in self.spread)
         asked = pc.is_in(seq, value_set=seqs)
         return dict(zip(seq.filter(asked).to_pylist(), spread.filter(asked).to_pylist(), strict=True))
@@ -107,13 +107,13 @@ class SourceHistory:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a ledger.
+    """The columns of a ledger.
 
     Args:
         times: `ingested_at` of batch n, at index n - 1.
-        clocks: the wall clock of batch n, at index n - 1: `ingested_at` unless the clock had stepped back.
+        clocks: the wall clock of batch n, at index n - 1: `ingested_at`, unless the clock was behind it.
         sources: each source's batches.
-        rows: how many rows were read.
+        rows: the number of ledger rows that were read.
     """
 
     times: Column = field(default_factory=lambda: Column(_INT))
@@ -123,24 +123,24 @@ class History:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> "History":
-        """The history of batches given as objects, unchecked."""
+        """The history of batches given as objects, not validated."""
         found = list(entries)
         return cls()._with(_read([as_ints(table_of(found))])) if found else cls()
 
     @property
     def head(self) -> int:
-        """The newest batch number; 0 where there is none."""
+        """The newest batch number; 0 if there is none."""
         return len(self.times)
 
     def source(self, name: str) -> SourceHistory:
-        """A source's batches; none where it was never seen."""
+        """A source's batches; none if it has none."""
         return self.sources.get(name) or SourceHistory()
 
     def followed_by(self, parts: Iterable[pa.Table]) -> "History | None":
-        """The history with the rows of more batches (`COLUMNS`), in any order; None where they do not follow it.
+        """The history with the rows of more batches (`COLUMNS`), in any order; None if they do not follow it.
 
-        They do where no batch is missing or records a source twice, all rows of a batch have its one time, times rise, and no
-        watermark falls.
+        They follow if no batch is missing or records a source twice, all rows of a batch have the same time, times increase, and no
+        watermark decreases.
         """
         new = _read(parts)
         if not new.rows:
@@ -154,13 +154,13 @@ class History:
         return History(times, clocks, {**self.sources, **sources}, self.rows + new.rows)
 
     def _goes_on(self, new: "_News") -> bool:
-        """Whether batches go on where the history ends, each at one time, later than the one before."""
+        """Whether the batches continue the history, each with one time, which is later than that of the batch before."""
         seq = new.batches["seq"]
         ends = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (self.head + 1, self.head + len(seq))
         return new.agree and ends and _rising(seq, strictly=True) and _rising(_after(self.times, new.batches["time"]), strictly=True)
 
     def _rises(self, name: str, new: "_New") -> bool:
-        """Whether a source is recorded once a batch, and its watermark never falls or vanishes."""
+        """Whether a source is recorded once in each batch, and its watermark never decreases or becomes null."""
         known = self.source(name).columns
         marks = _after(known["watermark"], new.columns["watermark"])
         vanished = marks.null_count and pc.any(pc.is_valid(marks.slice(0, marks.null_count))).as_py()
@@ -180,7 +180,7 @@ class _New:
 
 @dataclass(frozen=True)
 class _News:
-    """New rows: each source's, and of each batch `seq`, `time` and `clock`; `agree` where all rows of each batch have one time."""
+    """New rows by source, and `seq`, `time` and `clock` of each batch; `agree` is whether all rows of each batch have one time."""
 
     sources: dict[str, _New]
     batches: pa.Table
@@ -189,7 +189,7 @@ class _News:
 
 
 def _read(parts: Iterable[pa.Table]) -> _News:
-    """Sort rows out by source as they are read: what is kept of a part is less than a third of it."""
+    """Group rows by source as they are read; less than a third of each part is kept."""
     found: dict[str, list[_New]] = {}
     batches, rows = list[pa.Table](), 0
     for part in parts:
@@ -210,7 +210,7 @@ def _batches(part: pa.Table) -> pa.Table:
 
 def _of_source(rows: pa.Table) -> _New:
     old = pc.and_(rows["idle"].cast(_BOOL), pc.not_equal(rows["kind"], _SILENT))
-    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _AS_BEFORE, old)  # it records nothing of a source's silence
+    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _AS_BEFORE, old)  # a retry says nothing about whether a source is idle
     columns = {name: (old if name == "idle_by_old_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     heard = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_GIVEN))
@@ -219,7 +219,7 @@ def _of_source(rows: pa.Table) -> _New:
 
 
 def _joined(parts: Sequence[_New]) -> _New:
-    """The parts of a source as one, ordered; column by column, so that little is held twice."""
+    """The parts of a source as one, ordered; joined column by column to save memory."""
     parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
     seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
     order = None if _rising(seq) else pc.sort_indices(seq)
@@ -236,7 +236,7 @@ def _newest(*seqs: int | None) -> int | None:
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
-    """Ordered rows, those left out that are like the one before."""
+    """Ordered rows without those equal to the row before."""
     if len(rows) < 2:
         return rows
     alike = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
@@ -249,7 +249,7 @@ def _ordered(rows: pa.Table) -> pa.Table:
 
 
 def _after(known: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values with the last known before them."""
+    """Values, preceded by the last known value."""
     return pa.chunked_array([*known.between(max(0, len(known) - 1)).chunks, *values.chunks], values.type)
 
 
@@ -258,8 +258,8 @@ def _rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
     return len(values) < 2 or pc.all(compare(values.slice(0, len(values) - 1), values.slice(1))).as_py()
 
 
-def said_last(rows: Iterable[SourceEntry]) -> dict[str, SourceEntry]:
-    """The newest of some rows, by source."""
+def newest_by_source(rows: Iterable[SourceEntry]) -> dict[str, SourceEntry]:
+    """The newest row of each source."""
     found: dict[str, SourceEntry] = {}
     for row in sorted(rows, key=lambda r: r.seq):
         found[row.source] = row

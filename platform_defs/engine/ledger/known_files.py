@@ -1,4 +1,4 @@
-"""The files of a source that the ledger records, in columns: asked about some files, without an object for each that ever landed."""
+"""The files of a source that the ledger records, in columns, so that looking up files needs no object for each recorded file."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,9 +14,9 @@ _READ = pa.scalar(0, _MARK)
 class KnownFiles:
     """The files of one source.
 
-    A path is kept as the ledger has it: relative to the source's folder (`./`), or whole, as ledgers of format 1 have it. A whole path
-    below the folder is taken as the relative one. One that is elsewhere was read before the lake was moved: it is taken as what follows the
-    folder's name in it, after the first and after the last time that the name occurs.
+    A path is relative to the source's folder (`./`), or absolute in ledgers of format 1. An absolute path below the folder is converted to
+    the relative one. An absolute path elsewhere was recorded before the lake was moved: its relative path is the part after the folder's
+    name, once after the first and once after the last occurrence of the name.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class KnownFiles:
         return len(self._paths)
 
     def add(self, offsets: pa.Array) -> None:
-        """Add what the ledger records: `path|modified|length` a file that was read.
+        """Add entries of the ledger's `offsets`: `path|modified|length` for a file that was read.
 
-        `|unread` follows where no row of it was, and `|unread|n` where that was so at the nth retry. `|retry|n` asks for one: it
-        voids every `unread` with a lower number.
+        A suffix `|unread` means that no row of it could be read, `|unread|n` that this was so at the nth retry. `|retry|n` requests a
+        retry: it cancels every `unread` with a lower number.
         """
         parts = pc.split_pattern(offsets, "|")
         self._paths = self._paths.extended(_decoded(pc.list_element(parts, 0)))
@@ -39,7 +39,7 @@ class KnownFiles:
         self._marks = self._marks.extended(_marks(parts))
 
     def among(self, files: Collection[File]) -> Known:
-        """What is known of some files of the source."""
+        """What the ledger records about some files of the source."""
         folder = next((f.folder for f in files), None)
         keys = self._of(folder)
         asked = pa.array([key for file in files for key in file.keys], _TEXT)
@@ -54,7 +54,7 @@ class KnownFiles:
         return Known(marks)
 
     def _of(self, folder: str | None) -> tuple[Column, Column]:
-        """The names by which files go below a folder."""
+        """The possible relative paths of the recorded files below a folder."""
         first, last = self._keys.get(folder, (Column(_TEXT), Column(_TEXT)))
         new = self._paths.between(len(first))
         if len(new):
@@ -65,7 +65,7 @@ class KnownFiles:
 
 
 def _below(paths: pa.ChunkedArray, root: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Paths relative to a folder, by the first and by the last time that its name occurs in those that lie elsewhere."""
+    """Paths relative to a folder; for paths elsewhere, by the first and by the last occurrence of the folder's name."""
     if pc.all(pc.starts_with(paths, "./")).as_py():
         return paths, paths
     name = root.rsplit("/", 1)[-1]
@@ -79,9 +79,9 @@ def _below(paths: pa.ChunkedArray, root: str) -> tuple[pa.ChunkedArray, pa.Chunk
 
 
 def uris_below(paths: Sequence[str], folder: str) -> list[str]:
-    """The URIs that files have now, given the paths by which the ledger or a quarantine has them, and their source's folder.
+    """The present URIs of files, given their paths in the ledger or a quarantine, and their source's folder.
 
-    One of which the place below the folder is not known keeps its path.
+    A path that cannot be converted to one below the folder is returned unchanged.
     """
     if not paths:
         return []
@@ -97,7 +97,7 @@ def _uri(path: str, name: str, folder: str) -> str:
 
 
 def _marks(parts: pa.Array) -> pa.Array:
-    """What follows the files' states, as numbers; few have anything there."""
+    """The marks after the files' states (see `mark_of`); few files have one."""
     plain = pa.repeat(_READ, len(parts))
     marked = pc.greater_equal(pc.list_value_length(parts), 4)
     if not pc.any(marked).as_py():
@@ -106,7 +106,7 @@ def _marks(parts: pa.Array) -> pa.Array:
 
 
 def _decoded(paths: pa.Array) -> pa.Array:
-    """Paths decoded; few have anything to decode."""
+    """Decoded paths; few need decoding."""
     plain = pc.replace_substring_regex(paths, "^file:/+", "/")
     encoded = pc.match_substring(plain, "%")
     if not pc.any(encoded).as_py():

@@ -1,8 +1,8 @@
-"""The ledger: one total order of everything that was ingested, and the commit point of ingest.
+"""The ledger: the total order of all ingested batches, and the commit point of ingest.
 
-A batch is a micro-batch, or has no rows and only moves watermarks. It is stored as one row for each source it records, all rows of
-a batch (or of several) in one commit; readers see the batches up to `head` and nothing else. This module holds the order and its
-checks; where the rows are kept is a `LedgerStore`.
+A batch is a micro-batch of rows, or a control batch without rows that sets watermarks. It is stored as one row for each source that it
+records; all rows of a batch (or of several) are in one commit. Readers see only the batches up to `head`. This module maintains and
+validates the order; a `LedgerStore` stores the rows.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +17,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger.batches import Entries, together
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.history import COLUMNS, History, SourceHistory, said_last
+from platform_defs.engine.ledger.history import COLUMNS, History, SourceHistory, newest_by_source
 from platform_defs.engine.ledger.known_files import KnownFiles
 from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger.store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
@@ -36,17 +36,17 @@ __all__ = [
     "moved",
 ]
 _CLOCK_STEP = 60_000
-"""A clock that stepped back by less is not worth a note."""
+"""A clock that stepped back by less than this is not recorded."""
 _NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
 
 
 class Ledger:
-    """The ledger of a lake. What was read is kept in columns; only what was committed since, by whom ever, is read again.
+    """The ledger of a lake. Batches that were read are cached in columns, and only newer commits of any writer are read.
 
     Args:
         lake: the lake.
         clock: the wall clock, in epoch ms.
-        store: where the rows are kept; by default the lake's own table.
+        store: the store of the rows; by default the lake's own table.
     """
 
     def __init__(self, lake: Lake, clock: Callable[[], int], store: LedgerStore | None = None) -> None:
@@ -64,13 +64,13 @@ class Ledger:
 
     @property
     def history(self) -> History:
-        """What is known of all batches, in columns.
+        """All batches, in columns.
 
         Raises:
             LedgerError: a batch is missing, repeated or goes back in time, or a file cannot be read.
-            LakeError: a later version of the project made the lake.
+            LakeError: a later version of Tidemark created the lake.
         """
-        with self._mutex:  # sources are ingested side by side, and each asks
+        with self._mutex:  # sources are ingested in parallel, and each reads it
             version = self._store.look()
             if version is None or (self._version is not None and version.table != self._version.table):
                 self._forget()
@@ -80,22 +80,22 @@ class Ledger:
 
     def _take_new(self, version: Version) -> None:
         self._take_rows()
-        if self._history.rows != version.rows:  # rows were added to batches that are known
+        if self._history.rows != version.rows:  # rows were added to known batches
             self._forget()
             self._take_rows()
         self._version = version
 
     def _take_rows(self) -> None:
-        """Take the rows after those known: the few of a next look as they are, many in parts, of which the columns are kept."""
+        """Read the rows after the known batches: a few as whole rows, many in parts of which only the columns are kept."""
         known = self._history
         parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
         first = list(islice(parts, 1)) if known.head else []
         found = known.followed_by(chain(first, parts))
         if found is None:
-            raise self._broken()
+            raise self._corruption()
         self._history = found
         if first and first[0].num_rows == found.rows - known.rows:
-            self._last |= said_last(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
+            self._last |= newest_by_source(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
             return
         newest = {
             name: seq[-1]
@@ -112,17 +112,17 @@ class Ledger:
             found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
         return found
 
-    def _broken(self) -> LedgerError:
-        """The first batch after those known that does not follow the one before it, read row by row."""
+    def _corruption(self) -> LedgerError:
+        """The error for the first new batch that does not follow the one before it, found by reading row by row."""
         head, times, last = self._history.head, self._history.times, dict(self._last)
         before = times[-1] if head else None
         for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
             wrong = _wrong(entry, head, before, last)
             if wrong:
-                return LedgerError.broken(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
+                return LedgerError.corrupted(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
             head, before = head + 1, entry[0].ingested_at
-            last |= said_last(entry)
-        return LedgerError.broken(head, "its rows contradict each other", self._store.name, "unknown")
+            last |= newest_by_source(entry)
+        return LedgerError.corrupted(head, "its rows contradict each other", self._store.name, "unknown")
 
     def entries(self) -> Entries:
         """All batches, by batch number."""
@@ -134,7 +134,7 @@ class Ledger:
         return self.history.head
 
     def last(self) -> dict[str, SourceEntry]:
-        """What was last recorded of each source, without its offsets."""
+        """The newest row of each source, without its offsets."""
         _ = self.history
         return dict(self._last)
 
@@ -151,14 +151,14 @@ class Ledger:
         return sums
 
     def offsets(self, source: str) -> set[str]:
-        """Everything read from a source so far. It is read anew: ask `known` whether files are known."""
+        """All recorded offsets of a source, read from the store. Use `known` to check whether files are known."""
         found: set[str] = set()
         for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
             found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
         return found
 
     def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
-        """Everything recorded of a source's files, each with its batch number, by batch."""
+        """All recorded offsets of a source, each with its batch number, ordered by batch."""
         found: list[tuple[int, str]] = []
         for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
             of = part.filter(pc.equal(part["source"], source))
@@ -166,11 +166,11 @@ class Ledger:
         return sorted(found, key=lambda pair: pair[0])
 
     def known(self, source: str, files: Collection[File]) -> Known:
-        """What the ledger records of some files of a source."""
+        """What the ledger records about some files of a source."""
         return self._known_files(source).among(files)
 
     def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
-        """The files of a source that the ledger does not record as they are now."""
+        """The files of a source that the ledger does not record in their present state."""
         known = self.known(source, files)
         return [file for file in files if not known.holds(file)]
 
@@ -186,21 +186,21 @@ class Ledger:
             return self._files.get(source) or KnownFiles()
 
     def true_now(self) -> int:
-        """The wall clock as it is, by which silence and skew are judged."""
+        """The wall clock, which decides whether a source is idle and whether a time is in the future."""
         return self._clock()
 
     def now(self, after: int = 0) -> int:
-        """The wall clock for the next batch: later than the newest batch's, even where the clock stepped back."""
+        """The time for the next batch: the wall clock, but later than the newest batch's time if the clock stepped back."""
         return max(after + 1, self._next_time(self.history))
 
     def _next_time(self, known: History) -> int:
         return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
 
     def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
-        """When the batches `after < seq <= head` came, in processing time: epoch ms by batch, rising; and `after`.
+        """`after`, and the processing times of the batches `after < seq <= head`, in epoch ms, ascending.
 
-        That is the wall clock, but none later than a later batch's: what a clock that had jumped ahead recorded is put right by the
-        first batch after it was set back.
+        A batch's processing time is its wall clock, but at most that of each later batch: times from a clock that had jumped ahead are
+        corrected by the first batch after the clock was set back.
         """
         clocks = self.history.clocks.between(after, head)
         backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
@@ -213,16 +213,16 @@ class Ledger:
         return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
 
     def began(self) -> int:
-        """When the first batch was made, by the wall clock; now where there is none, or where the clock is known to have been wrong."""
+        """The wall clock at the first batch; now if there is none, or if the clock is known to have been wrong."""
         now, clocks = self.true_now(), self.history.clocks
         if not len(clocks):
             return now
         return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
 
     def heard(self, source: str) -> int | None:
-        """When rows of a source were last read, by the wall clock; None where none ever were.
+        """The wall clock at which rows of a source were last read; None if none were read.
 
-        Where the clock had jumped ahead then, and is right again, it is the newest batch before that whose time is not in the future.
+        If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
         """
         seq = self.source(source).read_in
         if seq is None:
@@ -238,39 +238,39 @@ class Ledger:
         return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
 
     def require(self, seq: int, witness: str) -> None:
-        """Pass if the ledger has a batch that another table records.
+        """Raise unless the ledger has a batch that another table records.
 
         Raises:
-            LedgerError: it has not; it has lost it.
+            LedgerError: the ledger has lost the batch.
         """
         if seq > self.head:
             raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
     def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the batch after the newest, and the version that it follows; see `Batch.begin`."""
+        """The number and the time (epoch ms) of the next batch, and the version that it follows; see `Batch.begin`."""
         with self._mutex:
-            known = self.history  # looked up once, so that number, time and version are of one ledger
+            known = self.history  # read once, so that number, time and version are consistent
             return known.head + 1, self._next_time(known), self._version
 
     def fence(self, seen: Version | None) -> Version:
-        """Commit nothing on a version, so that no other batch that began with it lands; returns the version that this makes.
+        """Make an empty commit on a version, so that any other batch that began at it fails; returns the new version.
 
         Raises:
-            LakeError: another has committed since.
+            LakeError: another writer has committed since.
         """
         with self._mutex:
             self._unmoved(seen)
             self._store.fence()
             made = self._store.look()
-            if made is None or made.number != (0 if seen is None else seen.number + 1):  # another's commit is on top of it
+            if made is None or made.number != (0 if seen is None else seen.number + 1):  # another writer has committed after it
                 raise LakeError.overtaken(TABLE, "batch")
             return made
 
     def commit_after(self, seen: Version | None, entries: Sequence[Entry]) -> None:
-        """Commit batches, as `commit` does, on a version or not at all.
+        """Commit batches as `commit` does, only on the given version.
 
         Raises:
-            LakeError: another has committed since.
+            LakeError: another writer has committed since.
         """
         with self._mutex:
             self._commit(self._unmoved(seen), entries)
@@ -282,50 +282,50 @@ class Ledger:
         return found
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Commit batches, all or none. Everything they record must be in the logs already.
+        """Commit batches atomically. Their rows must already be in the logs.
 
         Raises:
-            LakeError: another writer has committed a batch of the number meanwhile.
+            LakeError: another writer has committed a batch with this number.
         LedgerError: the batches do not follow the newest.
         """
         with self._mutex:
             self._commit(self.history, entries)
 
     def _commit(self, known: History, entries: Sequence[Entry]) -> None:
-        """Commit on what was looked up last: another look here would let the commit land on what is new in it."""
+        """Commit on the version that was read last: reading it again here would allow a commit on a newer version."""
         seqs, head = [entry[0].seq for entry in entries], known.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
             raise LedgerError(f"batches {seqs} do not follow the ledger's newest, {head}")
         clock = self._clock()
-        if head and clock < known.clocks[0]:  # a clock that has lost its time says nothing
+        if head and clock < known.clocks[0]:  # a clock behind the first batch is not recorded
             clock = known.times[-1] + 1
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
     def compact(self) -> None:
-        """Put the ledger's files together, and make a checkpoint of its log."""
+        """Compact the ledger's files, and write a checkpoint of its log."""
         self._store.compact()
 
 
 def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
-    """A row with the wall clock, where that has stepped back behind the ledger's."""
+    """A row with the wall clock, if that is behind the ledger's clock."""
     return replace(row, clock=clock) if clock < row.ingested_at - _CLOCK_STEP else row
 
 
 def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
-    """What keeps a batch from following those before it."""
+    """Why a batch does not follow those before it; None if it does."""
     seq, now = entry[0].seq, entry[0].ingested_at
     if seq != head + 1:
-        return f"it follows entry {head}, so entries between them are missing"
+        return f"it follows batch {head}, so batches between them are missing"
     if len({row.source for row in entry}) < len(entry):
-        return "it names a source twice"
+        return "it records a source twice"
     if any(row.ingested_at != now for row in entry) or (before is not None and now <= before):
-        return f"its ingested_at {now} does not rise from the entry before, {before}"
+        return f"its ingested_at {now} is not later than that of the batch before, {before}"
     return next((w for row in entry if (w := _fallen(row, last.get(row.source)))), None)
 
 
 def _fallen(row: SourceEntry, last: SourceEntry | None) -> str | None:
     if last is None or last.watermark is None or (row.watermark is not None and row.watermark >= last.watermark):
         return None
-    return f"the watermark of {row.source!r} falls from {last.watermark} to {row.watermark}"
+    return f"the watermark of {row.source!r} decreases from {last.watermark} to {row.watermark}"

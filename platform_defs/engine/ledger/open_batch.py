@@ -1,4 +1,4 @@
-"""A batch of the ledger that is being made, bound to the version of the ledger that it began with."""
+"""A batch of the ledger that is not committed yet, and the version of the ledger at which it began."""
 
 from collections.abc import Sequence
 from threading import Lock
@@ -8,13 +8,13 @@ from platform_defs.engine.ledger.store import Version
 
 
 class Batch:
-    """A batch that is being made. Its commit lands only where nothing was committed to the ledger since it began.
+    """A batch that is not committed yet. Its commit fails if anything was committed to the ledger since the batch began.
 
     Args:
         ledger: the ledger.
         seq: the batch's number.
-        now: when it is made: the wall clock in epoch ms, later than the batch before.
-        seen: the ledger's version that it follows; None where there is no ledger yet.
+        now: its time: the wall clock in epoch ms, later than that of the batch before.
+        seen: the ledger's version that it follows; None if there is no ledger yet.
     """
 
     def __init__(self, ledger: Ledger, seq: int, now: int, seen: Version | None) -> None:
@@ -24,25 +24,25 @@ class Batch:
 
     @classmethod
     def begin(cls, ledger: Ledger) -> "Batch":
-        """Begin a batch: the one after the newest."""
+        """Begin the batch after the newest one."""
         return cls(ledger, *ledger.next_batch())
 
     def fence(self) -> None:
-        """Refuse every other batch that is being made: whoever deletes rows that no batch names does this first.
+        """Make every other open batch fail. This is required before uncommitted rows are deleted.
 
-        The rows may be another's who still believes to be the writer. That one's commit would name rows that are gone.
+        The rows may belong to another process that still acts as the writer; its commit would refer to deleted rows.
 
         Raises:
-            LakeError: another has committed to the ledger since this batch began.
+            LakeError: another writer has committed to the ledger since this batch began.
         """
-        with self._mutex:  # sources are ingested side by side
+        with self._mutex:  # sources are ingested in parallel
             self._seen = self.ledger.fence(self._seen)
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Commit the batch, and those that follow it in the same commit.
+        """Commit the batch, and following batches in the same commit.
 
         Raises:
-            LakeError: another has committed to the ledger since this batch began.
+            LakeError: another writer has committed to the ledger since this batch began.
         """
         with self._mutex:
             self.ledger.commit_after(self._seen, entries)

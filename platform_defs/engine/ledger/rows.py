@@ -1,4 +1,4 @@
-"""A ledger's rows: what one batch records of one source, as an object and as a table."""
+"""A ledger's rows: one for each batch and source, as an object and as a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -41,29 +41,29 @@ SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEntry:
-    """What one batch records of one source. Times are epoch ms; None where there is none.
+    """One row of the ledger: what a batch records about a source. Times are epoch ms or None.
 
     Args:
         seq: the batch number: its position in the total order, from 1.
-        kind: what made the batch. A source that became idle has `silent`; earlier versions wrote `idle` or `rows` for it. One of which
-            files are to be read again has `retry`: whatever it was before, idle or not, it stays.
-        ingested_at: the ledger's clock; strictly rising from batch to batch.
+        kind: the kind of the batch for this source. A source that became idle has `silent` (earlier versions of Tidemark wrote `idle` or
+            `rows`). `retry` requests that files are read again, and does not change whether the source is idle.
+        ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.
         max_event_time: the newest event time of the source so far.
         first_event_time: the oldest event time among the batch's rows.
         last_event_time: the newest event time among the batch's rows.
         rows_read: rows read: accepted + duplicate + quarantined + markers.
-        accepted: rows that reached the log.
-        duplicate: rows whose key the log holds already.
-        quarantined: rows kept out with a reason.
+        accepted: rows written to the log.
+        duplicate: rows whose key is already in the log.
+        quarantined: rows written to the quarantine with a reason.
         markers: rows that only carried a watermark.
-        warned: accepted rows that broke a rule whose action is to warn.
+        warned: accepted rows that violate a rule with the action `warn`.
         idle: whether the source no longer holds the watermark back.
-        offsets: what was read: one `path|modified|length` a file, the path relative to the source's folder (`./`); `|unread` or
-            `|unread|n` follows where no row of it was, `|retry|n` where it is to be read again.
-        clock: the wall clock where it was behind `ingested_at`: it had stepped back; None where the two are the same.
-        spread: quantiles of the event times of the batch's rows, see `steps.SHARES`; empty where there are none.
+        offsets: one `path|modified|length` for each file, with the path relative to the source's folder (`./`); with the suffix `|unread`
+            or `|unread|n` if no row of it could be read, `|retry|n` if it is to be read again.
+        clock: the wall clock if it had stepped back behind `ingested_at`; None if the two are equal.
+        spread: quantiles of the event times of the batch's rows at `SHARES`; empty if they were not recorded.
     """
 
     seq: int
@@ -90,12 +90,12 @@ Entry = tuple[SourceEntry, ...]
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows given as mappings, as the table holds them."""
+    """Rows given as mappings, with the table's schema."""
     return pa.Table.from_pylist(list(rows), schema=IN_MS).cast(SCHEMA)
 
 
 def table_of(entries: Iterable[Entry]) -> pa.Table:
-    """Batches as the table holds them."""
+    """Batches, with the table's schema."""
     return as_table([asdict(row) for entry in entries for row in entry])
 
 
@@ -105,7 +105,7 @@ def as_ints(rows: pa.Table) -> pa.Table:
 
 
 def entries_of(rows: pa.Table) -> list[Entry]:
-    """Batches from their rows (`AS_INTS`, a column that is left out has its default), by batch number and source."""
+    """Batches from their rows (`AS_INTS`; a missing column has its default), ordered by batch number and source."""
     entries: list[list[SourceEntry]] = []
     for row in rows.sort_by([("seq", "ascending"), ("source", "ascending")]).to_pylist():
         lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread") if name in row}
@@ -117,7 +117,7 @@ def entries_of(rows: pa.Table) -> list[Entry]:
 
 
 def moved(row: SourceEntry, **changes: Any) -> SourceEntry:
-    """What a next batch records of a source when only `changes` happen: counts and offsets start anew."""
+    """A source's row in the next batch: state is carried over, counts and offsets are reset, then `changes` are applied."""
     carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle}
     blank = SourceEntry(seq=row.seq, kind=row.kind, ingested_at=row.ingested_at, source=row.source)
     return replace(blank, **{**carried, **changes})

@@ -1,7 +1,7 @@
-"""Where a ledger's rows are kept: a small protocol, and the Delta table that a lake keeps them in.
+"""The store of a ledger's rows: a small protocol, and its implementation as a Delta table of the lake.
 
-The ledger's logic (the order, its checks, what was last recorded of each source) needs four operations of a store. A store in
-memory that implements them runs the same logic without a file.
+The ledger's logic (the order, its validation, the newest row of each source) needs few operations of a store. An in-memory store that
+implements them runs the same logic without files.
 """
 
 import re
@@ -27,9 +27,9 @@ TABLE = "ledger"
 MANY_FILES = 64
 FULL_BYTES = 1024 * 1024
 """A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
-FORMAT = 2  # of the lake: recorded by the ledger from its first commit on; one more for each change that an older version misreads
+FORMAT = 2  # of the lake, recorded in the ledger's description; incremented by changes that older versions misread
 EVERYTHING = -(1 << 62)
-"""A batch number before any, that of a damaged row too."""
+"""A batch number below all others, even that of a damaged row."""
 _AT_ONCE = 1 << 13
 
 
@@ -38,9 +38,9 @@ class Version:
     """A state of a store.
 
     Args:
-        table: what identifies the table; another one where it was deleted and made anew.
-        number: 0 for the first commit, and one more for each after it.
-        rows: how many rows it holds.
+        table: the table's identity, which changes when it is deleted and created again.
+        number: the number of the newest commit, from 0.
+        rows: the number of rows.
     """
 
     table: str
@@ -49,22 +49,22 @@ class Version:
 
 
 class LedgerStore(Protocol):
-    """Keeps a ledger's rows, of which there is one for each batch and source.
+    """Stores a ledger's rows, one for each batch and source.
 
-    `rows` and `append` are about the version that `look` last returned.
+    `rows`, `append` and `fence` use the version that `look` last returned.
     """
 
     @property
     def name(self) -> str:
-        """How error messages name the store."""
+        """The store's name in error messages."""
         ...
 
     def look(self) -> Version | None:
-        """The newest version; None where there is no ledger yet.
+        """The newest version; None if there is no ledger yet.
 
         Raises:
             LedgerError: the store cannot be read.
-            LakeError: a later version of the project made the lake.
+            LakeError: a later version of Tidemark created the lake.
         """
         ...
 
@@ -82,27 +82,27 @@ class LedgerStore(Protocol):
         ...
 
     def append(self, rows: pa.Table) -> None:
-        """Commit rows (of the schema `SCHEMA`) on that version, all or none.
+        """Commit rows (of the schema `SCHEMA`) on that version, atomically.
 
         Raises:
-            LakeError: another writer has committed meanwhile.
+            LakeError: another writer has committed.
         """
         ...
 
     def fence(self) -> None:
-        """Commit nothing on that version, or make a store without rows where there is none.
+        """Make an empty commit on that version, or create an empty store if there is none.
 
         Raises:
-            LakeError: another writer has committed meanwhile.
+            LakeError: another writer has committed.
         """
         ...
 
     def files_of(self, seq: int) -> list[str]:
-        """The files that hold rows of a batch, for an error message."""
+        """The files with rows of a batch, for an error message."""
         ...
 
     def compact(self) -> None:
-        """Put small files together; the rows stay the same."""
+        """Compact small files; the rows do not change."""
         ...
 
 
@@ -121,15 +121,15 @@ class DeltaLedgerStore:
 
     @property
     def name(self) -> str:
-        """Where the table lies."""
+        """The table's path."""
         return self.lake.path(TABLE)
 
     def look(self) -> Version | None:
-        """The table as it is now: opened once, then updated by what was committed since, which takes an eighth of the time."""
+        """The table's newest version. The table is opened once and then updated, which takes an eighth of the time."""
         try:
             if (
                 self._delta is None or self.lake.incarnation(TABLE, self._delta.version()) != self._incarnation
-            ):  # not there yet, or made anew
+            ):  # not opened yet, or created again
                 self._delta = self.lake.delta(TABLE)
             else:
                 self._delta.update_incremental()
@@ -149,7 +149,7 @@ class DeltaLedgerStore:
             raise LakeError.newer(self.lake.root, found, FORMAT)
 
     def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
-        """The rows of a range of batches. A file is read in small parts, and not at all where its statistics lie outside of the range."""
+        """The rows of a range of batches. Files are read in small parts, and skipped if their statistics are outside of the range."""
         self._known = max(0, after)
         if self._delta is None:
             return
@@ -163,7 +163,7 @@ class DeltaLedgerStore:
                 raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
 
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
-        """The files that can hold rows of a range of batches, those of old batches first."""
+        """The files that can contain rows of a range of batches, ordered by their first batch."""
         names = ("path", "min.seq", "max.seq")
         ends = zip(*[_actions(delta, name) for name in names], strict=True)
         held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not _above(low, upto)]
@@ -181,37 +181,37 @@ class DeltaLedgerStore:
                 yield part.select(list(columns))
 
     def _open(self, delta: DeltaTable, path: str) -> Any:
-        """A file of this machine by its path, which needs less memory and time than a data set; any other by deltalake's own reader."""
+        """A local file's path, which needs less memory and time than a dataset; a remote file opened by deltalake."""
         if self.lake.is_local:
             return f"{self.name}/{path}"
         return next(f for f in delta.to_pyarrow_dataset().get_fragments() if f.path == path).open()
 
     def append(self, rows: pa.Table) -> None:
-        """Commit rows; a ledger of an older format gets this version's first, so that no older version reads what it would misread."""
+        """Commit rows. A ledger of an older format gets the present format first, so that older versions refuse it."""
         if self._delta is not None and _format_of(self._delta) < FORMAT:
             self.lake.still_mine()
             before = self._delta.version()
             with refused_if_overtaken(TABLE, "batch"):
                 self._delta.alter.set_table_description(_description())
-            if self._delta.version() != before + 1:  # on another writer's commit
+            if self._delta.version() != before + 1:  # another writer has committed
                 raise LakeError.overtaken(TABLE, "batch")
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
-        if self._delta is not None:  # it has followed its own commit
+        if self._delta is not None:  # it was updated by its own commit
             self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
         self._compact_many()
 
     def fence(self) -> None:
-        """Commit nothing; where there is no table, make one without rows."""
+        """Make an empty commit, or create an empty table."""
         commit_nothing(self.lake, self._delta, SCHEMA.empty_table())
 
     def _compact_many(self) -> None:
-        """One file a commit would make a long ledger slow to open."""
+        """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
         self.look()
         if self._delta is not None and sum(size < FULL_BYTES for size in _actions(self._delta, "size_bytes")) >= MANY_FILES:
             self.compact()
 
     def compact(self) -> None:
-        """Put the small files together, and make a checkpoint of the log."""
+        """Compact the small files, and write a checkpoint of the log."""
         self.look()
         if self._delta is not None:
             point("ledger.before_compact")
@@ -220,7 +220,7 @@ class DeltaLedgerStore:
             self._delta.create_checkpoint()
 
     def files_of(self, seq: int) -> list[str]:
-        """The files that hold rows of a batch."""
+        """The files with rows of a batch."""
         if self._delta is None:
             return []
         files = self._files(self._delta, seq - 1, seq)
@@ -228,7 +228,7 @@ class DeltaLedgerStore:
 
 
 def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
-    """Commit to the ledger's table, on the version that was seen, nothing; where none was seen, make it with no rows."""
+    """Make an empty commit on the version `seen` of the ledger's table; if it is None, create the table without rows."""
     if seen is None:
         lake.append_small(no_rows, TABLE, seen=None, description=_description())
         return
@@ -246,7 +246,7 @@ def _format_of(delta: DeltaTable) -> int:
 
 
 def _within(part: pa.Table, after: int, upto: int | None) -> pa.Table:
-    """The rows of `after < seq <= upto`; by a search where they are ordered, since a comparison with a number would load pandas."""
+    """The rows of `after < seq <= upto`, by binary search: a comparison with a number would make Arrow load pandas."""
     seq = part["seq"]
     last = pc.max(seq).as_py() if upto is None else upto
     if pc.min(seq).as_py() > after and pc.max(seq).as_py() <= last:
@@ -263,13 +263,13 @@ def _above(low: int | None, upto: int | None) -> bool:
 
 
 def _actions(delta: DeltaTable, name: str) -> list[Any]:
-    """What the table's log records of each file; None where it does not. `pyarrow.table` would load pandas for it."""
+    """A value of the table's log for each file; None if it is not recorded. `pyarrow.table` would load pandas here."""
     found = delta.get_add_actions(flatten=True)
     return list(found[name].to_pylist()) if name in found.column_names else [None] * found.num_rows
 
 
 def _rows_of(delta: DeltaTable) -> int:
-    """How many rows the table has, by its log."""
+    """The table's number of rows, from its log."""
     return sum(_actions(delta, "num_records"))
 
 

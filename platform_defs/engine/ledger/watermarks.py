@@ -1,4 +1,4 @@
-"""Watermarks as functions of the ledger, so that every verdict of lateness can be replayed."""
+"""Watermarks as functions of the ledger, so that every lateness decision can be repeated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,20 @@ class Timeline:
     """An input's or an operator's watermark over the ledger.
 
     Args:
-        after: the watermark in force after batch n, at index n; index 0 is before any batch. None is minus
-            infinity. It never falls.
-        idle: whether the input does not hold the watermark back after batch n, at index n.
+        after: the watermark after batch n, at index n; index 0 is before any batch. None is minus infinity. It never decreases.
+        idle: whether the input is idle, and does not hold back the watermark, after batch n, at index n.
     """
 
     after: Sequence[int | None]
     idle: Sequence[bool]
 
     def with_idle(self, idle: pa.Array) -> "Timeline":
-        """The same watermark, with another say on who holds it back."""
+        """The same watermark with another `idle`."""
         return Timeline(self.after, Column(_IDLE, [idle]))
 
 
 NOTHING = Timeline(Column(_MARK), Column(_IDLE))
-"""A timeline of which nothing is known yet."""
+"""The empty timeline."""
 
 
 def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> Timeline:
@@ -39,8 +38,8 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
 
     Args:
         history: the source's batches.
-        head: the batch up to which it is asked for.
-        known: the timeline as it was before some batch; only the later ones are worked out.
+        head: the last batch of the timeline.
+        known: the timeline up to an earlier batch; only later batches are computed.
     """
     first = max(1, len(known.after))
     rows = history.table(["seq", "watermark", "idle"], first - 1, head)
@@ -54,12 +53,12 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
 
 
 def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
-    """Whether what is made of sources does not hold its readers' watermarks after batch n, at index n.
+    """Whether a table derived from sources does not hold back its readers' watermarks after batch n, at index n.
 
-    A derived table holds its readers while it is idle: what it has not finalized would otherwise come behind what they have closed.
-    Earlier versions let its readers go on. So that every row keeps the decision it got then, the old rule still holds from a batch by
-    which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that names one of them, but
-    for a batch that asks for files to be read again: it changes nothing.
+    A derived table holds back its readers even while it is idle: otherwise its pending results would be behind ranges that the readers
+    have closed. In earlier versions of Tidemark an idle table did not. So that lateness decisions do not change, the old rule still holds
+    from a batch in which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that records
+    one of the sources. Batches of kind `retry` do not count.
     """
     found = pa.array([bool(sources)] * (head + 1), _IDLE)
     for history in sources:
@@ -73,11 +72,11 @@ def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
 def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeline:
     """An operator's watermark: the running maximum of the minimum over its inputs that are not idle.
 
-    An input never seen holds it at minus infinity unless it is idle; where all are idle it stays.
+    An input without batches holds it at minus infinity unless it is idle. While all inputs are idle it does not change.
 
     Args:
-        inputs: the inputs' timelines; where another process commits meanwhile, one may be longer than the other.
-        known: the timeline as it was before some batch; only the later ones are worked out.
+        inputs: the inputs' timelines; one may be longer if another process commits at the same time.
+        known: the timeline up to an earlier batch; only later batches are computed.
     """
     first, end = len(known.after), min(len(i.after) for i in inputs)
     if end <= first:
@@ -95,13 +94,13 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
 
 
 def delayed(timeline: Timeline, delay: int, known: Timeline = NOTHING) -> Timeline:
-    """The watermark that readers of an operator's results see."""
+    """The output watermark of an operator: its watermark less its output watermark delay."""
     first = len(known.after)
     return _extended(known, pc.subtract(_values(timeline.after, _MARK, first), delay), _values(timeline.idle, _IDLE, first))
 
 
 def _running(before: int | None, marks: pa.Array) -> pa.Array:
-    """The running maximum, from a value on; None is below all."""
+    """The running maximum, starting from a value; None is below all values."""
     running = pc.cumulative_max(_joined(pa.array([before], _MARK), marks), skip_nulls=True)
     return pc.fill_null_forward(running)[1:]
 
@@ -131,14 +130,14 @@ def _joined(one: pa.Array, other: pa.Array) -> pa.Array:
 def possibly_late(
     history: SourceHistory, operator: Timeline, after: int, head: int, span: tuple[int | None, int | None] = (None, None)
 ) -> dict[int, int]:
-    """The batches `after < seq <= head` that may hold late rows of a source: batch number to the operator's watermark before it.
+    """The batches `after < seq <= head` that may contain late rows of a source: batch number to the operator's watermark before it.
 
     Args:
         history: the source's batches.
         operator: the operator's watermark.
-        after: the batch after which to look.
-        head: the last batch to look at.
-        span: the first and the last event time of the rows asked for; None for no end. Batches without such rows are left out.
+        after: the batch before the first one.
+        head: the last batch.
+        span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
     """
     rows = history.brought(after, head)
     first, last = span

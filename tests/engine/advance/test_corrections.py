@@ -81,8 +81,8 @@ def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_en
     ("spec", "why"),
     [
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
-        ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"sessions need a table between"),
-        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, final at its"),
+        ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"final at `result_time` \(not sessions\)"),
+        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, whose results"),
     ],
 )
 def test_illegal_consecutive_operators_are_refused(spec: dict[str, Any], why: str) -> None:

@@ -89,5 +89,5 @@ def test_reading_new_batches_of_an_asset_is_refused_at_the_first_step(make_engin
     ],
 )
 def test_an_asset_uses_the_event_time_of_the_engine(operator: Operator, time: str) -> None:
-    with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', by which .*; make it the source's `event_time`"):
+    with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', which .*; set the source's"):
         DerivedAsset(name="x", inputs=("l", "r")[: len(operator.inputs)], operator=operator)

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from platform_defs.engine.formats import unreadable_files as sifting
+from platform_defs.engine.formats import unreadable_files
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import classified, would_fail_again
 
@@ -238,7 +238,7 @@ TIMEOUT = _failed("java.net.SocketTimeoutException: Read timed out")
 TORN = _failed("java.io.EOFException: Unexpected end of input stream", HADOOP)
 
 
-def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[sifting.Sifted, list[float], int]:
+def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[unreadable_files.CheckedFiles, list[float], int]:
     """Isolate unreadable files; each file raises its errors in turn, and the last one for ever."""
     slept, reads = list[float](), [0]
 
@@ -250,8 +250,8 @@ def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> 
                 raise PySparkException(text)
         return _Read()  # pyright: ignore[reportReturnType]
 
-    patience = sifting.Patience(waits, slept.append)
-    return sifting._sifted(fail, FILES, patience), slept, reads[0]
+    patience = unreadable_files.Patience(waits, slept.append)
+    return unreadable_files._checked(fail, FILES, patience), slept, reads[0]
 
 
 class _Read:
@@ -284,7 +284,7 @@ def test_an_unreachable_and_a_corrupted_file_do_not_affect_the_others() -> None:
     assert [f.modified for f in sifted.files] == [0, 1, 3, 4, 5, 6, 7]
     assert [(f.modified, f.fault, f.length) for f in sifted.files if f.fault] == [
         (5, "the file cannot be read: EOFException: Unexpected end of input stream", 7),
-        (6, sifting.GONE, sifting.GONE_LENGTH),
+        (6, unreadable_files.GONE, unreadable_files.GONE_LENGTH),
     ]
     assert [u.file.modified for u in sifted.unread] == [2]
     assert slept == [1.0, 5.0]

@@ -38,9 +38,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
     engine = make_engine([source("a"), strict], [])
     _land(engine, "a", "good.jsonl", [Event("x", 1, 0)])
     _land(engine, "b", "bad.jsonl", [Event("x", 0, 0), Event("y", -1, 0), Event("z", 1, 0), Event("z", 99, 0), Event(None, -5, 0)])
-    message = (
-        r"'b' broke rules whose action is 'fail': v is positive \(2 rows\), v is small \(1 rows\); nothing of the micro-batch was committed"
-    )
+    message = r"'b' violates rules whose action is 'fail': v is positive \(2 rows\), v is small \(1 rows\); nothing of the"
     with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0

@@ -94,7 +94,7 @@ def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngi
     with caplog.at_level(logging.WARNING, stream.__name__):
         entries = engine.ingest()
     assert sum(s.rows_read for e in entries for s in e) == 3
-    assert "latest of source 'l' is passed over: it is a link below the source's folder" in caplog.text
+    assert "latest of source 'l' is skipped: it is a link below the source's folder" in caplog.text
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("b",), ("c",)]
     assert engine.ingest() == []
 

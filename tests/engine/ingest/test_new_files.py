@@ -46,7 +46,7 @@ class Looks:
         """List the folder, and record the new files; returns their names."""
         self.now += 10.0
         found = self.landing.new()
-        judged = [self.ledger.known("l", found).judged(f) for f in found]
+        judged = [self.ledger.known("l", found).with_fault(f) for f in found]
         if found:
             self.commit(tuple(replace(f, fault=f.fault or fault).offset for f in judged))
         return [self.name(file) for file in found]

@@ -69,7 +69,7 @@ def test_only_a_running_stream_warns(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
     Pending(_Ingest(), warns=True).files([BAD])
     assert [r.levelname for r in caplog.records] == ["WARNING"]
-    assert caplog.records[0].getMessage().startswith("source 'l': 1 file could not be read: file:/in/bad.jsonl (timeout). The machine")
+    assert caplog.records[0].getMessage().startswith("source 'l': 1 file could not be read: file:/in/bad.jsonl (timeout). The cause is")
 
 
 def test_any_other_error_is_raised() -> None:

@@ -77,7 +77,7 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     with pytest.raises(QuarantineError, match=r"`source` is 'x'; legal: l, r"):
         engine.ingestion.quarantine.retry("x")
     with pytest.raises(
-        QuarantineError, match=r"`file` is '9\.jsonl', and no such file of source 'l' is in quarantine; legal: file:.*1\.json"
+        QuarantineError, match=r"`file` is '9\.jsonl', but no such file of source 'l' is in quarantine; legal: file:.*1\.json"
     ):
         engine.ingestion.quarantine.retry("l", ["9.jsonl"])
     with pytest.raises(
@@ -179,7 +179,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     land(fixed, "c", "3.csv", ["k||v||ts", "few", "fewer"])
     fixed.ingest()
     (Path(fixed.folders["c"]) / "3.csv").unlink()
-    message = r"rows of source 'c' cannot be released: .* by the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
+    message = r"rows of source 'c' cannot be released: .* in the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
         fixed.ingestion.quarantine.release("c", named=["3.csv"])
     again = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]

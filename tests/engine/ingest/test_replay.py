@@ -16,7 +16,7 @@ def test_a_replay_that_another_writer_has_overtaken_is_refused(make_engine: Make
     """The other writes after the replay has cleared uncommitted rows: locks have failed."""
     ours, other = (make_engine([source("l")], []) for _ in range(2))
     replay(ours, [{"l": [Event("a", 1, 0)]}])
-    before, clear = ours.ledger.head, replay_module.clear_orphans
+    before, clear = ours.ledger.head, replay_module.clear_uncommitted
     land(other, "l", "1.jsonl", [Event("b", 2, 0).line])
 
     def clear_and_pause(*given: Any) -> None:
@@ -27,7 +27,7 @@ def test_a_replay_that_another_writer_has_overtaken_is_refused(make_engine: Make
         else:
             run_and_die(lambda: other.ingestion.batches.files(files), "ingest.before_ledger")
 
-    monkeypatch.setattr(replay_module, "clear_orphans", clear_and_pause)
+    monkeypatch.setattr(replay_module, "clear_uncommitted", clear_and_pause)
     with pytest.raises(LakeError, match="another writer has committed meanwhile, so nothing was written"):
         replay(ours, [{"l": [Event("c", 3, 0)]}])
     monkeypatch.undo()

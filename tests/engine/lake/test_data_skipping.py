@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from platform_defs.engine.lake.data_skipping import Ranges, chosen_files, extent
+from platform_defs.engine.lake.data_skipping import Ranges, extent, matching_files
 from platform_defs.engine.lake.tables import Lake
 
 MINUTE = 60_000
@@ -60,7 +60,7 @@ RANGES: list[tuple[Ranges, str]] = [
 
 @pytest.mark.parametrize(("within", "letters"), RANGES)
 def test_files_that_contain_no_row_of_the_range_are_skipped(lake: Lake, within: Ranges, letters: str) -> None:
-    chosen = chosen_files(_delta(lake), within)
+    chosen = matching_files(_delta(lake), within)
     every = dict(zip(("c", "b", "a"), pa.table(_delta(lake).get_add_actions())["path"].to_pylist(), strict=True))
     assert chosen is not None
     assert sorted(chosen) == sorted(every[letter] for letter in letters)
@@ -69,12 +69,12 @@ def test_files_that_contain_no_row_of_the_range_are_skipped(lake: Lake, within: 
 def test_a_file_without_statistics_is_read(lake: Lake) -> None:
     unknown = pa.table({"n": pa.array([None], pa.int64()), "at": pa.array([None], pa.timestamp("us", "UTC")), "s": ["d"]})
     write_deltalake(lake.path("t"), unknown, mode="append")
-    assert len(chosen_files(_delta(lake), {"n": (900, 901)}) or ()) == 1
+    assert len(matching_files(_delta(lake), {"n": (900, 901)}) or ()) == 1
 
 
 def test_a_partitioned_table_is_read_by_delta(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", pa.table({"n": [1, 2], "p": ["a", "b"]}), partition_by=["p"])
-    assert chosen_files(DeltaTable(tmp_path / "t"), {"n": (1, 1)}) is None
+    assert matching_files(DeltaTable(tmp_path / "t"), {"n": (1, 1)}) is None
 
 
 def test_a_table_with_column_mapping_is_read_by_delta(spark: SparkSession, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_table_with_column_mapping_is_read_by_delta(spark: SparkSession, tmp_p
     modes = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({modes})")
     spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN a TO b")
-    assert chosen_files(DeltaTable(path), {}) is None
+    assert matching_files(DeltaTable(path), {}) is None
     assert sorted(r.b for r in Lake(str(path.parent)).read(spark, "t").collect()) == [0, 1, 2]
 
 

@@ -90,7 +90,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     lake = Lake(str(tmp_path / "lake"))
     newer = f"Tidemark lake, format {FORMAT + 1}"
     write_deltalake(lake.path("ledger"), pa.table({"seq": pa.array([1], pa.int64())}), description=newer)
-    message = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that made it"
+    message = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that created it"
     with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
     engine = _newer(lake)

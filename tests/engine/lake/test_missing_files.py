@@ -112,7 +112,7 @@ def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engin
     assert anew.ledger.head == 1
     land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
     for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
-        with pytest.raises(LedgerError, match=r"has lost entries: table .*/ledger ends at entry 1, and table pairs names entry 2"):
+        with pytest.raises(LedgerError, match=r"has lost batches: table .*/ledger ends at batch 1, but table pairs records batch 2"):
             act()
     assert rows_of(anew.views.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
 
@@ -125,7 +125,7 @@ def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_e
         left.unlink()
     anew = make_engine(SOURCES, [join()])
     assert anew.ledger.head == 0
-    with pytest.raises(LedgerError, match=r"ends at entry 0, and table events/l names entry 1"):
+    with pytest.raises(LedgerError, match=r"ends at batch 0, but table events/l records batch 1"):
         anew.ingestion.signals.watermark({"l": 1})
     assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
@@ -134,7 +134,7 @@ def test_a_table_written_by_another_program_does_not_stop_ingestion(engine: Engi
     write_deltalake(engine.lake.path("pairs"), pa.table({"x": [1]}))
     land(engine, "l", "late.jsonl", [Event("a", 1, 2 * HOUR).line])
     assert len(engine.ingest()) == 1
-    with pytest.raises(LakeError, match="no commit of pairs tells its progress"):
+    with pytest.raises(LakeError, match="no commit of pairs records its progress"):
         engine.advance("pairs")
 
 

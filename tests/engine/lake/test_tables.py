@@ -55,7 +55,7 @@ def test_a_null_value_is_returned_as_a_value(lake: Lake) -> None:
 
 def test_a_table_without_progress_is_named(lake: Lake) -> None:
     _foreign(lake, "t", None)
-    with pytest.raises(LakeError, match=re.escape("no commit of t tells its progress")):
+    with pytest.raises(LakeError, match=re.escape("no commit of t records its progress")):
         lake.newest("t", "progress")
 
 
@@ -93,7 +93,7 @@ def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
     seen = lake.delta("t")
     lake.append_small(ROWS, "t")
-    with pytest.raises(LakeError, match="t has another writer by now"):
+    with pytest.raises(LakeError, match="t has another writer now"):
         lake.append_small(ROWS, "t", seen=seen)
     assert lake.version("t") == 1
 

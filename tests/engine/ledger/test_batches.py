@@ -11,7 +11,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from operators.contract import SEQ
 from platform_defs.engine import Engine, LedgerError
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_orphans, take_over
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, take_over
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.tables import Lake, LakeError, PinnedLake
@@ -25,7 +25,7 @@ from tests.support.memory_ledger import Memory, MemoryLedgerStore
 from tests.support.shopkeeping import join, source
 
 NO_SESSION: Any = None
-REFUSED = "ledger has (a newer batch than this process started from|another writer by now)"
+REFUSED = "ledger has (a newer batch than this process started from|another writer now)"
 Two = tuple[Ledger, Ledger]
 
 
@@ -112,7 +112,7 @@ def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> 
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
     held_up, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
-    clear_orphans(NO_SESSION, lake, other, contracts)
+    clear_uncommitted(NO_SESSION, lake, other, contracts)
     assert _held(lake, "events/l") == []
     with pytest.raises(LakeError, match=REFUSED):
         held_up.commit([(source_entry("l", 1, accepted=2),)])
@@ -156,9 +156,9 @@ def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path:
         "watermark": lambda: engine.ingestion.signals.watermark({"l": 7}),
         "drain": engine.drain,
         "idle": engine.ingestion.signals.idle,
-        "retry": lambda: engine.ingestion.quarantine._ask("l", [offset]),
+        "retry": lambda: engine.ingestion.quarantine._request_retry("l", [offset]),
     }
-    with pytest.raises(LedgerError, match="table pairs names entry 2"):
+    with pytest.raises(LedgerError, match="table pairs records batch 2"):
         acts[write]()
     assert Ledger(lake, clock).head == 1
 

@@ -52,7 +52,7 @@ def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: obj
     found = known.among([same, other, changed])
     assert (found.holds(same), found.holds(other), found.holds(changed)) == (True, False, False)
     assert (_is_named(found, changed), _is_named(found, other)) == (True, False)
-    assert found.judged(changed).fault is not None
+    assert found.with_fault(changed).fault is not None
 
 
 @pytest.mark.parametrize("folder", [None, "/l"], ids=["whole path", "path below the folder"])
@@ -75,7 +75,7 @@ def test_a_relative_path_is_the_absolute_path_without_its_folder(name: str) -> N
 def test_an_unreadable_file_is_read_again_after_a_change() -> None:
     known = _known(_file("/l", "1.jsonl", fault="torn").offset)
     changed = _file("/l", "1.jsonl", 6)
-    assert known.among([changed]).judged(changed).fault is None
+    assert known.among([changed]).with_fault(changed).fault is None
 
 
 def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
@@ -104,7 +104,7 @@ def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[s
     assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
     assert {f.keys[0] for f in every if _is_named(known, f)} == {f.keys[0] for f in files}
     read = {name for name, _, _ in rows if not [t for n, m, t in rows if n == name][-1]}
-    refused = {name for name in NAMES for modified in range(3) if known.judged(_file("/l", name, modified)).fault}
+    refused = {name for name in NAMES for modified in range(3) if known.with_fault(_file("/l", name, modified)).fault}
     assert refused >= read - {name for name, _, torn in rows if torn}
     assert len(ledger._known_files("l")) == len(rows)
 

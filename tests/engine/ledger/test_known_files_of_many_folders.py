@@ -43,10 +43,10 @@ def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: 
 def test_every_attempt_is_distinguished() -> None:
     offsets = [UNREAD]
     for number in (1, 2, 3):
-        offsets.append(_known(*offsets).judged(FILE).retry)
-        tried = _known(*offsets).judged(FILE)
+        offsets.append(_known(*offsets).with_fault(FILE).retry)
+        tried = _known(*offsets).with_fault(FILE)
         assert (tried.fault, tried.retries, tried.offset) == (None, number, READ)
-        assert _known(*offsets, READ).judged(FILE).fault is not None
+        assert _known(*offsets, READ).with_fault(FILE).fault is not None
         refused = File(5, tried.path, 7, "l", fault="torn", retries=tried.retries)
         assert refused.offset == f"{UNREAD}|{number}"
         offsets.append(refused.offset)
@@ -60,10 +60,10 @@ def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -
     [uri] = uris_below([refused.split("|")[0]], now)
     assert uri == f"file:{now}/2026/a%20b.jsonl"
     file = File(5, uri, 7, "l", folder=now)
-    retry = _known(refused, file=file).judged(file).retry
+    retry = _known(refused, file=file).with_fault(file).retry
     assert retry == "./2026/a%20b.jsonl|5|7|retry|1"
     assert not _known(retry, refused, file=file).holds(file)
-    assert _known(refused, retry, file=file).judged(file).retries == 1
+    assert _known(refused, retry, file=file).with_fault(file).retries == 1
     assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).holds(file)
 
 

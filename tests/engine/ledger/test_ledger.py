@@ -139,16 +139,20 @@ class Broken:
 
 
 BROKEN = [
-    Broken("a gap", ({"seq": 4},), r"at entry 4: it follows entry 2, so entries between them are missing"),
-    Broken("an entry repeated", ({"seq": 2},), r"at entry 2: it names a source twice"),
-    Broken("the first entry is not the first", ({"seq": 0},), r"at entry 0: it follows entry 0"),
-    Broken("time stands still", ({"seq": 3, "ingested_at": 2},), r"at entry 3: its ingested_at 2 does not rise from the entry before, 2"),
-    Broken("time goes back", ({"seq": 3, "ingested_at": 1},), r"at entry 3: its ingested_at 1 does not rise"),
+    Broken("a gap", ({"seq": 4},), r"at batch 4: it follows batch 2, so batches between them are missing"),
+    Broken("an entry repeated", ({"seq": 2},), r"at batch 2: it records a source twice"),
+    Broken("the first entry is not the first", ({"seq": 0},), r"at batch 0: it follows batch 0"),
     Broken(
-        "one entry at two times", ({"seq": 3}, {"seq": 3, "source": "r", "ingested_at": 9}), r"at entry 3: its ingested_at 3 does not rise"
+        "time stands still", ({"seq": 3, "ingested_at": 2},), r"at batch 3: its ingested_at 2 is not later than that of the batch before, 2"
     ),
-    Broken("a watermark falls", ({"seq": 3, "watermark": 19},), r"at entry 3: the watermark of 'l' falls from 20 to 19"),
-    Broken("a watermark vanishes", ({"seq": 3, "watermark": None},), r"at entry 3: the watermark of 'l' falls from 20 to None"),
+    Broken("time goes back", ({"seq": 3, "ingested_at": 1},), r"at batch 3: its ingested_at 1 is not later than"),
+    Broken(
+        "one entry at two times",
+        ({"seq": 3}, {"seq": 3, "source": "r", "ingested_at": 9}),
+        r"at batch 3: its ingested_at 3 is not later than",
+    ),
+    Broken("a watermark falls", ({"seq": 3, "watermark": 19},), r"at batch 3: the watermark of 'l' decreases from 20 to 19"),
+    Broken("a watermark vanishes", ({"seq": 3, "watermark": None},), r"at batch 3: the watermark of 'l' decreases from 20 to None"),
 ]
 
 
@@ -162,7 +166,7 @@ def test_an_inconsistent_ledger_is_named(tmp_path: Path, case: Broken, known: bo
     rows = [asdict(source_entry(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
     Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
     for _ in range(2):
-        with pytest.raises(LedgerError, match=rf"the ledger is broken {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
+        with pytest.raises(LedgerError, match=rf"the ledger is corrupted {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
             reader.entries()
 
 
@@ -172,7 +176,7 @@ def test_a_ledger_file_that_is_missing_is_named(tmp_path: Path) -> None:
         ledger.commit([(source_entry("l", seq),)])
     file = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
     file.unlink()
-    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {file.name} of table .*/ledger is missing or .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table .*/ledger is missing or .*{WAY_OUT}"):
         _ledger(tmp_path).entries()
 
 
@@ -180,7 +184,7 @@ def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     _ledger(tmp_path).commit([(source_entry("l", 1),)])
     [file] = (tmp_path / "lake" / TABLE).glob("*.parquet")
     file.write_bytes(b"PAR1 and no more")
-    with pytest.raises(LedgerError, match=rf"cannot be read after entry 0: file {file.name} of table"):
+    with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table"):
         _ledger(tmp_path).entries()
 
 
@@ -201,7 +205,7 @@ def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1),)])
     ledger.require(1, "table pairs")
-    with pytest.raises(LedgerError, match=rf"ledger ends at entry 1, and table pairs names entry 3, .*/ledger/_delta_log .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"ledger ends at batch 1, but table pairs records batch 3, .*/ledger/_delta_log .*{WAY_OUT}"):
         ledger.require(3, "table pairs")
 
 

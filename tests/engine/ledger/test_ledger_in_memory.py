@@ -31,7 +31,7 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
         assert ledger.head == 1
     one.commit([(source_entry("l", 2, watermark=3),)])
     assert other._history.head == 1
-    with pytest.raises(LakeError, match="ledger has another writer by now"):
+    with pytest.raises(LakeError, match="ledger has another writer now"):
         other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
         other.commit([(source_entry("l", 2),)])
@@ -40,25 +40,25 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([(source_entry("l", 1),), (source_entry("l", 3),)], "at entry 3: it follows entry 1, so entries between them are missing"),
-        ([(source_entry("l", 1), source_entry("l", 1))], "at entry 1: it names a source twice"),
+        ([(source_entry("l", 1),), (source_entry("l", 3),)], "at batch 3: it follows batch 1, so batches between them are missing"),
+        ([(source_entry("l", 1), source_entry("l", 1))], "at batch 1: it records a source twice"),
         (
             [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=1),)],
-            "at entry 2: its ingested_at 1 does not rise from the entry before, 1",
+            "at batch 2: its ingested_at 1 is not later than that of the batch before, 1",
         ),
-        ([(source_entry("l", 1, ingested_at=1), source_entry("r", 1, ingested_at=2))], "at entry 1: its ingested_at 1 does not rise"),
+        ([(source_entry("l", 1, ingested_at=1), source_entry("r", 1, ingested_at=2))], "at batch 1: its ingested_at 1 is not later than"),
         (
             [(source_entry("l", 1, watermark=5),), (source_entry("l", 2, watermark=4),)],
-            "at entry 2: the watermark of 'l' falls from 5 to 4",
+            "at batch 2: the watermark of 'l' decreases from 5 to 4",
         ),
         (
             [(source_entry("l", 1, watermark=5),), (source_entry("r", 2),), (source_entry("l", 3),)],
-            "at entry 3: the watermark of 'l' falls from 5 to None",
+            "at batch 3: the watermark of 'l' decreases from 5 to None",
         ),
     ],
 )
 def test_an_invalid_batch_is_found_and_named(entries: list[Entry], message: str) -> None:
-    with pytest.raises(LedgerError, match=f"the ledger is broken {message}"):
+    with pytest.raises(LedgerError, match=f"the ledger is corrupted {message}"):
         _ = memory_ledger(entries).head
 
 

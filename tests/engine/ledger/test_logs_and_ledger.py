@@ -47,7 +47,7 @@ def test_a_log_that_lost_its_last_commit_stops_every_computation_from_it(
     anew = make_engine(SOURCES, [join()])
     _feed(anew, 2)
     head = anew.ledger.head
-    why = rf"table {table} has lost rows: its newest commit is of batch 1, and the ledger says that batch 2 brought rows to it.*backup"
+    why = rf"table {table} has lost rows: its newest commit is of batch 1, but the ledger records rows of batch 2 in it.*backup"
     computing = [lambda: anew.advance("pairs")] if table == "events/l" else []  # no asset reads a quarantine
     for act in (anew.ingest, *computing):
         with pytest.raises(LedgerError, match=why):

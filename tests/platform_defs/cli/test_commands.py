@@ -189,14 +189,12 @@ def test_late_shows_the_late_rows(demo):
     assert result.code == 0
     assert result.out.count("2026-03-0") >= late
     assert "payment_id" in result.out
-    assert f"Rows of payments too late for payment_order_wide: {late}" in result.out
+    assert f"Late rows of payments for payment_order_wide: {late}" in result.out
     assert max(map(len, result.out.splitlines())) <= 80
     report = tidemark("late", "payments", "--limit", "1", "--json").json
     assert (report["source"], report["asset"], report["total"], len(report["rows"])) == ("payments", WIDE, late, 1)
     assert {"payment_id", "event_time", "seq", "arrival"} <= set(report["rows"][0])
-    assert tidemark("late", "payments", "--limit", "1").out.startswith(
-        f"Rows of payments too late for payment_order_wide: {late}, of which 1"
-    )
+    assert tidemark("late", "payments", "--limit", "1").out.startswith(f"Late rows of payments for payment_order_wide: {late}, of which 1")
 
 
 def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
@@ -223,7 +221,7 @@ def test_rebuilding_a_correct_day_repairs_nothing(demo):
 
 def test_a_second_ingest_and_advance_do_nothing(demo):
     assert tidemark("advance", "--json").json == {"steps": []}
-    assert "Every table stands at its watermark." in tidemark("advance").out
+    assert "Every table is at its watermark." in tidemark("advance").out
 
 
 def test_a_drain_finalizes_every_row(drained):
@@ -289,9 +287,9 @@ def test_the_join_interval_comes_from_the_environment(spark, lake, monkeypatch):
 
 
 def test_an_empty_lake_is_reported_by_every_command(spark, lake):
-    assert "nothing is closed yet" in tidemark("status").out
-    assert "Nothing has landed yet." in tidemark("late", "payments").out
-    assert "Nothing new has landed." in tidemark("ingest").out
+    assert "no step yet" in tidemark("status").out
+    assert "No file was ingested yet." in tidemark("late", "payments").out
+    assert "No new file has landed." in tidemark("ingest").out
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
     assert report == {
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],

@@ -164,7 +164,7 @@ def test_a_link_prevents_deletion_and_is_not_followed(tmp_path: Path, name: str)
     link = folder.root / name
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(theirs)
-    with pytest.raises(NotTheDemos, match=f"which holds '{name}', which no demo made; nothing was deleted"):
+    with pytest.raises(NotTheDemos, match=f"which contains '{name}', which no demo made; nothing was deleted"):
         folder.begin(_engine(folder.root))
     assert [p.name for p in theirs.iterdir()] == ["precious"]
 
@@ -222,7 +222,7 @@ def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> No
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("precious")
-    with pytest.raises(NotTheDemos, match="which holds a file"):
+    with pytest.raises(NotTheDemos, match="which contains a file"):
         DemoLake(tmp_path / "demo").begin(_engine(tmp_path / "demo"))
 
 

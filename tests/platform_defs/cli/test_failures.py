@@ -83,7 +83,7 @@ def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.M
     assert engine.asked == [*rebuilt, "good"]
     assert "good" in out, "what was done is shown"
     assert isinstance(ended, AdvanceError)
-    assert str(ended).startswith("bad could not be advanced; assets that are not made of these were")
+    assert str(ended).startswith("bad could not be advanced; assets that do not read these were")
     assert "ARITHMETIC_OVERFLOW" in str(ended)
 
 

@@ -10,15 +10,15 @@ from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ingest.quarantine import FileSetAside, RejectedRows
+from platform_defs.engine.ingest.quarantine import QuarantinedFile, RejectedRows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import Released
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.platform_defs.cli.test_commands import tidemark
 
 LONG = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
-TORN = FileSetAside(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
-ASKED = FileSetAside(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
+TORN = QuarantinedFile(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
+ASKED = QuarantinedFile(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
 
 
 class _Quarantine:
@@ -27,7 +27,7 @@ class _Quarantine:
     def __init__(self) -> None:
         self.asked = list[tuple[Any, ...]]()
 
-    def files(self, source: str) -> list[FileSetAside]:
+    def files(self, source: str) -> list[QuarantinedFile]:
         return [TORN, ASKED] if source == "orders" else []
 
     def rows(self, source: str) -> list[RejectedRows]:
@@ -39,7 +39,7 @@ class _Quarantine:
             else []
         )
 
-    def retry(self, *asked: Any) -> list[FileSetAside]:
+    def retry(self, *asked: Any) -> list[QuarantinedFile]:
         self.asked.append(asked)
         return [TORN] if asked[0] == "orders" else []
 
@@ -90,7 +90,7 @@ def test_json_output_is_complete(quarantine: _Quarantine) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["list", "payments"], 0, "Nothing is in quarantine."),
+        (["list", "payments"], 0, "The quarantine is empty."),
         (["retry", "payments"], 0, "There is no file to read again."),
         (["release", "payments"], 0, "There are no such rows to release."),
         (["list", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
@@ -116,4 +116,4 @@ def test_an_ingest_that_skipped_files_reports_its_batches_and_the_error(monkeypa
     assert result.code == 1
     assert "Ledger batches" in result.out
     assert "error: source 'orders': 7 files could not be read: file:/in/0.jsonl (SocketTimeoutException: Read timed out), " in result.err
-    assert "and 2 more. The machine, the store or the network is at fault, not the content" in result.err
+    assert "and 2 more. The cause is the machine, the store or the network, not the content" in result.err

@@ -32,7 +32,7 @@ def test_late_rows_fit_the_terminal_and_are_escaped(width: int, capsys: pytest.C
     }
     render.print_late(_late([row, row], 7))
     out = capsys.readouterr().out
-    assert out.startswith("Rows of payments too late for wide: 7, of which 2")
+    assert out.startswith("Late rows of payments for wide: 7, of which 2 are shown")
     assert out.count(SHOWN) == (4 if width == 80 else 3)
     assert out.count('[{"a": 1}]') == 2
     assert max(map(len, out.splitlines())) <= width
@@ -43,14 +43,14 @@ def test_late_rows_fit_the_terminal_and_are_escaped(width: int, capsys: pytest.C
 def test_a_long_value_is_cut_and_its_length_shown(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([{"a": "x" * 1_000}]))
     out = capsys.readouterr().out
-    assert out.startswith("Rows of payments too late for wide: 1\n")
+    assert out.startswith("Late rows of payments for wide: 1\n")
     assert out.count("x") == 200
     assert "(1,000 characters)" in out
 
 
 def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([]))
-    assert capsys.readouterr().out == "No row of payments came too late for wide.\n"
+    assert capsys.readouterr().out == "No row of payments is late for wide.\n"
 
 
 def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,5 +61,5 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert f"Lake /data/{SHOWN}" in out
-    assert f"{SHOWN}\\: nothing is closed yet; it waits for {SHOWN}" in out.replace("\n", "")
+    assert f"{SHOWN}\\: no step yet; it waits for {SHOWN}" in out.replace("\n", "")
     assert out.replace("\n", "").isprintable()

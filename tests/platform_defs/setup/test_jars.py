@@ -87,7 +87,7 @@ def test_a_wrong_checksum_names_both_and_keeps_no_file(folder: Path):
 
 def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
     download, _ = serving(a=b"A")
-    with pytest.raises(JarError, match=r"(?s)could not fetch b-1\.0\.jar\. .*TIDEMARK_MAVEN_MIRROR.*Ivy said:\n\tmodule not found$"):
+    with pytest.raises(JarError, match=r"(?s)could not fetch b-1\.0\.jar\. .*TIDEMARK_MAVEN_MIRROR.*Ivy printed:\n\tmodule not found$"):
         jars.fetch(jars=[A, B], download=download)
     assert list(folder.iterdir()) == []
 
