@@ -142,7 +142,7 @@ def test_a_file_that_no_demo_made_prevents_deletion(made: Made, name: str, named
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
     before = _contents(made.root)
-    with pytest.raises(NotTheDemos, match=f"which holds {named}, which no demo made; nothing was deleted"):
+    with pytest.raises(NotTheDemos, match=f"which contains {named}, which no demo made; nothing was deleted"):
         made.folder.begin(_engine(made.root))
     assert _contents(made.root) == before
 
