@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -167,7 +168,8 @@ def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPa
 def test_a_relative_publish_folder_is_resolved_from_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
-    monkeypatch.setattr("platform_defs.engine.operations.views.Views.publish", lambda _, asset, folder: asked.append(folder) or 3)
+    views = SimpleNamespace(publish=lambda asset, folder: asked.append(folder) or 3)
+    monkeypatch.setattr("platform_defs.engine.Engine.views", views)
     code, out, _ = _run(["publish", "seller_leaderboard", "[out]"])
     assert (code, asked) == (0, [f"{tmp_path}/[out]"])
     assert "[out]" in out
