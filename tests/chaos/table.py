@@ -14,7 +14,7 @@ def table(planner: Planner, how: str, failed: int) -> str:
     """The run in one sentence, then one row a point."""
     outcome = "the lake of an undisturbed run, row for row; the law holds" if not failed else f"{failed} lives differ"
     rows = [_row(point, meaning, planner, outcome) for point, meaning in (*POINTS.items(), (TIMER, "any moment, by the clock"))]
-    head = ["| point | what it stands for | kills | killed in | after recovery |", "|---|---|--:|---|---|"]
+    head = ["| point | state | kills | killed in | after recovery |", "|---|---|--:|---|---|"]
     return "\n".join([how, "", *head, *rows])
 
 
