@@ -137,7 +137,7 @@ def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) 
 
 
 def check_distinct(columns: Sequence[str], way_out: str = "rename one of them") -> None:
-    """Raise `ColumnError`, with the way out, if a name occurs twice (Spark's names ignore case)."""
+    """Raise `ColumnError`, which says what to do, if a name occurs twice (Spark's names ignore case)."""
     seen: set[str] = set()
     twice = [c for c in columns if c.lower() in seen or seen.add(c.lower())]
     if twice:

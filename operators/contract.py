@@ -237,7 +237,7 @@ class ReportsFinality(Operator, Protocol):
 
 @runtime_checkable
 class TracesInputs(Operator, Protocol):
-    """An operator whose results name the input rows that they were made of, so that each row can be accounted for."""
+    """An operator whose results name the input rows from which they were computed, so that each row can be accounted for."""
 
     def traced(self, column: str) -> tuple[str, ...]:
         """The result's name, for each input, of a column that every input has."""

@@ -52,18 +52,18 @@ def maintenance_job() -> None:
 
 
 class ExportConfig(dg.Config):
-    """Which table to write, and where."""
+    """The table to export, and the target folder."""
 
     table: str = Field(description="a derived table, such as category_leaderboard")
-    folder: str = Field(description="where to write, a path or a URI outside the lake; what it holds is replaced")
-    early: bool = Field(default=False, description="add the early results of open windows, and a column is_final")
-    as_of: str | None = Field(default=None, description="an upserted table as it was at this time, such as 2026-11-22T08:30:00Z")
-    event_times_to: str | None = Field(default=None, description="an upserted table of the rows with event times up to this one")
+    folder: str = Field(description="the target folder, a path or a URI outside the lake; its content is replaced")
+    early: bool = Field(default=False, description="whether to add the early results of open windows, and a column is_final")
+    as_of: str | None = Field(default=None, description="for an upserted table: its state at this time, such as 2026-11-22T08:30:00Z")
+    event_times_to: str | None = Field(default=None, description="for an upserted table: its state from rows up to this event time")
 
 
 @dg.op(required_resource_keys={"engine"})
 def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
-    """Write a table as a Delta table of its own: as it is, as it was, or with early results."""
+    """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     try:
         view = view_of(config.table, config.early, config.as_of, config.event_times_to)
         done = context.resources.engine.views.export(view, config.folder)
@@ -75,7 +75,7 @@ def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
 @dg.job(
     name="export",
     op_retry_policy=AGAIN,
-    description="Writes a table as a Delta table of its own: as it is, as it was, or with early results.",
+    description="Writes a table to a separate Delta table: its present state, an earlier state, or with early results.",
 )
 def export_job() -> None:
     """One op."""
@@ -83,16 +83,16 @@ def export_job() -> None:
 
 
 class LandChangesConfig(dg.Config):
-    """Which table's changes to land, and as whose input."""
+    """The table whose changes to land, and the source that ingests them."""
 
     table: str = Field(description="a Delta table with a change data feed, a path or a URI")
-    source: str = Field(description="the source that takes the changes; its schema has a column `change`")
-    from_version: int = Field(default=0, ge=0, description="the version of the table to begin with")
+    source: str = Field(description="the source that ingests the changes; its schema has a column `change`")
+    from_version: int = Field(default=0, ge=0, description="the first version of the table to land")
 
 
 @dg.op(required_resource_keys={"engine"})
 def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> None:
-    """Land what changed in a Delta table since the last time, as input files of a source."""
+    """Land the changes of a Delta table since the last run, as input files of a source."""
     engine = context.resources.engine
     if config.source not in engine.sources:
         raise dg.Failure(f"`source` is {config.source!r}; legal: {', '.join(engine.sources)}", allow_retries=False)
@@ -103,7 +103,7 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
 @dg.job(
     name="land_changes",
     op_retry_policy=AGAIN,
-    description="Lands what changed in a Delta table as input of a source, which the next ingest reads.",
+    description="Lands the changes of a Delta table as input files of a source, which the next ingest reads.",
 )
 def land_changes_job() -> None:
     """One op."""

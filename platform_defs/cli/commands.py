@@ -255,7 +255,7 @@ def late(
     _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
     _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
     if not engine.ledger.head and not as_json:
-        render.out.print("No file was ingested yet.")
+        render.out.print("Nothing was ingested yet.")
         return
     _show(as_json, render.late(engine, source, asset, limit), render.print_late)
 

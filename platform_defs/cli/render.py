@@ -153,13 +153,15 @@ def print_entries(report: dict[str, Any]) -> None:
     rows = [
         [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in report["entries"] for name, s in e["sources"].items()
     ]
-    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("No new file has landed.")
+    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
 
 
 def print_steps(report: dict[str, Any]) -> None:
     """Steps."""
     rows = [list(s.values()) for s in report["steps"]]
-    _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print("Every table is at its watermark.")
+    _table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print(
+        "Nothing to do: every table is at its watermark."
+    )
 
 
 def print_backfill(report: dict[str, Any]) -> None:
@@ -178,15 +180,15 @@ def print_drain(report: dict[str, Any]) -> None:
 
 
 def print_late(report: dict[str, Any]) -> None:
-    """Late rows, and how many there are."""
+    """Late rows and their number."""
     if not report["rows"]:
         out.print(f"No row of {plain(report['source'])} is late for {plain(report['asset'])}.", highlight=False)
         return
-    _print_rows(f"Rows of {report['source']} too late for {report['asset']}", report)
+    _print_rows(f"Late rows of {report['source']} for {report['asset']}", report)
 
 
 def print_rows(report: dict[str, Any]) -> None:
-    """Rows of a table, and how many there are."""
+    """Rows of a table and their number."""
     if not report["rows"]:
         out.print(f"{plain(report['table'])} has no such rows.", highlight=False)
         return
@@ -194,10 +196,10 @@ def print_rows(report: dict[str, Any]) -> None:
 
 
 def _print_rows(title: str, report: dict[str, Any]) -> None:
-    """Some of the rows there are: as a table where the terminal is wide enough, else one column a line."""
+    """The first rows and the total number; as a table if the terminal is wide enough, else with one column in each line."""
     rows, total = report["rows"], report["total"]
     columns, cells = list(rows[0]), [[_cell(row[column]) for column in row] for row in rows]
-    title += f": {total:,}" + (f", of which {len(rows):,}" if total > len(rows) else "")
+    title += f": {total:,}" + (f", of which {len(rows):,} are shown" if total > len(rows) else "")
     table = _as_table(title, columns, cells)
     if Measurement.get(out, out.options.update(max_width=100_000), table).maximum <= out.width:
         out.print(table)
@@ -236,7 +238,7 @@ def print_status(report: dict[str, Any]) -> None:
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"]:
         waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
-        out.print(f"[bold]{plain(name)}[/]: no step yet{plain(waits)}", highlight=False, soft_wrap=True)
+        out.print(f"[bold]{plain(name)}[/]: nothing is finalized yet{plain(waits)}", highlight=False, soft_wrap=True)
         return
     if "refused" in asset["law"]:
         out.print(

@@ -1,4 +1,4 @@
-"""The commands that read a table, write it elsewhere, or land another table's changes: `tidemark show | export | land-changes`."""
+"""The commands that show a table, export it, or land another table's changes: `tidemark show | export | land-changes`."""
 
 import json
 from collections.abc import Callable
@@ -21,23 +21,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 Table = Annotated[str, typer.Argument(help="A derived table, e.g. category_leaderboard.")]
 Early = Annotated[bool, typer.Option("--early", help="Add the early results of open windows, and a column is_final.")]
 AsOf = Annotated[
-    str | None, typer.Option(help="An upserted table as it was at this time, by the ledger's clock, e.g. 2026-11-22T08:30:00Z.")
+    str | None, typer.Option(help="For an upserted table: its state at this time of the ledger's clock, e.g. 2026-11-22T08:30:00Z.")
 ]
 EventTimesTo = Annotated[
-    str | None, typer.Option(help="An upserted table of the rows with event times up to this one, however late they arrived.")
+    str | None, typer.Option(help="For an upserted table: its state from all rows up to this event time, including late ones.")
 ]
 
 
 @app.command()
 def show(
     table: Table,
-    limit: Annotated[int, typer.Option(help="Rows to show.", min=1, max=100_000)] = 20,
+    limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
     early: Early = False,
     as_of: AsOf = None,
     event_times_to: EventTimesTo = None,
     as_json: Json = False,
 ) -> None:
-    """Show rows of a table: as it is, as it was, or with early results."""
+    """Show rows of a table: its present state, an earlier state, or with early results."""
     rows = _engine().views.show(view_of(table, early, as_of, event_times_to))
     shown = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
     report = {"table": table, "total": rows.count(), "rows": [json.loads(row[0]) for row in shown]}
@@ -47,13 +47,13 @@ def show(
 @app.command()
 def export(
     table: Table,
-    folder: Annotated[str, typer.Argument(help="Where to write, a path or a URI outside the lake; what it holds is replaced.")],
+    folder: Annotated[str, typer.Argument(help="The target folder, a path or a URI outside the lake; its content is replaced.")],
     early: Early = False,
     as_of: AsOf = None,
     event_times_to: EventTimesTo = None,
     as_json: Json = False,
 ) -> None:
-    """Write a table as a Delta table of its own: as it is, as it was, or with early results."""
+    """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     target = one_folder("folder", folder, canonical)
     done = _engine().views.export(view_of(table, early, as_of, event_times_to), target)
     _print(as_json, {"table": table, **done}, _print_export)
@@ -62,11 +62,11 @@ def export(
 @app.command(name="land-changes")
 def land_changes(
     table: Annotated[str, typer.Argument(help="A Delta table with a change data feed, a path or a URI.")],
-    source: Annotated[str, typer.Argument(help="The source that takes the changes; its schema has a column `change`.")],
-    first: Annotated[int, typer.Option("--from-version", help="The version of the table to begin with.", min=0)] = 0,
+    source: Annotated[str, typer.Argument(help="The source that ingests the changes; its schema has a column `change`.")],
+    first: Annotated[int, typer.Option("--from-version", help="The first version of the table to land.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Land what changed in a Delta table since the last time, as input files of a source; `tidemark ingest` reads them."""
+    """Land the changes of a Delta table since the last run, as input files of a source; `tidemark ingest` reads them."""
     engine = _engine()
     if source not in engine.sources:
         raise ArgumentError.bad_value("source", source, ", ".join(engine.sources))

@@ -100,12 +100,12 @@ class UnreadableLogError(LakeError):
 
     @classmethod
     def of(cls, table: str, path: str, error: Exception) -> "UnreadableLogError":
-        """A file of the log is missing between others, damaged, or out of reach."""
+        """A file of the Delta log is missing, damaged or unreachable."""
         why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
         return cls(
-            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or out of reach ({why}). "
-            "Nothing was computed or written. Restore the folder from a backup. A table that is made of others can be deleted instead, an "
-            "upserted one together with its changelog, and made again with `tidemark rebuild NAME --downstream`",
+            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreachable ({why}). "
+            "Nothing was computed or written. Restore the folder from a backup. A derived table can instead be deleted (an upserted one "
+            "together with its changelog) and rebuilt with `tidemark rebuild NAME --downstream`",
             why,
         )
 

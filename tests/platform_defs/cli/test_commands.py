@@ -221,7 +221,7 @@ def test_rebuilding_a_correct_day_repairs_nothing(demo):
 
 def test_a_second_ingest_and_advance_do_nothing(demo):
     assert tidemark("advance", "--json").json == {"steps": []}
-    assert "Every table is at its watermark." in tidemark("advance").out
+    assert "every table is at its watermark." in tidemark("advance").out
 
 
 def test_a_drain_finalizes_every_row(drained):
@@ -287,9 +287,9 @@ def test_the_join_interval_comes_from_the_environment(spark, lake, monkeypatch):
 
 
 def test_an_empty_lake_is_reported_by_every_command(spark, lake):
-    assert "no step yet" in tidemark("status").out
-    assert "No file was ingested yet." in tidemark("late", "payments").out
-    assert "No new file has landed." in tidemark("ingest").out
+    assert "nothing is finalized yet" in tidemark("status").out
+    assert "Nothing was ingested yet." in tidemark("late", "payments").out
+    assert "Nothing new has landed." in tidemark("ingest").out
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
     assert report == {
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],

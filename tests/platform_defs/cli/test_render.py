@@ -61,5 +61,5 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert f"Lake /data/{SHOWN}" in out
-    assert f"{SHOWN}\\: no step yet; it waits for {SHOWN}" in out.replace("\n", "")
+    assert f"{SHOWN}\\: nothing is finalized yet; it waits for {SHOWN}" in out.replace("\n", "")
     assert out.replace("\n", "").isprintable()
