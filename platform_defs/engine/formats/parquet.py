@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StructField, StructType
 
 from assets.contracts import SourceContract
+from assets.names import is_stored
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, opened
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, brings, union
@@ -60,17 +61,22 @@ def _struct(schema: str) -> StructType:
 
 
 def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """The rows of files with one schema. A column of the declared type is unchanged; any other becomes text, to be cast and validated."""
+    """The rows of files with one schema. A column of the declared type is unchanged; any other becomes text, to be cast and validated.
+
+    A column that the contract does not name, of a type that no table stores (a time of day), is not read: Spark refuses files by it.
+    """
+    own = {name.lower() for name in contract.struct.fieldNames()}
+    stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])
     names = {c.lower(): c for c in schema.names}
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
-        rows = reader.schema(schema).parquet(*paths)
+        rows = reader.schema(stored).parquet(*paths)
         metadata = rows.metadataColumn("_metadata")  # a file may have a column of that name, so not by name
         path = metadata.getField("file_path")
         columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
         position = arrival(files, ordered, path, metadata.getField("row_index"))
         malformed = F.lit(brings(contract, schema.names)).cast("string").alias(MALFORMED)
-        return rows.select(*columns, _as_json(contract, schema.names), path.alias(PATH), malformed, position)
+        return rows.select(*columns, _as_json(contract, stored.names), path.alias(PATH), malformed, position)
 
     return opened(spark, files, read_rows)
 

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
+from assets.names import is_stored
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.new_columns import NewColumn, new_columns
 from platform_defs.engine.inputs.schemas import log_schema
@@ -24,7 +25,7 @@ def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Se
     if contract.new_columns != "add":
         return contract
     known = contract.widened(_gained(lake, contract))
-    new = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name)]
+    new = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name) and is_stored(c.type)]
     room = MOST_ADDED - (len(known.struct) - len(contract.struct))
     return known.widened(new[:room])
 

@@ -14,7 +14,7 @@ def test_a_column_may_have_another_type_as_long_as_no_batch_brought_a_row(make_e
     for name in ("l", "r"):
         land(first, name, "1.jsonl", [Event("a", 1, 0).line, "no JSON"])
     run_and_die(first.ingest, killed_at)
-    corrected = StructType().add("k", "string").add("v", "string").add("ts", "timestamp_ntz").add("n", "integer")
+    corrected = StructType().add("k", "string").add("v", "string").add("ts", "timestamp").add("n", "timestamp_ntz")
     after = make_engine([source("l", schema=corrected, unique_key=("v",)), source("r")], [])
     [entry] = after.ingest()
     assert {(s.accepted, s.quarantined) for s in entry} == {(1, 1)}

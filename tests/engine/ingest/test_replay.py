@@ -1,11 +1,13 @@
 """A replay commits on what it has seen or not at all, as every other writer of a log does."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from platform_defs.engine.ingest import replay as replay_module
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.shopkeeping import Event, land, replay, rows_of, source
@@ -28,6 +30,7 @@ def test_a_replay_that_another_writer_has_overtaken_is_refused(make_engine: Make
             run_and_die(lambda: other.ingestion.batches.files(files), "ingest.before_ledger")
 
     monkeypatch.setattr(replay_module, "clear_uncommitted", clear_and_pause)
+    monkeypatch.setattr(Lake, "writer", lambda *_: nullcontext())
     with pytest.raises(LakeError, match="another writer has committed meanwhile, so nothing was written"):
         replay(ours, [{"l": [Event("c", 3, 0)]}])
     monkeypatch.undo()
