@@ -37,10 +37,10 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of.reads, ByTimeRange) or self.of.reads.delay or getattr(self.of, "early", None):
+        if not self.of.reads.closes_ranges or self.of.reads.delay or getattr(self.of, "early", None):
             legal = "an operator of closed ranges, without early results, whose results are final at `result_time` (not sessions)"
             raise OperatorError.bad_value("of", self.of, legal)
-        if not isinstance(self.then.reads, ByTimeRange) or not self.then.reads.results or not isinstance(self.then.emits, Append):
+        if not self.then.reads.results or self.then.emits.upserts:
             legal = "an operator over the windows that its rows have, such as TopK without `window`"
             raise OperatorError.bad_value("then", self.then, legal)
 

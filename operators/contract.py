@@ -10,7 +10,7 @@ batch that contained the row) and `arrival` (the row's position in the batch). (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -54,8 +54,48 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
     ]
 
 
+class Reads:
+    """What a step must read. The values here are those of a way to read that declares no others.
+
+    Attributes:
+        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
+        delay: see `ByTimeRange`.
+        judged: see `ByTimeRange`.
+        lateness: see `ByTimeRange`.
+        results: see `ByTimeRange`.
+        recorded: see `ByTimeRange`.
+        change: see `NewRows` and `ByKey`.
+        lives: see `ByKey`.
+        lives_by: see `ByKey`.
+    """
+
+    closes_ranges: ClassVar[bool] = False
+    delay: int = 0
+    judged: bool = False
+    lateness: int = 0
+    results: bool = False
+    recorded: bool = False
+    change: str | None = None
+    lives: int | None = None
+    lives_by: TimeKind = "event"
+
+    def reach_of(self, which: int) -> int:
+        """How far before a closed range input `which` must be read, in ms."""
+        return 0
+
+    @property
+    def longest_reach(self) -> int:
+        """How far before a closed range any input must be read, in ms."""
+        return 0
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns whose values decide which rows of its upserted table a step may change, beside the table's key."""
+        return ()
+
+
 @dataclass(frozen=True)
-class ByTimeRange:
+class ByTimeRange(Reads):
     """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
 
     Args:
@@ -68,6 +108,7 @@ class ByTimeRange:
             by batch (see `DecidesLateness`). The frames have `SESSION`.
     """
 
+    closes_ranges: ClassVar[bool] = True
     reach: tuple[int, ...]
     delay: int = 0
     judged: bool = False
@@ -75,9 +116,18 @@ class ByTimeRange:
     results: bool = False
     recorded: bool = False
 
+    def reach_of(self, which: int) -> int:
+        """How far before a closed range input `which` must be read, in ms."""
+        return self.reach[which]
+
+    @property
+    def longest_reach(self) -> int:
+        """How far before a closed range any input must be read, in ms."""
+        return max(self.reach)
+
 
 @dataclass(frozen=True)
-class NewRows:
+class NewRows(Reads):
     """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
 
     Args:
@@ -89,9 +139,14 @@ class NewRows:
     touches: tuple[str, ...] | None = None
     change: str | None = None
 
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns that decide which rows a new row may change."""
+        return self.touches or ()
+
 
 @dataclass(frozen=True)
-class ByKey:
+class ByKey(Reads):
     """A step reads every row, old or new, of the keys that new batches contain.
 
     Args:
@@ -111,9 +166,26 @@ class ByKey:
     lives: int | None = None
     lives_by: TimeKind = "event"
 
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return self.key
+
+
+class Emits:
+    """How results are written to their table.
+
+    Attributes:
+        upserts: whether results replace each other, so that the table has a changelog.
+        key: the columns that identify a result; see `Append` and `Upsert`.
+    """
+
+    upserts: ClassVar[bool] = False
+    key: tuple[str, ...]
+
 
 @dataclass(frozen=True)
-class Append:
+class Append(Emits):
     """Results are added once. If late rows are allowed, or an input is corrected, results are corrected too.
 
     Args:
@@ -125,18 +197,15 @@ class Append:
 
 
 @dataclass(frozen=True)
-class Upsert:
+class Upsert(Emits):
     """Results replace each other by key; the changes are recorded in a changelog.
 
     Args:
         key: the columns of the key; a null is an ordinary key.
     """
 
+    upserts: ClassVar[bool] = True
     key: tuple[str, ...]
-
-
-Reads = ByTimeRange | NewRows | ByKey
-Emits = Append | Upsert
 
 
 @runtime_checkable

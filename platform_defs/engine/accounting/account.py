@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.changelog import bag_difference
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, ByTimeRange, TracesInputs
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, instant
 from platform_defs.engine.accounting.counted_rows import CountBooks
@@ -49,7 +49,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     reading, inputs = advance.reading, advance.asset.inputs
     if any(name in reading.assets and reading.lake.delta(name) is None for name in inputs):
         return []
-    if not isinstance(advance.asset.operator.reads, ByTimeRange):
+    if not advance.asset.operator.reads.closes_ranges:
         return EntryBooks(advance, scope_of(advance, days)).close()
     return (RowBooks if names_rows(advance) else CountBooks)(advance, scope_of(advance, days)).close()
 

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.columns import FINAL_AT, comparable
-from operators.contract import ByTimeRange
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import not_followed
@@ -86,9 +85,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
 def longest_wait(advance: Advance, which: int | None = None) -> int:
     """The longest that the fate of an input's row (of any input's) may be open, in ms."""
     reads = advance.asset.operator.reads
-    if not isinstance(reads, ByTimeRange):
-        return 0
-    return reads.delay + (max(reads.reach) if which is None else reads.reach[which])
+    return reads.delay + (reads.longest_reach if which is None else reads.reach_of(which))
 
 
 @dataclass(frozen=True)

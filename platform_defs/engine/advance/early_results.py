@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT
-from operators.contract import Append, ByTimeRange, Early
+from operators.contract import ByTimeRange, Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
@@ -25,7 +25,7 @@ SHOWN = "shown"
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Show what the asset's open windows hold at a ledger batch, where its operator has early results."""
     operator = asset.operator
-    if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
+    if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
     shown_at, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
     closed_to = now.closed_to

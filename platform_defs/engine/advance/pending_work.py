@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from operators.contract import ByTimeRange
 from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
 from platform_defs.engine.advance.step_size import changes_something
@@ -105,7 +104,7 @@ class PendingWork:
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""
-        return isinstance(self.reading.assets[asset].operator.reads, ByTimeRange)
+        return self.reading.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, ByTimeRange, DecidesLateness
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, DecidesLateness
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import JUDGED, Reading, Span, generation_of, seq_of
@@ -21,7 +21,7 @@ from platform_defs.faults import point
 def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Judge the entries up to `head` that no commit names, one after the other, where the operator's verdicts are recorded."""
     operator = asset.operator
-    if not isinstance(operator.reads, ByTimeRange) or not operator.reads.recorded:
+    if not operator.reads.recorded:
         return
     if not isinstance(operator, DecidesLateness):
         raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
@@ -40,7 +40,7 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         if name not in tables:
             marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, mark in sorted(marks.items()):
-        reach = 2 * max(operator.reads.reach) + operator.reads.lateness
+        reach = 2 * operator.reads.longest_reach + operator.reads.lateness
         frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
         rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})

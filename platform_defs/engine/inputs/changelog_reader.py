@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.columns import check_free, parameter
-from operators.contract import ByTimeRange, Upsert
+from operators.contract import Upsert
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Reading
@@ -32,7 +32,7 @@ def upserted(asset: DerivedAsset) -> Upsert:
 def change_column(asset: DerivedAsset) -> str:
     """The column in which an asset reads what a row is."""
     reads = asset.operator.reads
-    return CHANGE if isinstance(reads, ByTimeRange) or reads.change is None else reads.change
+    return CHANGE if reads.change is None else reads.change
 
 
 def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
@@ -42,13 +42,13 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
         OperatorError: it cannot read what it is to be made of.
     """
     derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
-    if isinstance(asset.operator.reads, ByTimeRange) or not derived:
+    if asset.operator.reads.closes_ranges or not derived:
         return None
     [of, *more] = derived
     kind = type(asset.operator).__name__
     if more or len(asset.inputs) > 1:
         raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
-    if not isinstance(of.operator.emits, Upsert):
+    if not of.operator.emits.upserts:
         raise OperatorError(f"{asset.name} reads new ledger batches, and the rows of {of.name!r} are of none; let it read the sources")
     if asset.operator.reads.change is None:
         raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")

@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
-from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.engine.inputs.identity import differences
 from platform_defs.engine.lake.tables import Lake
@@ -209,7 +208,7 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 
 def results_table(asset: DerivedAsset) -> str:
     """The table whose commits are the asset's commit points."""
-    return asset.changelog if isinstance(asset.operator.emits, Upsert) else asset.name
+    return asset.changelog if asset.operator.emits.upserts else asset.name
 
 
 def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, ByKey, ByTimeRange
+from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine.inputs.progress import (
@@ -131,8 +131,7 @@ class Reading:
         if name in self.sources:
             return watermarks.of_source(history.source(name), history.head, known)
         asset = self.assets[name]
-        reads = asset.operator.reads
-        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, ByTimeRange) else 0, known)
+        seen = watermarks.delayed(self.operator_timeline(asset), asset.operator.reads.delay, known)
         return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources_of(name)], len(seen.after) - 1))
 
     def sources_of(self, name: str) -> frozenset[str]:
@@ -167,8 +166,8 @@ class Reading:
         return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
 
     def _delivered(self, upstream: DerivedAsset) -> int | None:
-        closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
-        return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, ByTimeRange) else 0)
+        closed_to = stored_progress(self.lake, upstream).closed_to
+        return None if closed_to is None else closed_to - upstream.operator.reads.delay
 
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to an entry, that are not late.
@@ -187,14 +186,13 @@ class Reading:
         name = asset.inputs[which]
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        if isinstance(asset.operator.reads, ByTimeRange) and asset.operator.reads.results:
+        if asset.operator.reads.results:
             kind = type(asset.operator).__name__
             raise OperatorError(
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
         rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
-        reads = asset.operator.reads
-        return self._with_times(rows, head, after) if isinstance(reads, ByKey) and reads.lives_by == "processing" else rows
+        return self._with_times(rows, head, after) if asset.operator.reads.lives_by == "processing" else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
@@ -219,12 +217,11 @@ class Reading:
         """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
-        if isinstance(asset.operator.reads, ByTimeRange) and asset.operator.reads.recorded:
+        if asset.operator.reads.recorded:
             return self._recorded(asset, which, rows)
         ends = (span.first, span.last)
         marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
-        reads = asset.operator.reads
-        kept = [WATERMARK] if isinstance(reads, ByTimeRange) and reads.judged else []
+        kept = [WATERMARK] if asset.operator.reads.judged else []
         if not marks:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
@@ -263,7 +260,7 @@ class Reading:
         return rows.where(span.holds(F.col(EVENT_TIME)))
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
-        if not isinstance(upstream.operator.emits, Append):
+        if upstream.operator.emits.upserts:
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
         rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)

@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
@@ -123,7 +122,7 @@ class Maintenance:
             yield _Kept(source.log, "ledger", (ATTEMPT,))
             yield _Kept(source.quarantine, "ledger", (ATTEMPT,))
         for asset in self.assets.values():
-            if isinstance(asset.operator.emits, Upsert):
+            if asset.operator.emits.upserts:
                 yield _Kept(asset.changelog, asset.name, (PROGRESS,))
                 yield _Kept(asset.name, asset.name, (FOLDED,))
             else:
