@@ -46,8 +46,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     Raises:
         OperatorError: the operator does not tell what becomes of its rows.
     """
-    reading, inputs = advance.reading, advance.asset.inputs
-    if any(name in reading.assets and reading.lake.delta(name) is None for name in inputs):
+    if not all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset)):
         return []
     if not advance.asset.operator.reads.closes_ranges:
         return EntryBooks(advance, scope_of(advance, days)).close()
@@ -56,7 +55,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
 def names_rows(advance: Advance) -> bool:
     """Whether an asset's results name the rows of sources that they were made of."""
-    return isinstance(advance.asset.operator, TracesInputs) and advance.reading.sources.keys() >= {*advance.asset.inputs}
+    return isinstance(advance.asset.operator, TracesInputs) and all(of.is_source for of in advance.reading.inputs_of(advance.asset))
 
 
 def accountable(advance: Advance) -> TracesInputs:
@@ -187,4 +186,4 @@ def _hold_rows_of(brought: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray
 
 
 def _sources(advance: Advance) -> Sequence[str]:
-    return [name for name in advance.asset.inputs if name in advance.reading.sources]
+    return [of.name for of in advance.reading.inputs_of(advance.asset) if of.is_source]

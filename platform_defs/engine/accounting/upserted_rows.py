@@ -41,9 +41,9 @@ class EntryBooks:
         reading, asset = self.advance.reading, self.advance.asset
         missing, extra = self._wrong()
         accounts: list[DayAccount] = []
-        for name in asset.inputs:
-            days = [DayAccount(name, **row.asDict()) for row in self._handled(name)] if name in reading.sources else []
-            [*before, last] = days or [DayAccount(name, self._today())]
+        for of in reading.inputs_of(asset):
+            days = [DayAccount(of.name, **row.asDict()) for row in self._handled(of.name)] if of.is_source else []
+            [*before, last] = days or [DayAccount(of.name, self._today())]
             accounts += [*before, replace(last, missing=missing, extra=extra)]
         return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
 

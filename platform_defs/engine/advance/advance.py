@@ -90,7 +90,7 @@ class Advance:
         """Apply what a killed step left, once ledger and logs are known to be whole and of a format that this version writes."""
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
-        sources = {name: self.reading.sources[name] for name in self.reading.sources_of(self.asset.name)}
+        sources = {name: self.reading.sources[name] for name in self.reading.input_named(self.asset.name).sources}
         require_logs(self.reading.lake, self.reading.ledger, sources, quarantines=False)
         self.reading.require_same_inputs(self.asset, now)
         self._upserting.recover()

@@ -30,7 +30,11 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     shown_at, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
     closed_to = now.closed_to
     at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if not head or (shown_at is not None and shown_at.value == at) or not _is_fed(reading, asset):
+    if (
+        not head
+        or (shown_at is not None and shown_at.value == at)
+        or not all(of.is_readable(reading.lake) for of in reading.inputs_of(asset))
+    ):
         return
     made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
     if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
@@ -42,11 +46,6 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")
-
-
-def _is_fed(reading: Reading, asset: DerivedAsset) -> bool:
-    """Whether all derived inputs have a table."""
-    return all(reading.lake.delta(name) is not None for name in asset.inputs if name in reading.assets)
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:

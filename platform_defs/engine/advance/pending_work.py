@@ -79,7 +79,7 @@ class PendingWork:
                 continue
             now = self.progress(name)
             has_news = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
-            others = [of for of in asset.inputs if of in self.reading.assets]
+            others = [of.name for of in self.reading.tables_of(asset)]
             behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
             if has_news or behind or (now.step and self._folded(name) < now.step):
                 found.append(name)
@@ -96,11 +96,9 @@ class PendingWork:
 
     def _waits_for(self, asset: str) -> list[str]:
         """The derived inputs whose sources are all idle; none where every input's are."""
-        last = self.reading.ledger.last()
-        idle = [
-            name for name in self.reading.assets[asset].inputs if all(s in last and last[s].idle for s in self.reading.sources_of(name))
-        ]
-        return [name for name in idle if name in self.reading.assets] if len(idle) < len(self.reading.assets[asset].inputs) else []
+        last, inputs = self.reading.ledger.last(), self.reading.inputs_of(self.reading.assets[asset])
+        idle = [of for of in inputs if all(source in last and last[source].idle for source in of.sources)]
+        return [of.name for of in idle if not of.is_source] if len(idle) < len(inputs) else []
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""
@@ -119,7 +117,7 @@ class PendingWork:
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
-        ledger, sources = self.reading.ledger, self.reading.sources_of(asset)
+        ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
         first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
         newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
@@ -129,7 +127,7 @@ class PendingWork:
 
         The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
         """
-        sources = [self.reading.ledger.source(of) for of in self.reading.sources_of(asset)]
+        sources = [self.reading.ledger.source(of) for of in self.reading.input_named(asset).sources]
         known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
         return min(known or [of.oldest for of in sources if of.oldest is not None], default=None)
 

@@ -25,7 +25,7 @@ def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
         return
     if not isinstance(operator, DecidesLateness):
         raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
-    tables = [name for name in asset.inputs if name in reading.assets]
+    tables = [table.name for table in reading.tables_of(asset)]
     if tables and len(tables) < len(asset.inputs):
         raise OperatorError(
             f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "

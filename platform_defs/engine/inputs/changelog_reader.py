@@ -41,7 +41,7 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
     Raises:
         OperatorError: it cannot read what it is to be made of.
     """
-    derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
+    derived = reading.tables_of(asset)
     if asset.operator.reads.closes_ranges or not derived:
         return None
     [of, *more] = derived

@@ -16,14 +16,13 @@ from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
 from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
+from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.inputs.progress import (
     Progress,
     ProgressError,
     readers_of,
     results_table,
-    step_id,
     stored_progress,
-    table_identity,
 )
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.tables import Lake, PinnedLake
@@ -98,15 +97,26 @@ class Reading:
             lake.delta(name)
         return replace(self, lake=lake, ledger=LedgerView.of(self.ledger))
 
+    def input_named(self, name: str) -> Input:
+        """The source or the table of a name."""
+        return input_named(name, self.sources, self.assets)
+
+    def inputs_of(self, asset: DerivedAsset) -> list[Input]:
+        """What an asset reads, in the order of its operator's inputs."""
+        return [self.input_named(name) for name in asset.inputs]
+
+    def tables_of(self, asset: DerivedAsset) -> list[DerivedAsset]:
+        """The tables among an asset's inputs."""
+        return [of.table for of in self.inputs_of(asset) if of.table is not None]
+
     def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
         """What the tables of an asset's inputs have that ones made again have not; inputs without a table are left out."""
-        found = {name: self.lake.identity(self.sources[name].log) for name in asset.inputs if name in self.sources}
-        found |= {name: table_identity(self.lake, self.assets[name]) for name in asset.inputs if name in self.assets}
+        found = {of.name: of.identity(self.lake) for of in self.inputs_of(asset)}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
         """The ids of steps of derived inputs, given by number, as far as their tables' logs tell them."""
-        found = {name: step_id(self.lake, self.assets[name], step) for name, step in read.items() if name in self.assets}
+        found = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
@@ -116,7 +126,8 @@ class Reading:
             ProgressError: one was made again since, or a step of it that the asset has read.
         """
         found = self.input_identities(asset)
-        behind = {n for n, step in now.read.items() if n in self.assets and stored_progress(self.lake, self.assets[n]).step < step}
+        last_steps = {name: self.input_named(name).last_step(self.lake) for name in now.read if name in self.assets}
+        behind = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
         present = self.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
         other = {name for name, step in present.items() if step != now.steps_read[name]}  # made again after it was lost
         replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
@@ -125,20 +136,8 @@ class Reading:
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
-        return self._kept(f"seen:{name}", lambda known, history: self._timeline(name, known, history))
-
-    def _timeline(self, name: str, known: Timeline, history: History) -> Timeline:
-        if name in self.sources:
-            return watermarks.of_source(history.source(name), history.head, known)
-        asset = self.assets[name]
-        seen = watermarks.delayed(self.operator_timeline(asset), asset.operator.reads.delay, known)
-        return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources_of(name)], len(seen.after) - 1))
-
-    def sources_of(self, name: str) -> frozenset[str]:
-        """The sources that a table is made of, by way of others too; of a source itself."""
-        if name in self.sources:
-            return frozenset({name})
-        return frozenset().union(*(self.sources_of(of) for of in self.assets[name].inputs))
+        of = self.input_named(name)
+        return self._kept(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
@@ -159,10 +158,7 @@ class Reading:
 
         It is never above the one that decides which rows are late, `operator_timeline`.
         """
-        marks = [self.operator_timeline(asset).after[seq]]
-        for name in asset.inputs:
-            if name in self.assets:
-                marks.append(self._delivered(self.assets[name]))
+        marks = [self.operator_timeline(asset).after[seq], *[self._delivered(table) for table in self.tables_of(asset)]]
         return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
 
     def _delivered(self, upstream: DerivedAsset) -> int | None:
@@ -184,8 +180,8 @@ class Reading:
             standing for its `result_time`.
         """
         name = asset.inputs[which]
-        if name in self.assets:
-            return self._derived(self.assets[name], span)
+        if (table := self.input_named(name).table) is not None:
+            return self._derived(table, span)
         if asset.operator.reads.results:
             kind = type(asset.operator).__name__
             raise OperatorError(
@@ -209,8 +205,8 @@ class Reading:
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
         """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
-        if asset.inputs[which] in self.assets:
-            return self._derived(self.assets[asset.inputs[which]], span).withColumn(LATE, F.lit(False))
+        if (table := self.input_named(asset.inputs[which]).table) is not None:
+            return self._derived(table, span).withColumn(LATE, F.lit(False))
         return self.judged(asset, which, head, span)
 
     def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
