@@ -9,7 +9,8 @@ from typing import Any
 from platform_defs.engine.accounting.account import RowBooks
 from platform_defs.engine.accounting.counted_rows import CountBooks
 from platform_defs.engine.accounting.day_accounts import Books
-from platform_defs.engine.advance.corrections import not_followed
+from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.days import day_of
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import Span
@@ -34,7 +35,7 @@ class _Recounts(Books):
         now = progress(reading.lake, asset)
         wanted: Any = self.advance.closed(closing, now.seq)
         held: Any = self.table(Span(None if closing.after is None else closing.after + 1, closing.upto))
-        later = not_followed(reading, asset, now)
+        later = unread_corrections(position_of(reading, asset, now))
         held, wanted = ([row for row in rows if not any(r.after < row[-1] <= r.upto for r in later)] for rows in (held, wanted))
         extra, missing = difference(held, wanted)
         found = Counter(

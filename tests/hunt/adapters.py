@@ -17,7 +17,9 @@ from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
-from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.days import day_of
@@ -293,8 +295,8 @@ def _columns(asset: DerivedAsset) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class SimAdvance(Advance):
-    """Advances over tuples: closed rows and corrections are computed here, the ranges and commits are the engine's own."""
+class SimClosedRanges(ClosedRanges):
+    """Advances over tuples: the closed results and their differences are computed here; the plan is the engine's own."""
 
     reading: SimReading
 
@@ -302,23 +304,34 @@ class SimAdvance(Advance):
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
         firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
-        frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
+        frames = [self.reading.input(self.asset, i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
 
-    def correct(self, now: Progress, after: Progress, closed: ClosedRange, key: tuple[str, ...] = ()) -> Step:
-        wanted = self.closed(closed, after.seq)
-        held = self.reading.table(self.asset.name, "final_at", Span(None if closed.after is None else closed.after + 1, closed.upto))
+    def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
+        wanted = self.closed(closing, after.seq)
+        held = self.reading.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
         removed, new = difference(held, wanted)
         if not removed and not new:
-            return Step(now, after, self._append(wanted.limit(0), after))
+            return after, AppendedTable(self.reading, self.asset).append(wanted.limit(0), after)
         times = [row[-1] for row in (*removed, *new)]
         after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
         lake.replace_rows(self.asset.name, removed, new, after.metadata(now), after.step)
         point("advance.after_commit")
-        return Step(now, after, len(removed) + len(new))
+        return after, len(removed) + len(new)
+
+
+@dataclass(frozen=True)
+class SimAdvance(Advance):
+    """Advances over tuples."""
+
+    reading: SimReading
+
+    @property
+    def strategy(self) -> SimClosedRanges:
+        return SimClosedRanges(self.reading, self.asset)
 
 
 @dataclass(frozen=True)

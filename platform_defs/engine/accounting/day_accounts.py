@@ -11,7 +11,8 @@ from assets.ports import TERMS
 from operators.columns import FINAL_AT, comparable
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.advance.corrections import not_followed
+from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.days import day_start
 from platform_defs.engine.inputs.progress import ProgressError, progress
 from platform_defs.engine.inputs.reader import EVER, Span
@@ -136,7 +137,7 @@ class Books:
         if differing := differing_columns(table.schema, wanted.schema):
             raise ProgressError.other_columns(asset.name, differing)
         held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
-        for later in not_followed(reading, asset, now):  # the next step recomputes these: nothing is wrong with them yet
+        for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: nothing is wrong with them yet
             held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
         days = _differing(held, wanted)
         if not days:

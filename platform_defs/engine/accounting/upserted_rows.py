@@ -63,7 +63,7 @@ class EntryBooks:
         now = progress(self.advance.reading.lake, self.advance.asset)
         if not now.step:
             return 0, 0
-        wanted = self.advance.whole(now.seq, now.read)
+        wanted = self.advance.strategy.whole(now)
         held = pinned(self.advance.reading, self.advance.asset, now.step)
         copies = bag_difference(_prints(held.select(*wanted.columns)), _prints(wanted))
         [counted] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()

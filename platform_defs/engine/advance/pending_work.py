@@ -6,6 +6,7 @@ from typing import Any
 
 from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
+from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.ingest.ingest import idle_sources
@@ -35,7 +36,7 @@ class PendingWork:
         reached = self.progress(asset)
         if not self._has_days(asset):
             return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
-        mark, closed_to = self._watermark(asset), reached.closed_to
+        mark, closed_to = self._position(asset).watermark, reached.closed_to
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
@@ -52,12 +53,13 @@ class PendingWork:
         """
         if not self._has_days(asset):
             return None
-        mark, now = self._watermark(asset), self.progress(asset)
+        at = self._position(asset)
+        mark, now = at.watermark, at.progress
         if mark is None:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
         start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
-        corrected = oldest_affected(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
+        corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
         return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
@@ -73,12 +75,12 @@ class PendingWork:
         That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
         new entry, where keys live for a time.
         """
-        found: list[str] = []
+        found, ledger = list[str](), self.reading.ledger.history
         for name, asset in self.reading.assets.items():
             if self._has_days(name):
                 continue
             now = self.progress(name)
-            has_news = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
+            has_news = changes_something(ledger, asset, now.seq, ledger.head)
             others = [of.name for of in self.reading.tables_of(asset)]
             behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
             if has_news or behind or (now.step and self._folded(name) < now.step):
@@ -108,8 +110,8 @@ class PendingWork:
         """How far an asset has come."""
         return stored_progress(self.reading.lake, self.reading.assets[asset])
 
-    def _watermark(self, asset: str) -> int | None:
-        return self.reading.watermark(self.reading.assets[asset], self.reading.ledger.head)
+    def _position(self, asset: str) -> Position:
+        return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
     def _folded(self, asset: str) -> int:
         commit = self.reading.lake.newest(asset, FOLDED)

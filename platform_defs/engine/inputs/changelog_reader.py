@@ -1,5 +1,7 @@
 """Following an upserted table: what a step reads of it is the changes of the steps it has not read yet, and the rows that are there."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -8,7 +10,6 @@ from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.columns import check_free, parameter
 from operators.contract import Upsert
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Reading
 
 STEP = "step"
@@ -35,13 +36,16 @@ def change_column(asset: DerivedAsset) -> str:
     return CHANGE if reads.change is None else reads.change
 
 
-def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
-    """The upserted table that an asset is made of; None where it reads sources, or closed ranges.
+def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
+    """The upserted table whose changelog an asset reads; None where it reads sources, or closed ranges.
+
+    Args:
+        asset: the asset.
+        derived: the tables among its inputs.
 
     Raises:
-        OperatorError: it cannot read what it is to be made of.
+        OperatorError: it cannot read its inputs.
     """
-    derived = reading.tables_of(asset)
     if asset.operator.reads.closes_ranges or not derived:
         return None
     [of, *more] = derived
@@ -53,20 +57,6 @@ def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
     if asset.operator.reads.change is None:
         raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
     return of
-
-
-def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
-    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read.
-
-    Raises:
-        ProgressError: the table is behind its reader.
-    """
-    folded = reading.lake.newest(of.name, FOLDED)
-    if folded is None or folded.value["step"] == read:
-        return None
-    if folded.value["step"] < read:
-        raise ProgressError.made_anew(of.name, read, folded.value["step"])
-    return Progress(seq=folded.value["seq"], read={of.name: folded.value["step"]})
 
 
 def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:

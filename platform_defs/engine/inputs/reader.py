@@ -153,18 +153,6 @@ class Reading:
             known = self._timelines[key] = extend(known, history)
         return known
 
-    def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
-        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far.
-
-        It is never above the one that decides which rows are late, `operator_timeline`.
-        """
-        marks = [self.operator_timeline(asset).after[seq], *[self._delivered(table) for table in self.tables_of(asset)]]
-        return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
-
-    def _delivered(self, upstream: DerivedAsset) -> int | None:
-        closed_to = stored_progress(self.lake, upstream).closed_to
-        return None if closed_to is None else closed_to - upstream.operator.reads.delay
-
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to an entry, that are not late.
 

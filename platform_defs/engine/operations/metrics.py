@@ -28,7 +28,7 @@ def measured(advance: Advance) -> dict[str, int | float]:
     [rows, partitions] = table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))).first() or (0, 0)
     changes = steps_of(reading, asset, 0, now.step).count()
     rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
-    ends = operator.unranked(*advance.frames(now.seq, now.read)).count() if isinstance(operator, TopN) and _varies(operator) else 0
+    ends = operator.unranked(*advance.strategy.inputs.all(now)).count() if isinstance(operator, TopN) and _varies(operator) else 0
     return {
         "rows": rows,
         "partitions": partitions,
