@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT
-from operators.contract import ByTimeRange, Early
+from operators.contract import Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
@@ -49,9 +49,9 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    if not isinstance(operator.reads, ByTimeRange):
+    if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
-    firsts = [None if closed_to is None else closed_to - reach for reach in operator.reads.reach]
+    firsts = [None if closed_to is None else closed_to - operator.reads.reach_of(which) for which in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.columns import check_free, parameter
-from operators.contract import Upsert
+from operators.contract import Emits
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.reader import Reading
 
@@ -18,14 +18,14 @@ FOLDED = "folded"
 """What a commit of an upserted table remembers: the `step` of its changelog up to which it is folded, and the `seq` that step handled."""
 
 
-def upserted(asset: DerivedAsset) -> Upsert:
+def upserted(asset: DerivedAsset) -> Emits:
     """How an asset's rows replace each other.
 
     Raises:
         OperatorError: they do not.
     """
     emits = asset.operator.emits
-    if not isinstance(emits, Upsert):
+    if not emits.upserts:
         raise OperatorError(f"the rows of {asset.name} are added and stay, so it has no changelog; read the table itself")
     return emits
 
