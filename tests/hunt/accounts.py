@@ -69,7 +69,7 @@ class SimRowBooks(_Recounts, RowBooks):
 
     def _logged(self, side: int, operator: Any) -> list[tuple[tuple[int, int, int], set[str]]]:
         reading, closed_to = self.advance.reading, self.closed_to
-        rows: Any = reading.judged(self.advance.asset, side, reading.ledger.head, self.scope.span)
+        rows: Any = reading.with_lateness(self.advance.asset, side, reading.ledger.head, self.scope.span)
         expired = [closed_to is not None and row[2] + operator.wait(side) + 1 <= closed_to for row in rows]
         return [(row[:3], {"logged", *(["late"] * row[-1]), *(["expired"] * e)}) for row, e in zip(rows, expired, strict=True)]
 

@@ -248,25 +248,21 @@ class SimReading(Reading):
         name = asset.inputs[which]
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        judged = self.judged(asset, which, head, span, after)
-        return Rows(LOG, [row[:-1] for row in judged if not row[-1]])
+        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, which, head, span, after) if not row[-1]])
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         times = [row[2] for row in self.input(asset, which, head, span, after)]
         return (min(times), max(times)) if times else None
 
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
         name = asset.inputs[which]
+        if name in self.assets:
+            rows = self._derived(self.assets[name], span)
+            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         rows = self.log(name, head, span, after)
         marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
         operator: Any = asset.operator
         return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
-
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> Any:
-        if asset.inputs[which] in self.assets:
-            rows = self._derived(self.assets[asset.inputs[which]], span)
-            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
-        return self.judged(asset, which, head, span)
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
         first = None if closing.after is None else closing.after + 1

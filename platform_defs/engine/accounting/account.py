@@ -92,7 +92,7 @@ class RowBooks(Books):
     def _logged(self, which: int) -> DataFrame:
         """A side's rows as the log and the ledger know them."""
         reading, closed_to = self.advance.reading, self.closed_to
-        rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span)
+        rows = reading.with_lateness(self.advance.asset, which, reading.ledger.head, self.scope.span)
         expires = self.operator.expires(which, F.col(EVENT_TIME))
         expired = F.lit(False) if closed_to is None else expires <= instant(closed_to, expires)
         return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)

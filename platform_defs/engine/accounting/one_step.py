@@ -63,7 +63,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     for which in range(len(inputs)):
         span = _span(advance, step, closing, which)
         settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
-        logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
+        logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(settled)
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])

@@ -15,7 +15,7 @@ from operators.contract import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, day_of, lacks, print_of
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import moment
-from platform_defs.engine.inputs.changelog_reader import pinned
+from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import LATE
 
@@ -50,7 +50,7 @@ class EntryBooks:
     def _handled(self, source: str) -> Sequence[Row]:
         reading, seq = self.advance.reading, progress(self.advance.reading.lake, self.advance.asset).seq
         which = self.advance.asset.inputs.index(source)
-        rows = reading.judged(self.advance.asset, which, reading.ledger.head, self.scope.span).groupBy(day_of(F.col(EVENT_TIME)))
+        rows = reading.with_lateness(self.advance.asset, which, reading.ledger.head, self.scope.span).groupBy(day_of(F.col(EVENT_TIME)))
         late, handled = F.col(LATE), F.col(SEQ) <= seq
         terms = {"accepted": F.lit(True), "matched": handled & ~late, "pending": ~handled & ~late, "late": late}
         return rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day").collect()
@@ -64,7 +64,7 @@ class EntryBooks:
         if not now.step:
             return 0, 0
         wanted = self.advance.strategy.whole(now)
-        held = pinned(self.advance.reading, self.advance.asset, now.step)
+        held = as_of_step(self.advance.reading, self.advance.asset, now.step)
         copies = bag_difference(_prints(held.select(*wanted.columns)), _prints(wanted))
         [counted] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in lacks().items()]).collect()
         return counted["missing"], counted["extra"]

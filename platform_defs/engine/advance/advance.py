@@ -17,7 +17,7 @@ from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.early_results import show
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import position_of
-from platform_defs.engine.advance.session_lateness import judge
+from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.advance.upserts import MergedRows, RecomputedKeys
@@ -69,7 +69,7 @@ class Advance:
         with self.reading.lake.writer(self.asset.name):
             self.recover()
             head = self.reading.ledger.head
-            judge(self.reading, self.asset, head)
+            decide_lateness(self.reading, self.asset, head)
             while (step := self.pinned().next(head, until)) is not None:
                 yield step
             show(self.reading, self.asset, head)

@@ -1,8 +1,8 @@
-"""Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
+"""Early results: the results so far of open windows, in `early/<asset>`, written when the operator's trigger fires.
 
-The table is of the present: each showing replaces it, in one commit that remembers the ledger batch and the watermark it was
-made at, so that a run that was killed shows it again. Nothing is made of it. A result leaves it with the next showing after it is
-final; where the trigger is taken away there is none, and the table stays as it was.
+Each commit replaces the table, and records the ledger batch and the watermark that it was computed at; a run after a kill computes it
+again. No other table reads it. A result is removed with the first commit after it is final. If the operator loses its trigger, the table
+stays as it was.
 """
 
 from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ SHOWN = "shown"
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Show what the asset's open windows hold at a ledger batch, where its operator has early results."""
+    """Write the early results of an asset's open windows at a ledger batch; nothing where its operator has no early results."""
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
@@ -37,7 +37,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     ):
         return
     made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
-    if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
+    if made_by != (at["operator"], at["generation"]):  # results of another operator, or of an emptied table, are no base for changes
         shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)

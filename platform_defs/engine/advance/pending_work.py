@@ -1,4 +1,4 @@
-"""What is due: how far assets have come, and what an advance of them would reach. No Spark job: commits and the ledger tell it."""
+"""Pending work: how far assets have come, and how far an advance would take them. Read from commits and the ledger, without a Spark job."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -17,7 +17,7 @@ from platform_defs.engine.inputs.reader import Reading
 
 @dataclass(frozen=True)
 class PendingWork:
-    """Tells what is due.
+    """Reports pending work.
 
     Args:
         reading: reads the lake and its ledger; it needs no session.
@@ -70,10 +70,10 @@ class PendingWork:
         return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
     def boards(self) -> list[str]:
-        """The assets without days that have something to handle, each after those that it follows.
+        """The assets without days that have something to handle, each after those that it reads.
 
-        That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
-        new entry, where keys live for a time.
+        That is a new row of a source; a new step of an upstream table; a step that was killed before its changes were applied; and any
+        new batch, where keys have a TTL.
         """
         found, ledger = list[str](), self.reading.ledger.history
         for name, asset in self.reading.assets.items():
@@ -83,7 +83,7 @@ class PendingWork:
             has_news = changes_something(ledger, asset, now.seq, ledger.head)
             others = [of.name for of in self.reading.tables_of(asset)]
             behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
-            if has_news or behind or (now.step and self._folded(name) < now.step):
+            if has_news or behind or (now.step and self._applied(name) < now.step):
                 found.append(name)
         return found
 
@@ -113,7 +113,7 @@ class PendingWork:
     def _position(self, asset: str) -> Position:
         return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
-    def _folded(self, asset: str) -> int:
+    def _applied(self, asset: str) -> int:
         commit = self.reading.lake.newest(asset, FOLDED)
         return 0 if commit is None else commit.value["step"]
 

@@ -81,32 +81,32 @@ class UpsertedTable:
         """
         if self.reading.lake.delta(self.asset.changelog) is not None:
             self._apply()
-        elif (folded := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
-            raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, folded.value["step"])
+        elif (applied := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
+            raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self) -> None:
         """Bring the current table up to the changelog. Idempotent: the table's own commit records what was applied."""
         lake, key = self.reading.lake, upserted(self.asset).key
-        now, folded = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
-        applied = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
-        if folded is not None and (folded.value["step"], folded.value.get("generation", 0)) == (now.step, now.generation):
+        now, applied = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
+        metadata = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
+        if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
             return
-        generation = 0 if folded is None else folded.value.get("generation", 0)
-        if folded is not None and generation == now.generation and folded.value["step"] > now.step:
-            raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, folded.value["step"], now.step)
-        emptied = folded is not None and now.generation > 0 and not folded.value["seq"]  # it may have other columns from now on
-        if folded is None or emptied or generation != now.generation:
+        generation = 0 if applied is None else applied.value.get("generation", 0)
+        if applied is not None and generation == now.generation and applied.value["step"] > now.step:
+            raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, applied.value["step"], now.step)
+        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # it may have other columns from now on
+        if applied is None or emptied or generation != now.generation:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
-            lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
+            lake.overwrite(rows, self.asset.name, metadata, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
             point("advance.after_create")
         else:
-            unapplied, same = self._unapplied(folded.value["step"], now.step), same_rows("t", "c", key)
+            unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
             if lake.is_large(self.asset.name):
-                within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})
+                within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=applied, number=now.step)
+            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=metadata, number=now.step)
             point("advance.after_fold")
 
     @property

@@ -39,7 +39,7 @@ class MergedRows(Strategy):
         """The difference between the current rows that new rows may change and the same rows merged with them."""
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
-            raise OperatorError(f"{type(operator).__name__} reads new entries and upserts, so it needs a `fold(current, *frames)`")
+            raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
         new = self.inputs.newest(now, after)
         affected_by = self.key if self.reads.touches is None else self.reads.touches
         current = table.current_of(operator(*new), keys_of(new, affected_by))

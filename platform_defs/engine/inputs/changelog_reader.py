@@ -1,4 +1,4 @@
-"""Following an upserted table: what a step reads of it is the changes of the steps it has not read yet, and the rows that are there."""
+"""Read an upserted table: its changelog, step by step, and its rows as of a step."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from platform_defs.engine.inputs.reader import Reading
 STEP = "step"
 """The column of a changelog that holds the step a change was made in."""
 FOLDED = "folded"
-"""What a commit of an upserted table remembers: the `step` of its changelog up to which it is folded, and the `seq` that step handled."""
+"""What a commit of an upserted table records: the last `step` of its changelog that was applied to it, and the `seq` of that step."""
 
 
 def upserted(asset: DerivedAsset) -> Emits:
     """How an asset's rows replace each other.
 
     Raises:
-        OperatorError: they do not.
+        OperatorError: its rows are appended.
     """
     emits = asset.operator.emits
     if not emits.upserts:
@@ -31,7 +31,7 @@ def upserted(asset: DerivedAsset) -> Emits:
 
 
 def change_column(asset: DerivedAsset) -> str:
-    """The column in which an asset reads what a row is."""
+    """The column in which an asset reads the change kind of a row."""
     reads = asset.operator.reads
     return CHANGE if reads.change is None else reads.change
 
@@ -67,8 +67,8 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: s
         of: the table.
         after: the step after which to read.
         upto: the last step to read.
-        column: the column that tells what a change is.
-        last: whether only the last of each key is wanted.
+        column: the name of the column with the change kind.
+        last: whether to read only the last change of each key.
     """
     if not after:
         return rows_after(reading, of, upto, column)
@@ -85,18 +85,18 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> DataFrame:
-    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too.
+    """The rows of a table as of a step, each with the change kind `+I`. It is exact while the table is being advanced.
 
     Raises:
-        ColumnError: the table has a column of the name in which that is said.
+        ColumnError: the table has a column of the name.
     """
-    rows = pinned(reading, of, step)
+    rows = as_of_step(reading, of, step)
     check_free(rows, column)
     return rows.withColumn(column, F.lit(INSERT))
 
 
-def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
-    """A table after a step: as it is, with whatever others did to it, where no later step is folded into it; else by its changelog."""
+def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+    """A table as of a step: the table itself while no later step has been applied to it, else its changelog merged up to the step."""
     version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
     if now is not None and version is not None and now.version <= version and now.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))

@@ -37,7 +37,7 @@ VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "l
 VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
-JUDGED = "judged"
+DECIDED = "judged"
 """What a commit of `verdicts/<asset>` records: the batch that it decided about, and the generation of the table it was for, if not 0."""
 
 
@@ -110,12 +110,12 @@ class Reading:
         return [of.table for of in self.inputs_of(asset) if of.table is not None]
 
     def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
-        """What the tables of an asset's inputs have that ones made again have not; inputs without a table are left out."""
+        """The identity of each of an asset's inputs; inputs without a table are left out."""
         found = {of.name: of.identity(self.lake) for of in self.inputs_of(asset)}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
-        """The ids of steps of derived inputs, given by number, as far as their tables' logs tell them."""
+        """The ids of steps of derived inputs, given by number, as far as their tables' logs hold them."""
         found = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
         return {name: identity for name, identity in found.items() if identity is not None}
 
@@ -135,7 +135,7 @@ class Reading:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
 
     def timeline(self, name: str) -> Timeline:
-        """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
+        """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
         of = self.input_named(name)
         return self._kept(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
 
@@ -154,14 +154,14 @@ class Reading:
         return known
 
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """The rows of an input, up to an entry, that are not late.
+        """The rows of an input, up to a batch, that are not late.
 
         Args:
             asset: the asset that reads.
             which: the input's index.
-            head: the last entry to read.
+            head: the last batch to read.
             span: the event times to read.
-            after: the entry after which to read.
+            after: the batch after which to read.
 
         Returns:
             The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
@@ -175,7 +175,7 @@ class Reading:
             raise OperatorError(
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
-        rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
+        rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
         return self._with_times(rows, head, after) if asset.operator.reads.lives_by == "processing" else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
@@ -185,20 +185,19 @@ class Reading:
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
-        """Rows with `CAME_AT`: when the ledger let their entries in."""
+        """Rows with `CAME_AT`: when their batches were committed."""
         first, arrived = self.ledger.arrived(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
-        """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` where the operator reads those.
+
+        Rows of a table are never late.
+        """
         if (table := self.input_named(asset.inputs[which]).table) is not None:
             return self._derived(table, span).withColumn(LATE, F.lit(False))
-        return self.judged(asset, which, head, span)
-
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
         if asset.operator.reads.recorded:
@@ -213,8 +212,8 @@ class Reading:
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
-        """Rows with the verdicts that were recorded of them."""
-        newest = self.lake.newest(asset.verdicts, JUDGED)
+        """Rows with the lateness decisions that were recorded for them."""
+        newest = self.lake.newest(asset.verdicts, DECIDED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
         decisions = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
         known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
@@ -222,7 +221,7 @@ class Reading:
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
-        """A table that is there: its rows whose time in a column lies in a span."""
+        """The rows of an existing table whose time in a column lies in a span."""
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
@@ -235,7 +234,10 @@ class Reading:
         return {day: (missing, extra) for day, missing, extra in counted}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""
+        """The rows of a source's event log in a span of event times, after a batch and up to another.
+
+        Rows of batches that the ledger does not record for the source are left out.
+        """
         contract, seq = self.sources[source], F.col(SEQ)
         head = last_with_rows(self.ledger, source, head)
         within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}

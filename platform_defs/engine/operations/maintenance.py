@@ -23,7 +23,7 @@ from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import FOLDED
 from platform_defs.engine.inputs.progress import PROGRESS
-from platform_defs.engine.inputs.reader import JUDGED
+from platform_defs.engine.inputs.reader import DECIDED
 from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
@@ -127,7 +127,7 @@ class Maintenance:
                 yield _Kept(asset.name, asset.name, (FOLDED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.verdicts, asset.name, (JUDGED,))
+            yield _Kept(asset.verdicts, asset.name, (DECIDED,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
 
     def _table(self, kept: _Kept) -> Maintained | None:

@@ -7,13 +7,13 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
 from operators.columns import keys_of, of_keys
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.changelog_reader import STEP, change_column, pinned, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import STEP, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.reader import Reading, Span
 
 
 def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
     """A table and its changelog, both as far as a step; beside a writer too."""
-    return pinned(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
+    return as_of_step(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
