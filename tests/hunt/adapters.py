@@ -14,9 +14,8 @@ import pyarrow as pa
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import ByTimeRange
 from operators.timing import ClosedRange, length_ms
-from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.accounts import Accounts
-from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
+from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
@@ -40,7 +39,7 @@ from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
 from platform_defs.engine.operations.maintenance import Maintenance, _Kept
 from platform_defs.faults import point
-from tests.hunt.accounts import SimCountBooks, SimRowBooks
+from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
@@ -377,10 +376,8 @@ class SimAccounts(Accounts):
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         advance = self.snapshot(asset)
-        reading = advance.reading
-        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
-            return []
-        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
+        is_readable = all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset))
+        return sim_account(advance, days) if is_readable else []
 
 
 @dataclass(frozen=True)
