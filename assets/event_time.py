@@ -106,7 +106,7 @@ def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date)
 def _lookback(derived: DerivedAsset) -> timedelta:
     """How far before a day of `final_at` the rows may be that its results contain, in whole days."""
     reads = derived.operator.reads
-    return timedelta(days=-(-reads.longest_reach // DAY_MS))
+    return timedelta(days=-(-reads.longest_lookback // DAY_MS))
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In frames of an operator with `ByTimeRange.judged`: the watermark before a row's batch; null if it was below the row's time."""
+"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if it was below the row's time."""
 SESSION = temporary("session")
 """In frames of an operator with `ByTimeRange.recorded`: the session that a row is pinned to (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
-"""In the frames of `DecidesLateness.verdicts`: whether a row belongs to the batch whose lateness is decided."""
+"""In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
 CAME_AT = temporary("came_at")
 """In the frames of an operator with a processing-time TTL: when the row's batch was committed (timestamp)."""
 TimeKind = Literal["event", "processing"]
@@ -37,7 +37,7 @@ ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
-SETTLED = temporary("settled")
+FINALIZED_AT = temporary("finalized_at")
 
 
 def plain(frame: DataFrame) -> DataFrame:
@@ -59,32 +59,32 @@ class Reads:
 
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
-        delay: see `ByTimeRange`.
-        judged: see `ByTimeRange`.
+        watermark_delay: see `ByTimeRange`.
+        with_watermark: see `ByTimeRange`.
         lateness: see `ByTimeRange`.
         results: see `ByTimeRange`.
         recorded: see `ByTimeRange`.
         change: see `NewRows` and `ByKey`.
-        lives: see `ByKey`.
-        lives_by: see `ByKey`.
+        ttl: see `ByKey`.
+        ttl_by: see `ByKey`.
     """
 
     closes_ranges: ClassVar[bool] = False
-    delay: int = 0
-    judged: bool = False
+    watermark_delay: int = 0
+    with_watermark: bool = False
     lateness: int = 0
     results: bool = False
     recorded: bool = False
     change: str | None = None
-    lives: int | None = None
-    lives_by: TimeKind = "event"
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
 
-    def reach_of(self, which: int) -> int:
+    def lookback_of(self, which: int) -> int:
         """How far before a closed range input `which` must be read, in ms."""
         return 0
 
     @property
-    def longest_reach(self) -> int:
+    def longest_lookback(self) -> int:
         """How far before a closed range any input must be read, in ms."""
         return 0
 
@@ -96,12 +96,13 @@ class Reads:
 
 @dataclass(frozen=True)
 class ByTimeRange(Reads):
-    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
+    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - lookback <= event_time <= upto`.
 
     Args:
-        reach: for each input, how far before a range it must be read (its lookback), in ms.
-        delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the results follow.
-        judged: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
+        lookback: for each input, how far before a range it must be read, in ms.
+        watermark_delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the
+            results see.
+        with_watermark: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
@@ -109,21 +110,21 @@ class ByTimeRange(Reads):
     """
 
     closes_ranges: ClassVar[bool] = True
-    reach: tuple[int, ...]
-    delay: int = 0
-    judged: bool = False
+    lookback: tuple[int, ...]
+    watermark_delay: int = 0
+    with_watermark: bool = False
     lateness: int = 0
     results: bool = False
     recorded: bool = False
 
-    def reach_of(self, which: int) -> int:
+    def lookback_of(self, which: int) -> int:
         """How far before a closed range input `which` must be read, in ms."""
-        return self.reach[which]
+        return self.lookback[which]
 
     @property
-    def longest_reach(self) -> int:
+    def longest_lookback(self) -> int:
         """How far before a closed range any input must be read, in ms."""
-        return max(self.reach)
+        return max(self.lookback)
 
 
 @dataclass(frozen=True)
@@ -155,16 +156,16 @@ class ByKey(Reads):
             read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
         change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
             read as `+I`.
-        lives: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
-        lives_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
+        ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
+        ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `CAME_AT`.
     """
 
     key: tuple[str, ...]
     through: tuple[str, ...] = ()
     change: str | None = None
-    lives: int | None = None
-    lives_by: TimeKind = "event"
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
 
     @property
     def affected_by(self) -> tuple[str, ...]:
@@ -258,7 +259,7 @@ class Incremental(Operator, Protocol):
 class DecidesLateness(Operator, Protocol):
     """An operator that decides lateness batch by batch, and reads the decisions that the engine recorded."""
 
-    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Decide the lateness of the rows of a batch that are behind the watermark before it.
 
         Args:
@@ -290,7 +291,7 @@ class Early(Operator, Protocol):
 class ReportsFinality(Operator, Protocol):
     """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last result that may contain a row is final.
 
         Args:
@@ -298,7 +299,7 @@ class ReportsFinality(Operator, Protocol):
                 those.
 
         Returns:
-            One row for each row: `which` (int, the input), `event_time`, and `SETTLED` (timestamp; null if no result ever contains the
+            One row for each row: `which` (int, the input), `event_time`, and `FINALIZED_AT` (timestamp; null if no result ever contains the
             row).
         """
         ...
@@ -312,10 +313,10 @@ class TracesInputs(Operator, Protocol):
         """The result's name, for each input, of a column that every input has."""
         ...
 
-    def expires(self, which: int, event_time: Column) -> Column:
+    def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of a row of input `which` if no row matches it."""
         ...
 
-    def pads(self, which: int) -> bool:
+    def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps the unmatched rows of input `which`."""
         ...

@@ -129,8 +129,8 @@ class Engine:
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
         """
-        reach = sum(a.operator.reads.longest_reach + a.operator.reads.delay for a in self.assets.values())
-        return self.ingestion.signals.drain(reach)
+        longest = sum(a.operator.reads.longest_lookback + a.operator.reads.watermark_delay for a in self.assets.values())
+        return self.ingestion.signals.drain(longest)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False) -> Generator[Step]:
         """Advance an asset, one committed step after the other.

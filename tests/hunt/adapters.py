@@ -298,7 +298,7 @@ class SimClosedRanges(ClosedRanges):
     def closed(self, closing: ClosedRange, head: int) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
-        firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
+        firsts = [None if closing.after is None else closing.after - reach for reach in reads.lookback]
         frames = [self.reading.input(self.asset, i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)

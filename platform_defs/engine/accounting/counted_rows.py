@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import EVENT_TIME, SETTLED, WHICH, ReportsFinality
+from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, ReportsFinality
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, print_of
@@ -46,8 +46,8 @@ def _finality(advance: Advance, scope: Scope) -> DataFrame:
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not tell what becomes of its rows, so they cannot be accounted for")
-    rows = operator.settles(*[frame.where(~F.col(LATE)).drop(LATE) for frame in input_rows(advance, scope)])
-    finalized_at = F.col(SETTLED)
+    rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in input_rows(advance, scope)])
+    finalized_at = F.col(FINALIZED_AT)
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
     counts = {"matched": closed, "pending": ~closed, "unmatched": finalized_at.isNull()}
     by_day = rows.where(scope.span.holds(F.col(EVENT_TIME))).groupBy(F.col(WHICH).alias("side"), day_of(F.col(EVENT_TIME)))

@@ -62,13 +62,13 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     parts: list[DataFrame] = []
     for which in range(len(inputs)):
         span = _span(advance, step, closing, which)
-        is_finalized = _is_finalized(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
+        is_finalized = _is_finalized(operator.finalized_at_if_unmatched(which, F.col(EVENT_TIME)), closing, step.before.seq)
         logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(is_finalized)
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(advance, which, held).where(is_finalized), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
     terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
-    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in terms_by_day.items()]
+    accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]
     return sorted(accounts, key=lambda a: (a.day, a.side))
 
 

@@ -62,7 +62,7 @@ def traced_terms(advance: Advance, scope: Scope) -> list[Row]:
 def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:
     """A side's rows as the log and the ledger record them."""
     rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, scope.span)
-    final_at = tracing_operator(advance).expires(which, F.col(EVENT_TIME))
+    final_at = tracing_operator(advance).finalized_at_if_unmatched(which, F.col(EVENT_TIME))
     expired = F.lit(False) if scope.closed_to is None else final_at <= instant(scope.closed_to, final_at)
     return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
 
@@ -86,7 +86,7 @@ def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
     rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))
     logged, late, expired, paired, padded = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
     rest = logged & ~late & ~paired & ~padded
-    keeps_unmatched = F.col("side").isin([i for i in range(len(advance.asset.inputs)) if operator.pads(i)])
+    keeps_unmatched = F.col("side").isin([i for i in range(len(advance.asset.inputs)) if operator.keeps_unmatched(i)])
     counts = {
         "accepted": logged,
         "matched": paired,

@@ -51,7 +51,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
     if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
-    firsts = [None if closed_to is None else closed_to - operator.reads.reach_of(which) for which in range(len(asset.inputs))]
+    firsts = [None if closed_to is None else closed_to - operator.reads.lookback_of(which) for which in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -49,13 +49,13 @@ class Upstream:
     def watermark(self) -> int | None:
         """The watermark that its readers may go up to; None while no result is final."""
         closed_to = self.progress.closed_to
-        return None if closed_to is None else closed_to - self.asset.operator.reads.delay
+        return None if closed_to is None else closed_to - self.asset.operator.reads.watermark_delay
 
     def corrected_since(self, step: int) -> Iterator[Stretch]:
         """The times of the results that it corrected after one of its steps, as its readers see them."""
         for of, first, last in self.progress.corrected:
             if of > step:
-                yield Stretch(first - self.asset.operator.reads.delay, last)
+                yield Stretch(first - self.asset.operator.reads.watermark_delay, last)
 
 
 @dataclass(frozen=True)

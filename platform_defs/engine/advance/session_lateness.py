@@ -27,7 +27,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     if not operator.reads.recorded:
         return
     if not isinstance(operator, DecidesLateness):
-        raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `verdicts(watermark, *frames)`")
+        raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `lateness_decisions(watermark, *frames)`")
     tables = [table.name for table in reading.tables_of(asset)]
     if tables and len(tables) < len(asset.inputs):
         raise OperatorError(
@@ -43,10 +43,10 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         if name not in tables:
             marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, mark in sorted(marks.items()):
-        reach = 2 * operator.reads.longest_reach + operator.reads.lateness
-        frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
+        lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
+        frames = [_frame(reading, asset, which, seq, mark - lookback) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        rows = operator.lateness_decisions(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         decided = {"seq": seq, "generation": generation} if generation else seq
         if anew:
             reading.lake.overwrite(rows, asset.verdicts, {DECIDED: decided})

@@ -15,7 +15,7 @@ from platform_defs.engine.ledger.rows import SHARES
 def changes_something(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
     """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or by the time where keys have a TTL."""
     reads = asset.operator.reads
-    by = reads.lives_by if reads.lives is not None else None
+    by = reads.ttl_by if reads.ttl is not None else None
     if by == "processing":  # every batch moves the clock, whatever source it is of
         return head > after
     return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
@@ -79,19 +79,19 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     The ledger records how many rows each batch brought, between which times, and of larger spans their quantiles; between two of
     these the rows are taken to be spread evenly. A derived input is not counted: its rows are bounded by those of the sources.
     """
-    reach = asset.operator.reads.longest_reach
-    brought = _brought(ledger, asset, None if after is None else after - reach, head)
+    lookback = asset.operator.reads.longest_lookback
+    brought = _brought(ledger, asset, None if after is None else after - lookback, head)
     if not len(brought.rows):
         return upto
     first = pc.min(brought.first).as_py() - 1
     low = first if after is None else max(after, first)
-    if low >= upto or brought.within(low - reach, upto) <= max_step:
+    if low >= upto or brought.within(low - lookback, upto) <= max_step:
         return upto
-    budget = max(max_step, brought.within(low - reach, low) + max_step // 4)
+    budget = max(max_step, brought.within(low - lookback, low) + max_step // 4)
     floor, high = low, upto
     while high - floor > 1:
         middle = (floor + high) // 2
-        floor, high = (middle, high) if brought.within(low - reach, middle) <= budget else (floor, middle)
+        floor, high = (middle, high) if brought.within(low - lookback, middle) <= budget else (floor, middle)
     return max(floor, low + 1)
 
 

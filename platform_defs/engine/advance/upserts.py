@@ -76,7 +76,7 @@ class RecomputedKeys(Strategy):
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         if within_ttl is not None:
-            if self.reads.lives_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
+            if self.reads.ttl_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
                 keys = within_ttl  # a clock that had jumped ahead removed keys that are within their TTL now
                 rows = self._of_keys(keys, after)
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
@@ -112,14 +112,14 @@ class RecomputedKeys(Strategy):
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None where keys have no TTL, or no time is known yet."""
-        if self.reads.lives is None:
+        if self.reads.ttl is None:
             return None
         _, arrived = self.reading.ledger.arrived(after.seq)
-        by_event = self.reads.lives_by == "event"
+        by_event = self.reads.ttl_by == "event"
         now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
         if now is None:
             return None
-        oldest, every = now - self.reads.lives, range(len(self.asset.inputs))
+        oldest, every = now - self.reads.ttl, range(len(self.asset.inputs))
         if by_event:
             return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
         before = pc.sum(pc.less(arrived, oldest)).as_py() or 0

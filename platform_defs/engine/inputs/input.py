@@ -136,7 +136,7 @@ class TableInput(Input):
 
     def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
         """The table's own watermark, behind by its operator's delay. An idle table holds its readers; see `watermarks.passed_on`."""
-        seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.delay, known)
+        seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, known)
         return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources], len(seen.after) - 1))
 
 

@@ -176,7 +176,7 @@ class Reading:
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
         rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
-        return self._with_times(rows, head, after) if asset.operator.reads.lives_by == "processing" else rows
+        return self._with_times(rows, head, after) if asset.operator.reads.ttl_by == "processing" else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
@@ -204,7 +204,7 @@ class Reading:
             return self._recorded(asset, which, rows)
         ends = (span.first, span.last)
         marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
-        kept = [WATERMARK] if asset.operator.reads.judged else []
+        kept = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not marks:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))

@@ -45,9 +45,9 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     _ = upserted(asset)
     rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
     reads = asset.operator.reads
-    if reads.lives is None or reads.lives_by == "processing":
+    if reads.ttl is None or reads.ttl_by == "processing":
         return rows
-    newest = Span(time - reads.lives, time)
+    newest = Span(time - reads.ttl, time)
     living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
     return of_keys(rows, keys_of(living, reads.affected_by), reads.affected_by)
 

@@ -43,15 +43,15 @@ def _asset(name: str, reads: Reads, emits: Emits, *inputs: str) -> DerivedAsset:
     return DerivedAsset(name=name, inputs=inputs, operator=Toy(reads, emits, inputs))
 
 
-CLOSING = _asset("closing", ByTimeRange((10,), delay=1), Append(), "clicks")
-JOINING = _asset("joining", ByTimeRange((10, 20), delay=1), Append(), "clicks", "views")
-LENIENT = _asset("lenient", ByTimeRange((10,), delay=1, lateness=100), Append(("k",)), "clicks")
+CLOSING = _asset("closing", ByTimeRange((10,), watermark_delay=1), Append(), "clicks")
+JOINING = _asset("joining", ByTimeRange((10, 20), watermark_delay=1), Append(), "clicks", "views")
+LENIENT = _asset("lenient", ByTimeRange((10,), watermark_delay=1, lateness=100), Append(("k",)), "clicks")
 SECOND = _asset("second", ByTimeRange((0,)), Append(("k",)), "lenient")
 BESIDE = _asset("beside", ByTimeRange((0, 5)), Append(), "clicks", "closing")
 MERGING = _asset("merging", NewRows(), Upsert(("k",)), "clicks")
 KEYED = _asset("keyed", ByKey(("k",)), Upsert(("k",)), "clicks")
-EVENT_TTL = _asset("event_ttl", ByKey(("k",), lives=5), Upsert(("k",)), "clicks")
-CLOCK_TTL = _asset("clock_ttl", ByKey(("k",), lives=5, lives_by="processing"), Upsert(("k",)), "clicks")
+EVENT_TTL = _asset("event_ttl", ByKey(("k",), ttl=5), Upsert(("k",)), "clicks")
+CLOCK_TTL = _asset("clock_ttl", ByKey(("k",), ttl=5, ttl_by="processing"), Upsert(("k",)), "clicks")
 READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
 
 

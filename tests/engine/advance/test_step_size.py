@@ -17,7 +17,7 @@ from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
 
 ASSET = join(lower=-3, upper=4)
-REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
+REACH = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
 
 
 def _history(entries: list[Entry]) -> History:
@@ -36,7 +36,7 @@ class _Board(Spread):
 
     @property
     def reads(self) -> ByKey:
-        return ByKey(("k",), lives=self.lives, lives_by=self.by)
+        return ByKey(("k",), ttl=self.lives, ttl_by=self.by)
 
 
 ENTRIES = st.lists(
