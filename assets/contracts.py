@@ -21,7 +21,7 @@ from assets.contract_checks import (
     check_sql,
 )
 from assets.names import first_twice
-from operators.contract import EVENT_TIME, ByTimeRange, NewRows, Operator
+from operators.contract import EVENT_TIME, NewRows, Operator
 from operators.timing import Duration, length_ms
 
 INGESTED_AT = "ingested_at"
@@ -203,7 +203,7 @@ def _times(operator: Operator) -> list[tuple[str, str]]:
     """The event-time parameters of an operator of closed ranges, each with the column that it names; for `Consecutive`, those of `of`."""
     first = getattr(operator, "of", operator)
     named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
-    return [(name, column) for name, column in named.items() if isinstance(column, str)] if isinstance(operator.reads, ByTimeRange) else []
+    return [(name, column) for name, column in named.items() if isinstance(column, str)] if operator.reads.closes_ranges else []
 
 
 @dataclass(frozen=True, kw_only=True)

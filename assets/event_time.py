@@ -13,7 +13,7 @@ from assets.lineage import column_lineage
 from assets.metadata import moment, table_schema
 from assets.partitions import day_at, days_of, end_of, range_of, span, start_of
 from assets.ports import TERMS, AccountPort, EnginePort
-from operators.contract import ByTimeRange, TracesInputs
+from operators.contract import TracesInputs
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
@@ -106,7 +106,7 @@ def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date)
 def _lookback(derived: DerivedAsset) -> timedelta:
     """How far before a day of `final_at` the rows may be that its results contain, in whole days."""
     reads = derived.operator.reads
-    return timedelta(days=-(-max(reads.reach) // DAY_MS)) if isinstance(reads, ByTimeRange) else timedelta(0)
+    return timedelta(days=-(-reads.longest_lookback // DAY_MS))
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:

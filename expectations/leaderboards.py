@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from assets.ports import EnginePort
 from operators.changelog import bag_difference, fold
-from operators.contract import Upsert
 from operators.errors import OperatorError
 from operators.top_k import RANK
 from operators.top_n import TopN
@@ -29,7 +28,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         derived: the asset.
     """
     top, emits = derived.operator, derived.operator.emits
-    if not isinstance(emits, Upsert):
+    if not emits.upserts:
         raise OperatorError(f"{derived.name} is append-only; leaderboard checks need an upserted table")
     names = [
         FOLDS,

@@ -69,7 +69,7 @@ class CoGroup(WindowedOperator):
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
 
     >>> from operators import Tumbling
-    >>> CoGroup(on="user", window=Tumbling(size="1 hour")).reads.reach
+    >>> CoGroup(on="user", window=Tumbling(size="1 hour")).reads.lookback
     (3600000, 3600000)
     """
 

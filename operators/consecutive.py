@@ -29,7 +29,7 @@ class Consecutive:
 
     >>> from operators import TopK, Tumbling, WindowedAggregate
     >>> count = WindowedAggregate(by="item_id", window=Tumbling(size="10 s"), aggregates={"clicks": "count(*)"})
-    >>> Consecutive(of=count, then=TopK(k=10, order_by="clicks DESC")).reads.reach
+    >>> Consecutive(of=count, then=TopK(k=10, order_by="clicks DESC")).reads.lookback
     (10000,)
     """
 
@@ -37,10 +37,10 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of.reads, ByTimeRange) or self.of.reads.delay or getattr(self.of, "early", None):
+        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or getattr(self.of, "early", None):
             legal = "an operator of closed ranges, without early results, whose results are final at `result_time` (not sessions)"
             raise OperatorError.bad_value("of", self.of, legal)
-        if not isinstance(self.then.reads, ByTimeRange) or not self.then.reads.results or not isinstance(self.then.emits, Append):
+        if not self.then.reads.results or self.then.emits.upserts:
             legal = "an operator over the windows that its rows have, such as TopK without `window`"
             raise OperatorError.bad_value("then", self.then, legal)
 
@@ -68,8 +68,8 @@ class Consecutive:
         results = self.of(*frames)
         return self.then(results.drop(FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME))
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final, by the first operator (see `ReportsFinality`)."""
         if not isinstance(self.of, ReportsFinality):
             raise OperatorError(f"{type(self.of).__name__} does not report when its rows are finalized")
-        return self.of.settles(*frames)
+        return self.of.finalized_at(*frames)

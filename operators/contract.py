@@ -10,7 +10,7 @@ batch that contained the row) and `arrival` (the row's position in the batch). (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In frames of an operator with `ByTimeRange.judged`: the watermark before a row's batch; null if it was below the row's time."""
+"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if it was below the row's time."""
 SESSION = temporary("session")
 """In frames of an operator with `ByTimeRange.recorded`: the session that a row is pinned to (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
-"""In the frames of `DecidesLateness.verdicts`: whether a row belongs to the batch whose lateness is decided."""
+"""In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
 CAME_AT = temporary("came_at")
 """In the frames of an operator with a processing-time TTL: when the row's batch was committed (timestamp)."""
 TimeKind = Literal["event", "processing"]
@@ -37,7 +37,7 @@ ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
-SETTLED = temporary("settled")
+FINALIZED_AT = temporary("finalized_at")
 
 
 def plain(frame: DataFrame) -> DataFrame:
@@ -54,30 +54,81 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
     ]
 
 
+class Reads:
+    """What a step must read. The values here are those of a way to read that declares no others.
+
+    Attributes:
+        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
+        watermark_delay: see `ByTimeRange`.
+        with_watermark: see `ByTimeRange`.
+        lateness: see `ByTimeRange`.
+        results: see `ByTimeRange`.
+        recorded: see `ByTimeRange`.
+        change: see `NewRows` and `ByKey`.
+        ttl: see `ByKey`.
+        ttl_by: see `ByKey`.
+    """
+
+    closes_ranges: ClassVar[bool] = False
+    watermark_delay: int = 0
+    with_watermark: bool = False
+    lateness: int = 0
+    results: bool = False
+    recorded: bool = False
+    change: str | None = None
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
+
+    def lookback_of(self, which: int) -> int:
+        """How far before a closed range input `which` must be read, in ms."""
+        return 0
+
+    @property
+    def longest_lookback(self) -> int:
+        """How far before a closed range any input must be read, in ms."""
+        return 0
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns whose values decide which rows of its upserted table a step may change, beside the table's key."""
+        return ()
+
+
 @dataclass(frozen=True)
-class ByTimeRange:
-    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - reach <= event_time <= upto`.
+class ByTimeRange(Reads):
+    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - lookback <= event_time <= upto`.
 
     Args:
-        reach: for each input, how far before a range it must be read (its lookback), in ms.
-        delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the results follow.
-        judged: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
+        lookback: for each input, how far before a range it must be read, in ms.
+        watermark_delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the
+            results see.
+        with_watermark: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
     """
 
-    reach: tuple[int, ...]
-    delay: int = 0
-    judged: bool = False
+    closes_ranges: ClassVar[bool] = True
+    lookback: tuple[int, ...]
+    watermark_delay: int = 0
+    with_watermark: bool = False
     lateness: int = 0
     results: bool = False
     recorded: bool = False
 
+    def lookback_of(self, which: int) -> int:
+        """How far before a closed range input `which` must be read, in ms."""
+        return self.lookback[which]
+
+    @property
+    def longest_lookback(self) -> int:
+        """How far before a closed range any input must be read, in ms."""
+        return max(self.lookback)
+
 
 @dataclass(frozen=True)
-class NewRows:
+class NewRows(Reads):
     """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
 
     Args:
@@ -89,9 +140,14 @@ class NewRows:
     touches: tuple[str, ...] | None = None
     change: str | None = None
 
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns that decide which rows a new row may change."""
+        return self.touches or ()
+
 
 @dataclass(frozen=True)
-class ByKey:
+class ByKey(Reads):
     """A step reads every row, old or new, of the keys that new batches contain.
 
     Args:
@@ -100,20 +156,37 @@ class ByKey:
             read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
         change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
             read as `+I`.
-        lives: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
-        lives_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
+        ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
+        ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `CAME_AT`.
     """
 
     key: tuple[str, ...]
     through: tuple[str, ...] = ()
     change: str | None = None
-    lives: int | None = None
-    lives_by: TimeKind = "event"
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return self.key
+
+
+class Emits:
+    """How results are written to their table.
+
+    Attributes:
+        upserts: whether results replace each other, so that the table has a changelog.
+        key: the columns that identify a result; see `Append` and `Upsert`.
+    """
+
+    upserts: ClassVar[bool] = False
+    key: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Append:
+class Append(Emits):
     """Results are added once. If late rows are allowed, or an input is corrected, results are corrected too.
 
     Args:
@@ -125,18 +198,15 @@ class Append:
 
 
 @dataclass(frozen=True)
-class Upsert:
+class Upsert(Emits):
     """Results replace each other by key; the changes are recorded in a changelog.
 
     Args:
         key: the columns of the key; a null is an ordinary key.
     """
 
+    upserts: ClassVar[bool] = True
     key: tuple[str, ...]
-
-
-Reads = ByTimeRange | NewRows | ByKey
-Emits = Append | Upsert
 
 
 @runtime_checkable
@@ -189,7 +259,7 @@ class Incremental(Operator, Protocol):
 class DecidesLateness(Operator, Protocol):
     """An operator that decides lateness batch by batch, and reads the decisions that the engine recorded."""
 
-    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Decide the lateness of the rows of a batch that are behind the watermark before it.
 
         Args:
@@ -221,7 +291,7 @@ class Early(Operator, Protocol):
 class ReportsFinality(Operator, Protocol):
     """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last result that may contain a row is final.
 
         Args:
@@ -229,7 +299,7 @@ class ReportsFinality(Operator, Protocol):
                 those.
 
         Returns:
-            One row for each row: `which` (int, the input), `event_time`, and `SETTLED` (timestamp; null if no result ever contains the
+            One row for each row: `which` (int, the input), `event_time`, and `FINALIZED_AT` (timestamp; null if no result ever contains the
             row).
         """
         ...
@@ -243,10 +313,10 @@ class TracesInputs(Operator, Protocol):
         """The result's name, for each input, of a column that every input has."""
         ...
 
-    def expires(self, which: int, event_time: Column) -> Column:
+    def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of a row of input `which` if no row matches it."""
         ...
 
-    def pads(self, which: int) -> bool:
+    def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps the unmatched rows of input `which`."""
         ...

@@ -13,7 +13,7 @@ from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
 from operators._support.window_assignment import check_aligned
 from operators.columns import check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, ByTimeRange, NewRows, Upsert, plain
+from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, NewRows, Upsert, plain
 from operators.errors import OperatorError, StreamingError
 from operators.timing import Duration
 from operators.windows import Aligned
@@ -124,10 +124,10 @@ class Deduplicate:
         self._check(rows)
         return self._scope.deduplicate(rows)
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """With a window, when the last window of a row is final (see `ReportsFinality`); else never."""
         [rows] = frames
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._scope.final_at().alias(SETTLED))
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._scope.final_at().alias(FINALIZED_AT))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The row of each key, from the current rows and the rows of new batches."""

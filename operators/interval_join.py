@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
-from operators.contract import EVENT_TIME, SETTLED, WHICH, Append, ByTimeRange
+from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, Interval, millis, timestamp
 
@@ -109,27 +109,27 @@ class IntervalJoin:
     def reads(self) -> ByTimeRange:
         """Closed ranges. To know that a kept row is unmatched, a step reads the other side as far back as a match could be."""
         one, mirrored = self.interval, self.interval.mirrored
-        left = max(one.forward, one.backward - mirrored.lower if self.pads(1) else 0)
-        right = max(one.backward, one.forward - one.lower if self.pads(0) else 0)
-        return ByTimeRange(reach=(left, right), delay=1)
+        left = max(one.forward, one.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
+        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) else 0)
+        return ByTimeRange(lookback=(left, right), watermark_delay=1)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time < watermark`, strictly, as in Flink's DataStream join."""
         return F.coalesce(event_time < watermark, F.lit(False))
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
         frames_by_side = [
-            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.expires(which, F.col(time)).alias(SETTLED))
+            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(which, F.col(time)).alias(FINALIZED_AT))
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
         ]
         return frames_by_side[0].unionByName(frames_by_side[1])
 
-    def pads(self, which: int) -> bool:
+    def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows of the left (0) or right (1) side."""
         return self.how in ("full", ("left", "right")[which])
 
-    def expires(self, which: int, event_time: Column) -> Column:
+    def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of an unmatched row."""
         wait = (self.interval.forward, self.interval.backward)[which]
         return timestamp(millis(event_time) + wait + 1)

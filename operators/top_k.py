@@ -13,7 +13,7 @@ from operators._support.ordering import Ordering
 from operators._support.row_windows import AssignedWindows, ResultWindows
 from operators._support.window_assignment import check_aligned, times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, SETTLED, WHICH, Append, ByTimeRange, plain
+from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, plain
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.timing import Duration
 from operators.windows import Aligned
@@ -142,10 +142,10 @@ class TopK:
         unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
         return ranked.select(*unpacked, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final (see `ReportsFinality`); without `window`, the row's own window."""
         [rows] = frames
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._windows.final_at().alias(SETTLED))
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._windows.final_at().alias(FINALIZED_AT))
 
     def _in_windows(self, rows: DataFrame) -> DataFrame:
         """Each row in its windows; a window that the rows had before gets another name."""

@@ -167,9 +167,9 @@ class TopN:
             return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
         ttl = self.query.ttl
-        lives = ttl.ms if ttl and self.after_ttl == "retract" else None
+        lasts = ttl.ms if ttl and self.after_ttl == "retract" else None
         through = self.key if can_change_partition else ()
-        return ByKey(self.partition, through=through, change=self.change, lives=lives, lives_by=ttl.by if ttl else "event")
+        return ByKey(self.partition, through=through, change=self.change, ttl=lasts, ttl_by=ttl.by if ttl else "event")
 
     @cached_property
     def strategy_used(self) -> Strategy:

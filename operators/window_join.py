@@ -65,7 +65,7 @@ class WindowJoin(WindowedOperator):
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
 
     >>> from operators import Tumbling
-    >>> WindowJoin(on="user", window=Tumbling(size="1 hour"), how="left").reads.reach
+    >>> WindowJoin(on="user", window=Tumbling(size="1 hour"), how="left").reads.lookback
     (3600000, 3600000)
     """
 

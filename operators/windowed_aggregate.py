@@ -55,7 +55,7 @@ class WindowedAggregate(WindowedOperator):
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
 
-    >>> WindowedAggregate(by="item_id", window=Tumbling(size="10 s"), aggregates={"clicks": "count(*)"}).reads.reach
+    >>> WindowedAggregate(by="item_id", window=Tumbling(size="10 s"), aggregates={"clicks": "count(*)"}).reads.lookback
     (10000,)
     """
 

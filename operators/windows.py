@@ -225,7 +225,7 @@ class Session:
     Raises:
         OperatorError: a value is not legal.
 
-    >>> Session(gap="30 minutes", longest="12 hours").reach
+    >>> Session(gap="30 minutes", longest="12 hours").lookback
     88200000
     """
 
@@ -247,7 +247,7 @@ class Session:
         return positive_ms(self.longest, "longest")
 
     @property
-    def reach(self) -> int:
+    def lookback(self) -> int:
         """How far before its end rows decide where a session is cut, in ms."""
         return 2 * self.longest_ms + self.gap_ms
 

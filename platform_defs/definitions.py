@@ -7,7 +7,6 @@ from assets.events import event_logs
 from assets.partitions import daily
 from assets.upserted import upserted_asset
 from expectations import all_checks, leaderboard_checks
-from operators.contract import ByTimeRange
 from operators.timing import length_ms
 from platform_defs.jobs import advance_job, export_job, ingest_job, land_changes_job, maintenance_job
 from platform_defs.pipeline import shop
@@ -23,7 +22,7 @@ def build(values: Settings) -> dg.Definitions:
     sources, derived = shop(values)
     days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
     names = [s.name for s in sources]
-    closed = [asset for asset in derived if isinstance(asset.operator.reads, ByTimeRange)]
+    closed = [asset for asset in derived if asset.operator.reads.closes_ranges]
     tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
     upserted = [asset for asset in derived if asset not in closed]
     tables += [upserted_asset(asset, sources=names) for asset in upserted]

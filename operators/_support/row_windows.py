@@ -77,7 +77,7 @@ class ResultWindows:
     @property
     def reads(self) -> ByTimeRange:
         """Closed ranges of a derived table: the windows that end in the range."""
-        return ByTimeRange(reach=(0,), results=True)
+        return ByTimeRange(lookback=(0,), results=True)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Never: the operator that made the windows has decided the lateness of their rows."""

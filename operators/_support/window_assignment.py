@@ -74,8 +74,8 @@ def _last_millisecond(window: Aligned, time: Column) -> Column:
 def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> ByTimeRange:
     """What a step reads to compute whole windows: rows with the watermark before their batch, or with recorded lateness decisions."""
     if isinstance(window, Session):
-        return ByTimeRange(reach=(window.reach,) * inputs, delay=1, lateness=lateness.ms, recorded=True)
-    return ByTimeRange(reach=(window.longest,) * inputs, judged=True, lateness=lateness.ms)
+        return ByTimeRange(lookback=(window.lookback,) * inputs, watermark_delay=1, lateness=lateness.ms, recorded=True)
+    return ByTimeRange(lookback=(window.longest,) * inputs, with_watermark=True, lateness=lateness.ms)
 
 
 def window_bounds() -> tuple[Column, Column]:

@@ -10,7 +10,7 @@ from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import assign_shared_windows, is_missed, last_final_at, lateness_columns, reads_windows
-from operators.contract import ARRIVAL, EVENT_TIME, NEW, SEQ, SESSION, SETTLED, WHICH, Append, ByTimeRange
+from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, timestamp
 from operators.windows import END, AnyWindow, Session
@@ -50,7 +50,7 @@ class WindowedOperator:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether all windows of a row had closed: `last end - 1 ms + allowed lateness <= watermark`; false in a gap between windows.
 
-        For sessions, whether the row would be late as the only one of its session; `verdicts` gives the decision.
+        For sessions, whether the row would be late as the only one of its session; `lateness_decisions` gives the decision.
         """
         return is_missed(self.window, event_time, watermark, self.lateness)
 
@@ -58,22 +58,22 @@ class WindowedOperator:
         """The columns that group the rows of input `which`, with the same names for all inputs, and the input's event time."""
         raise NotImplementedError
 
-    def verdicts(self, watermark: int, *frames: DataFrame) -> DataFrame:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Decide which rows of a batch are late for sessions, where they may join older rows (see `DecidesLateness`)."""
         if not isinstance(self.window, Session):
             raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} decides lateness row by row: call `late`")
         inputs = [self._grouped(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
         return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
 
-    def settles(self, *frames: DataFrame) -> DataFrame:
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`)."""
         inputs = [self._grouped(frame, which, EVENT_TIME) for which, frame in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME)]
             each = assign_shared_windows(inputs, self.window, self.lateness, group)
-            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(SETTLED))
+            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT))
         rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME) for frame in inputs])
-        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(SETTLED))
+        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT))
 
     def _grouped(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""

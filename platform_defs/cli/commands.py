@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.partitions import end_of
-from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
@@ -234,7 +233,7 @@ def publish(
     """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
     target = one_folder("folder", folder, canonical)
     engine = _engine()
-    _known("asset", asset, [name for name, a in engine.assets.items() if isinstance(a.operator.emits, Upsert)])
+    _known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
     published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
     _show(
         as_json,

@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import ByTimeRange
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
@@ -130,10 +129,8 @@ class Engine:
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
         """
-        reach = sum(
-            max(a.operator.reads.reach) + a.operator.reads.delay for a in self.assets.values() if isinstance(a.operator.reads, ByTimeRange)
-        )
-        return self.ingestion.signals.drain(reach)
+        longest = sum(a.operator.reads.longest_lookback + a.operator.reads.watermark_delay for a in self.assets.values())
+        return self.ingestion.signals.drain(longest)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False) -> Generator[Step]:
         """Advance an asset, one committed step after the other.

@@ -14,10 +14,11 @@ import pyarrow as pa
 from assets.contracts import DerivedAsset, SourceContract
 from operators.contract import ByTimeRange
 from operators.timing import ClosedRange, length_ms
-from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.accounts import Accounts
-from platform_defs.engine.accounting.day_accounts import DayAccount, scope_of
-from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.days import day_of
@@ -38,7 +39,7 @@ from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
 from platform_defs.engine.operations.maintenance import Maintenance, _Kept
 from platform_defs.faults import point
-from tests.hunt.accounts import SimCountBooks, SimRowBooks
+from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
@@ -246,25 +247,21 @@ class SimReading(Reading):
         name = asset.inputs[which]
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        judged = self.judged(asset, which, head, span, after)
-        return Rows(LOG, [row[:-1] for row in judged if not row[-1]])
+        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, which, head, span, after) if not row[-1]])
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         times = [row[2] for row in self.input(asset, which, head, span, after)]
         return (min(times), max(times)) if times else None
 
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
         name = asset.inputs[which]
+        if name in self.assets:
+            rows = self._derived(self.assets[name], span)
+            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         rows = self.log(name, head, span, after)
         marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
         operator: Any = asset.operator
         return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
-
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> Any:
-        if asset.inputs[which] in self.assets:
-            rows = self._derived(self.assets[asset.inputs[which]], span)
-            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
-        return self.judged(asset, which, head, span)
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
         first = None if closing.after is None else closing.after + 1
@@ -293,32 +290,43 @@ def _columns(asset: DerivedAsset) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class SimAdvance(Advance):
-    """Advances over tuples: closed rows and corrections are computed here, the ranges and commits are the engine's own."""
+class SimClosedRanges(ClosedRanges):
+    """Advances over tuples: the closed results and their differences are computed here; the plan is the engine's own."""
 
     reading: SimReading
 
     def closed(self, closing: ClosedRange, head: int) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
-        firsts = [None if closing.after is None else closing.after - reach for reach in reads.reach]
-        frames = [self._frame(i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
+        firsts = [None if closing.after is None else closing.after - reach for reach in reads.lookback]
+        frames = [self.reading.input(self.asset, i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
 
-    def correct(self, now: Progress, after: Progress, closed: ClosedRange, key: tuple[str, ...] = ()) -> Step:
-        wanted = self.closed(closed, after.seq)
-        held = self.reading.table(self.asset.name, "final_at", Span(None if closed.after is None else closed.after + 1, closed.upto))
+    def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
+        wanted = self.closed(closing, after.seq)
+        held = self.reading.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
         removed, new = difference(held, wanted)
         if not removed and not new:
-            return Step(now, after, self._append(wanted.limit(0), after))
+            return after, AppendedTable(self.reading, self.asset).append(wanted.limit(0), after)
         times = [row[-1] for row in (*removed, *new)]
         after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
         lake.replace_rows(self.asset.name, removed, new, after.metadata(now), after.step)
         point("advance.after_commit")
-        return Step(now, after, len(removed) + len(new))
+        return after, len(removed) + len(new)
+
+
+@dataclass(frozen=True)
+class SimAdvance(Advance):
+    """Advances over tuples."""
+
+    reading: SimReading
+
+    @property
+    def strategy(self) -> SimClosedRanges:
+        return SimClosedRanges(self.reading, self.asset)
 
 
 @dataclass(frozen=True)
@@ -368,10 +376,8 @@ class SimAccounts(Accounts):
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         advance = self.snapshot(asset)
-        reading = advance.reading
-        if any(name in reading.assets and reading.lake.delta(name) is None for name in advance.asset.inputs):
-            return []
-        return (SimRowBooks if names_rows(advance) else SimCountBooks)(advance, scope_of(advance, days)).close()
+        is_readable = all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset))
+        return sim_account(advance, days) if is_readable else []
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ class SimJoin(IntervalJoin):
             pairs = [other for other in by_key.get(one[3], ()) if lower <= other[2] - one[2] <= upper]
             met.update((other[0], other[1]) for other in pairs)
             found += [_pair(one, other, max(one[2], other[2])) for other in pairs]
-            if not pairs and self.pads(0):
+            if not pairs and self.keeps_unmatched(0):
                 found.append(_pair(one, None, one[2] + self.wait(0)))
-        if self.pads(1):
+        if self.keeps_unmatched(1):
             found += [_pair(None, other, other[2] + self.wait(1)) for other in right if (other[0], other[1]) not in met]
         return Rows(PAIRS, found)
 

@@ -241,7 +241,8 @@ def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSess
     found = by_tag(tagged(parts))
     for how in HOWS:
         whole = found.get(f"{how} whole", Counter())
-        assert max((final - at for *_, at, final in whole), default=1) == 1 == IntervalJoin(on=ON, lower=lower, upper=upper).reads.delay
+        delay = IntervalJoin(on=ON, lower=lower, upper=upper).reads.watermark_delay
+        assert max((final - at for *_, at, final in whole), default=1) == 1 == delay
         pieces = [found.get(f"{how} {n}", Counter()) for n in range(len(ranges))]
         for closing, piece in zip(ranges, pieces, strict=True):
             after = -(10**9) if closing.after is None else closing.after
@@ -254,7 +255,7 @@ def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: Cl
     time = F.timestamp_millis(F.unix_millis("event_time"))
     near = [f.where(time <= instant(closing.upto, time)) for f in frames]
     if closing.after is not None:
-        near = [f.where(time >= instant(closing.after - reach, time)) for f, reach in zip(near, join.reads.reach, strict=True)]
+        near = [f.where(time >= instant(closing.after - reach, time)) for f, reach in zip(near, join.reads.lookback, strict=True)]
     return join(*near).where(closing.holds(F.col("final_at")))
 
 
@@ -269,8 +270,8 @@ def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: Cl
 )
 def test_the_contract_for_the_engine(how: How, reach: tuple[int, int]):
     join = IntervalJoin(on="k", lower=-5, upper=10, how=how)
-    assert (join.reads, join.emits, join.inputs) == (ByTimeRange(reach=reach, delay=1), Append(), ("left", "right"))
-    assert (join.pads(0), join.pads(1)) == (how in ("left", "full"), how in ("right", "full"))
+    assert (join.reads, join.emits, join.inputs) == (ByTimeRange(lookback=reach, watermark_delay=1), Append(), ("left", "right"))
+    assert (join.keeps_unmatched(0), join.keeps_unmatched(1)) == (how in ("left", "full"), how in ("right", "full"))
     assert join.traced("k") == ("k", "k")
     assert join.traced("seq") == ("left_seq", "right_seq")
 
@@ -282,7 +283,7 @@ def test_a_row_before_the_watermark_is_late_and_expires_after_its_last_match(spa
         join.late(F.col("t"), mark).alias(name)
         for name, mark in (("late", instant(100, F.col("t"))), ("never", F.lit(None).cast("timestamp")))
     ]
-    expires = [F.unix_millis(join.expires(which, F.col("t"))).alias(f"expires{which}") for which in (0, 1)]
+    expires = [F.unix_millis(join.finalized_at_if_unmatched(which, F.col("t"))).alias(f"expires{which}") for which in (0, 1)]
     found = [tuple(r) for r in rows.select("id", *late, *expires).orderBy("id").collect()]
     assert found == [(t, t < 100, False, t + 11, t + 6) for t in (98, 99, 100, 101)]
 

@@ -53,7 +53,7 @@ def test_a_row_at_the_end_of_a_session_belongs_to_it(spark: SparkSession) -> Non
     times = ("window_start", "window_end", "result_time", "final_at")
     results = COUNT(frame).select(*map(F.unix_millis, times), "ids").collect()
     assert sorted(map(tuple, results)) == [(0, 20, 19, 20, [0, 1]), (21, 31, 30, 31, [2])]
-    assert COUNT.reads.delay == 1
+    assert COUNT.reads.watermark_delay == 1
 
 
 def test_the_lookback_contains_whole_sessions(spark: SparkSession) -> None:
@@ -61,7 +61,7 @@ def test_the_lookback_contains_whole_sessions(spark: SparkSession) -> None:
     frame = _frame(spark, [{"k": str(cut), "id": t, "t": t} for cut in range(0, 250, 5) for t in times if t >= cut])
     whole = sessions([(t, t) for t in times], GAP, LONGEST)
     for key, parts in _found(COUNT(frame)).items():
-        after = int(key or 0) + SESSIONS.reach
+        after = int(key or 0) + SESSIONS.lookback
         assert [s for s, _ in parts if s[1] > after] == [s for s in sorted(whole) if s[1] > after]
 
 
@@ -102,7 +102,7 @@ def test_lateness_decisions(spark: SparkSession, which: str) -> None:
     old, new, watermark, wanted = DECISIONS[which]
     rows: list[dict[str, object]] = [{"k": "a", "id": t, "t": t, "new": t in new} for t in [*old, *new]]
     rows += [{"k": "b", "id": 1_000 + t, "t": t, "new": False} for t in old]
-    decisions = COUNT.verdicts(watermark, _frame(spark, rows)).collect()
+    decisions = COUNT.lateness_decisions(watermark, _frame(spark, rows)).collect()
     assert [(r[WHICH], r["seq"]) for r in decisions] == [(0, 1)] * len(wanted)
     assert sorted((r["arrival"], None if r[SESSION] is None else tuple(r[SESSION])) for r in decisions) == wanted
 
@@ -116,7 +116,7 @@ def test_lateness_decisions_equal_the_models_batch_by_batch(spark: SparkSession,
         mark, known = newest - 20, len(rows)
         for k in [*keys] * 5:
             rows.append({"k": k, "id": next(ids), "t": newest - seeded.randrange(30 + lateness), "new": True})
-        decisions = counted.verdicts(mark, _frame(spark, rows)).collect()
+        decisions = counted.lateness_decisions(mark, _frame(spark, rows)).collect()
         for k, model in keys.items():
             model.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
         late = {i for model in keys.values() for _, i in model.late}
@@ -140,4 +140,4 @@ def test_legal_parameters_are_accepted() -> None:
     with pytest.raises(WindowError, match="`gap` is 0; legal: a duration of more than zero"):
         Session(gap=0)
     with pytest.raises(OperatorError, match="WindowedAggregate over Tumbling decides lateness row by row: call `late`"):
-        WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"}).verdicts(0)
+        WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"}).lateness_decisions(0)

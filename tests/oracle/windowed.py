@@ -265,7 +265,7 @@ def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
             seen.append(row)
             if row["w"] is not None and row["ts"] <= row["w"]:
                 frame = _with_sessions(_frame(spark, seen), stays).withColumn(NEW, F.col("seq") == row["seq"])
-                for found in operator.verdicts(row["w"], *_by_side(frame)).collect():
+                for found in operator.lateness_decisions(row["w"], *_by_side(frame)).collect():
                     if found[SESSION] is None:
                         seen.remove(row)
                     else:

@@ -1,10 +1,8 @@
-"""The account of an asset whose results do not name rows of sources: of windows, or of what is made of derived tables.
+"""The terms of an asset whose results do not name rows of sources: those of windows, or of what is made of derived tables.
 
-Rows are counted as they came and were judged, and once more by what the operator says of when nothing more can become of them.
-The results are computed again from the log and compared, so that one that was lost, doubled or altered shows on its day.
+Rows are counted from the logs with their lateness, and once more by the time from which the operator reports them as final.
 """
 
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row
@@ -12,47 +10,53 @@ from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import EVENT_TIME, SETTLED, WHICH, ReportsFinality
+from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, ReportsFinality
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Books, day_of, lacks, longest_wait, print_of
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, print_of
+from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE, Span
 
 
-@dataclass(frozen=True)
-class CountBooks(Books):
-    """The account of an asset whose results do not name rows of sources."""
+def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
+    """The terms by side and day: accepted and late rows, and what the operator reports of those that are not late.
 
-    def terms(self) -> list[Row]:
-        """Rows as they came and as they were judged, and what the operator says of those that were not late."""
-        return [*self._accepted_and_late().collect(), *self._settled().collect()]
+    Raises:
+        OperatorError: the operator does not report when a row is final.
+    """
+    return [*_accepted_and_late(advance, scope).collect(), *_finality(advance, scope).collect()]
 
-    def _frames(self) -> list[DataFrame]:
-        """Each input's rows, with the verdict: as far about the days as a window may reach."""
-        reading, asset, span = self.advance.reading, self.advance.asset, self.scope.span
-        reach = longest_wait(self.advance)
-        wide = Span(None if span.first is None else span.first - reach, None if span.last is None else span.last + reach)
-        return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 
-    def _accepted_and_late(self) -> DataFrame:
-        inputs = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(self._frames())]
-        rows = reduce(DataFrame.unionByName, inputs).where(self.scope.span.holds(F.col(EVENT_TIME)))
-        return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(F.count("*").alias("accepted"), F.count_if(LATE).alias("late"))
+def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
+    """Each input's rows with `LATE`, as far around the days as a window may reach."""
+    reading, asset, span = advance.reading, advance.asset, scope.span
+    wait = longest_wait(advance)
+    wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
+    return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 
-    def _settled(self) -> DataFrame:
-        operator = self.advance.asset.operator
-        if not isinstance(operator, ReportsFinality):
-            raise OperatorError(f"{type(operator).__name__} does not tell what becomes of its rows, so they cannot be accounted for")
-        rows = operator.settles(*[frame.where(~F.col(LATE)).drop(LATE) for frame in self._frames()])
-        settled = F.col(SETTLED)
-        closed = F.lit(False) if self.closed_to is None else settled <= instant(self.closed_to, settled)
-        counts = {"matched": closed, "pending": ~closed, "unmatched": settled.isNull()}
-        by_day = rows.where(self.scope.span.holds(F.col(EVENT_TIME))).groupBy(F.col(WHICH).alias("side"), day_of(F.col(EVENT_TIME)))
-        return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in counts.items()])
 
-    def by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
-        """Missing and extra results by the day they are final, on every side."""
-        copies = bag_difference(held.select(FINAL_AT, print_of(held)), wanted.select(FINAL_AT, print_of(wanted)))
-        side = F.explode(F.array(*[F.lit(i) for i in range(len(self.advance.asset.inputs))])).alias("side")
-        by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
-        return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in lacks().items()])
+def _accepted_and_late(advance: Advance, scope: Scope) -> DataFrame:
+    inputs = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(input_rows(advance, scope))]
+    rows = reduce(DataFrame.unionByName, inputs).where(scope.span.holds(F.col(EVENT_TIME)))
+    return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(F.count("*").alias("accepted"), F.count_if(LATE).alias("late"))
+
+
+def _finality(advance: Advance, scope: Scope) -> DataFrame:
+    """Matched, pending and unmatched rows: those in closed windows alone, in open ones, and in none."""
+    operator = advance.asset.operator
+    if not isinstance(operator, ReportsFinality):
+        raise OperatorError(f"{type(operator).__name__} does not tell what becomes of its rows, so they cannot be accounted for")
+    rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in input_rows(advance, scope)])
+    finalized_at = F.col(FINALIZED_AT)
+    closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
+    counts = {"matched": closed, "pending": ~closed, "unmatched": finalized_at.isNull()}
+    by_day = rows.where(scope.span.holds(F.col(EVENT_TIME))).groupBy(F.col(WHICH).alias("side"), day_of(F.col(EVENT_TIME)))
+    return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in counts.items()])
+
+
+def counted_difference(advance: Advance, scope: Scope, held: DataFrame, wanted: DataFrame) -> DataFrame:
+    """Missing and extra results by the day they are final, on every side."""
+    copies = bag_difference(held.select(FINAL_AT, print_of(held)), wanted.select(FINAL_AT, print_of(wanted)))
+    side = F.explode(F.array(*[F.lit(i) for i in range(len(advance.asset.inputs))])).alias("side")
+    by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
+    return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in missing_and_extra().items()])

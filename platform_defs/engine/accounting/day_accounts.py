@@ -1,6 +1,7 @@
-"""The frame of an account: which days it is of, and the results held beside those computed again."""
+"""The account of a day: its terms, the rows that it covers, and the expressions that the ways to count share."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -8,15 +9,12 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
-from operators.columns import FINAL_AT, comparable
-from operators.contract import ByTimeRange
+from operators.columns import comparable
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.advance.corrections import not_followed
 from platform_defs.engine.days import day_start
-from platform_defs.engine.inputs.progress import ProgressError, progress
+from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER, Span
-from platform_defs.engine.lake.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,12 @@ class DayAccount:
         side: the source.
         day: the day, UTC.
         accepted: rows in the log.
-        matched: rows in at least one emitted pair; of windows, rows all of whose windows are closed.
+        matched: rows in at least one emitted pair; of windows, rows whose windows are all closed.
         unmatched: rows that nothing matched and nothing can match any more; of windows, rows in none.
-        pending: rows that may still be matched, or lie in an open window.
-        late: rows that came after the watermark had passed them.
+        pending: rows that may still be matched, or are in an open window.
+        late: rows that arrived after the watermark had passed them.
         missing: results of this side and day that the table lacks.
-        extra: results that it holds and should not.
+        extra: results that the table should not hold.
     """
 
     side: str
@@ -52,99 +50,58 @@ class DayAccount:
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among those whose fate is settled; 1 where there is none."""
-        settled = self.matched + self.unmatched
-        return self.matched / settled if settled else 1.0
+        """The share of matched rows among those that are matched or unmatched for good; 1 where there is none."""
+        finalized = self.matched + self.unmatched
+        return self.matched / finalized if finalized else 1.0
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which rows an account is of.
+    """The rows that an account covers.
 
     Args:
         span: the rows' own event times.
         results: when the results that hold such rows are final.
-        recount: the results to compute again; None where none is closed.
+        recount: the range of results to recompute; None where none is closed.
+        closed_to: the watermark up to which results are closed; None where none is.
     """
 
     span: Span
     results: Span
     recount: ClosedRange | None
+    closed_to: int | None = None
 
 
 def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
-    """No result is final before its rows' times, or later than the reach beyond them."""
+    """The scope of some days, or of all. No result is final before its rows' times, or later than the lookback after them."""
     closed_to = progress(advance.reading.lake, advance.asset).closed_to
     if days is None:
-        return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to))
+        return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
     first, last = day_start(days[0]), day_start(days[1]) + DAY_MS - 1
     final = last + longest_wait(advance)
     upto = min(final, closed_to or 0)
-    return Scope(Span(first, last), Span(first, final), None if closed_to is None else ClosedRange(min(first - 1, upto), upto))
+    recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)
+    return Scope(Span(first, last), Span(first, final), recount, closed_to)
 
 
 def longest_wait(advance: Advance, which: int | None = None) -> int:
-    """The longest that the fate of an input's row (of any input's) may be open, in ms."""
+    """The longest time for which a row of an input (None: of any input) may be pending, in ms of the watermark."""
     reads = advance.asset.operator.reads
-    if not isinstance(reads, ByTimeRange):
-        return 0
-    return reads.delay + (max(reads.reach) if which is None else reads.reach[which])
+    return reads.watermark_delay + (reads.longest_lookback if which is None else reads.lookback_of(which))
 
 
-@dataclass(frozen=True)
-class Books:
-    """What both ways to account share: the results held, and those computed again."""
+def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
+    """The accounts that rows of terms add up to.
 
-    advance: Advance
-    scope: Scope
-
-    def close(self) -> list[DayAccount]:
-        """The accounts."""
-        found: dict[tuple[int, date], Counter[str]] = {}
-        for row in [*self.terms(), *self._wrong()]:
-            found.setdefault((row["side"], row["day"]), Counter()).update({t: row[t] for t in TERMS if t in row})
-        names = self.advance.asset.inputs
-        accounts = [DayAccount(names[side], day, **terms) for (side, day), terms in found.items() if any(terms.values())]
-        return sorted(accounts, key=lambda a: (a.day, a.side))
-
-    def terms(self) -> list[Row]:
-        """The terms by side and day."""
-        raise NotImplementedError
-
-    def by_side(self, held: DataFrame, wanted: DataFrame) -> DataFrame:
-        """Missing and extra results by side and day."""
-        raise NotImplementedError
-
-    @property
-    def closed_to(self) -> int | None:
-        """The watermark up to which results are closed."""
-        return None if self.scope.recount is None else progress(self.advance.reading.lake, self.advance.asset).closed_to
-
-    def table(self, span: Span = EVER) -> DataFrame:
-        """The result table's rows that are final in a span; none where there is no table yet."""
-        reading, asset = self.advance.reading, self.advance.asset
-        if reading.lake.delta(asset.name) is not None:
-            return reading.table(asset.name, FINAL_AT, span)
-        return self.advance.closed(ClosedRange(None, 0), 0).limit(0)
-
-    def _wrong(self) -> list[Row]:
-        """Results that the table lacks, and those it should not hold, on each side they belong to."""
-        closing = self.scope.recount
-        if closing is None:
-            return []
-        reading, asset = self.advance.reading, self.advance.asset
-        now = progress(reading.lake, asset)
-        wanted = self.advance.closed(closing, now.seq)
-        table = self.table(Span(closing.after, closing.upto))
-        if differing := differing_columns(table.schema, wanted.schema):
-            raise ProgressError.other_columns(asset.name, differing)
-        held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
-        for later in not_followed(reading, asset, now):  # the next step recomputes these: nothing is wrong with them yet
-            held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
-        days = _differing(held, wanted)
-        if not days:
-            return []
-        return self.by_side(*(frame.where(day_of(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))).collect()
+    Args:
+        inputs: the names of the inputs.
+        rows: terms, with `side` (the index of an input) and `day`; a term that a row lacks is zero.
+    """
+    found: dict[tuple[int, date], Counter[str]] = {}
+    for row in rows:
+        found.setdefault((row["side"], row["day"]), Counter()).update({term: row[term] for term in TERMS if term in row})
+    accounts = [DayAccount(inputs[side], day, **terms) for (side, day), terms in found.items() if any(terms.values())]
+    return sorted(accounts, key=lambda a: (a.day, a.side))
 
 
 def day_of(time: Column) -> Column:
@@ -152,26 +109,13 @@ def day_of(time: Column) -> Column:
     return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
 
 
-def lacks() -> dict[str, Column]:
-    """The terms of a difference of bags: how many results are missing, and how many too many."""
+def missing_and_extra() -> dict[str, Column]:
+    """The terms of a difference of bags, from its `copies`: how many results are missing, and how many are extra."""
     copies = F.col("copies")
     return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
 
 
-def _differing(held: DataFrame, wanted: DataFrame) -> list[date]:
-    """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
-    prints = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
-    return sorted(day for day in prints[0].keys() | prints[1].keys() if prints[0].get(day) != prints[1].get(day))
-
-
 def print_of(frame: DataFrame) -> Column:
-    """A row's hash. Spark's passes over nulls, so that a value would hash alike in any of two columns; where they are counts too."""
-    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark hashes no map
+    """A row's hash. Spark's hash skips nulls, so that a value would hash alike in either of two columns; null flags are hashed too."""
+    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark cannot hash a map
     return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
-
-
-def _prints_by_day(frame: DataFrame) -> DataFrame:
-    """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
-    rows = frame.select(day_of(F.col(FINAL_AT)), print_of(frame))
-    halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
-    return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))

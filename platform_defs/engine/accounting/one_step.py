@@ -1,8 +1,8 @@
-"""The conservation law of one step: every row whose fate it settled is matched, unmatched or late, at the cost of the step.
+"""The conservation law of one step: every row that it finalized is matched, unmatched or late, at the cost of the step.
 
-A row is settled by one step: the one in which it expires, or the one that handles its entry where it came too late.
-Terms are counted, each from its own table, but for unmatched rows that no table keeps: they are the rest. The account of
-whole days compares row by row, and recounts.
+One step finalizes a row: the one that passes the row's last possible match, or the one that handles the row's batch where the row is late.
+Each term is counted from its own table, except unmatched rows that no table keeps: they are the rest. The account of whole days compares
+row by row, and recomputes.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from operators.columns import FINAL_AT, parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
-from platform_defs.engine.accounting.account import IS_PAIR, accountable, traced
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
+from platform_defs.engine.accounting.traced_rows import IS_PAIR, traced, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import LATE, Span
 
@@ -26,7 +26,7 @@ _COUNTED = ("accepted", "late", "matched", "unmatched")
 
 
 class LawError(TidemarkError, RuntimeError):
-    """A step broke the conservation law; what it committed is there, and nothing was made of it yet."""
+    """A step broke the conservation law. The step is committed, and no other table has read it yet."""
 
     @classmethod
     def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
@@ -42,13 +42,13 @@ class LawError(TidemarkError, RuntimeError):
 
 
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:
-    """Account for the rows whose fate one step has settled.
+    """Account for the rows that one step has finalized.
 
-    A side whose unmatched rows are not kept has the rest of its rows there; it is short when more are matched and late
-    than were ingested.
+    On a side whose unmatched rows are not kept, `unmatched` is the rest; the law is broken there where more rows are matched and late than
+    were accepted.
 
     Args:
-        advance: the asset; its operator must be accountable, and its inputs sources.
+        advance: the asset; its results must name their rows, and its inputs must be sources.
         step: a committed step of it.
 
     Returns:
@@ -57,30 +57,30 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows they were made of.
     """
-    operator, inputs = accountable(advance), advance.asset.inputs
+    operator, inputs = tracing_operator(advance), advance.asset.inputs
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     parts: list[DataFrame] = []
     for which in range(len(inputs)):
         span = _span(advance, step, closing, which)
-        settled = _settled(operator.expires(which, F.col(EVENT_TIME)), closing, step.before.seq)
-        logged = advance.reading.judged(advance.asset, which, step.after.seq, span).where(settled)
+        is_finalized = _is_finalized(operator.finalized_at_if_unmatched(which, F.col(EVENT_TIME)), closing, step.before.seq)
+        logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(is_finalized)
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
-        parts += [_logged(logged, which), _held(traced(advance, which, held).where(settled), which)]
+        parts += [_logged(logged, which), _held(traced(advance, which, held).where(is_finalized), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
     terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in counted.collect()}
-    accounts = [_account(inputs[side], day, terms, operator.pads(side)) for (side, day), terms in terms_by_day.items()]
+    accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]
     return sorted(accounts, key=lambda a: (a.day, a.side))
 
 
 def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Span:
-    """The event times that an input's settled rows may have: those within its reach, and those of rows that came too late."""
+    """The event times of an input's rows that a step may finalize: those within its lookback, and those of late rows."""
     if closing.after is None:
         return Span(None, closing.upto)
     brought = advance.reading.ledger.source(advance.asset.inputs[which]).brought(step.before.seq, step.after.seq)
     return Span(min([closing.after - longest_wait(advance, which), *brought["first_event_time"].to_pylist()]), closing.upto)
 
 
-def _settled(expires: Column, closing: ClosedRange, handled: int) -> Column:
+def _is_finalized(expires: Column, closing: ClosedRange, handled: int) -> Column:
     if closing.after is None:
         return closing.holds(expires)
     return closing.holds(expires) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (expires <= instant(closing.after, expires)))
@@ -91,7 +91,7 @@ def _logged(rows: DataFrame, which: int) -> DataFrame:
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
-    """A row is matched once, however many pairs it is in: a bit each, by its place. Every copy of an unmatched row counts."""
+    """Matched and unmatched rows. A row in several pairs counts once, by a bit for its position; every copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
@@ -103,6 +103,6 @@ def _counts(rows: DataFrame, which: int, **terms: Column) -> DataFrame:
     return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[terms.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
 
 
-def _account(side: str, day: date, terms: Counter[str], pads: bool) -> DayAccount:
+def _account(side: str, day: date, terms: Counter[str], keeps_unmatched: bool) -> DayAccount:
     rest = terms["accepted"] - terms["matched"] - terms["late"]
-    return DayAccount(side, day, **(terms if pads else {**terms, "unmatched": max(0, rest)}))
+    return DayAccount(side, day, **(terms if keeps_unmatched else {**terms, "unmatched": max(0, rest)}))

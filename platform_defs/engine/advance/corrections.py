@@ -1,118 +1,102 @@
-"""Corrections: which results that were closed before may differ now, because of rows within the allowed lateness or corrected inputs.
+"""Corrections: which closed results may differ now, because of rows within the allowed lateness, or because an input was corrected.
 
-An asset's progress tells which of its results each step corrected, and up to which step it has followed each of its
-derived inputs. So a correction goes down a chain of assets by recomputing, from the tables alone, the stretch of time it touched.
+An asset's progress records which of its results each step corrected, and up to which step it has read each of its tables. So a
+correction passes down a chain of assets: each recomputes, from the tables alone, the stretch of time that the correction affects.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from assets.contracts import DerivedAsset
-from operators.contract import Append, ByTimeRange
 from operators.timing import ClosedRange
-from platform_defs.engine.inputs.progress import Corrected, Progress, stored_progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.advance.position import Position, Stretch
+from platform_defs.engine.inputs.progress import Corrected
+from platform_defs.engine.inputs.reader import Span
 
 MOST_KEPT = 32
 """How many corrected stretches a progress names; older ones are joined."""
+RowTimes = Callable[[int, Span], tuple[int, int] | None]
+"""For an input's index and a span: the oldest and the newest event time of the rows of new batches that are not late; None for none."""
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Event times of an input's changed rows, both ends included, in epoch ms."""
-
-    first: int
-    last: int
+def _is_correctable(asset: DerivedAsset) -> bool:
+    """Whether an asset's results are closed once, so that a later change of them is a correction."""
+    return asset.operator.reads.closes_ranges and not asset.operator.emits.upserts
 
 
-def is_corrected(reading: Reading, asset: DerivedAsset) -> bool:
-    """Whether an asset's closed results may be corrected: its operator allows lateness, or one of its inputs is corrected."""
-    reads = asset.operator.reads
-    if not isinstance(asset.operator.emits, Append) or not isinstance(reads, ByTimeRange):
+def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> bool:
+    """Whether closed results of an asset may be corrected: its operator allows lateness, or one of its inputs is corrected.
+
+    Args:
+        asset: the asset.
+        assets: all assets, by name.
+    """
+    if not _is_correctable(asset):
         return False
-    return reads.lateness > 0 or any(is_corrected(reading, reading.assets[name]) for name in asset.inputs if name in reading.assets)
+    return asset.operator.reads.lateness > 0 or any(is_corrected(assets[name], assets) for name in asset.inputs if name in assets)
 
 
-def inputs_read(reading: Reading, asset: DerivedAsset) -> dict[str, int]:
-    """The steps of its derived inputs whose corrections an asset follows by reading them now."""
-    return {name: stored_progress(reading.lake, reading.assets[name]).step for name in asset.inputs if name in reading.assets}
+def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
+    """The closed results that rows of new batches, or corrections of inputs, may change; None where there are none.
 
-
-def affected_results(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> ClosedRange | None:
-    """The closed results that rows of new entries, or corrections of derived inputs, may change; None where there are none.
-
-    A changed row at `t` touches results with `t <= final_at <= t + reach + delay`. A Spark job is run only where the ledger
+    A changed row at `t` affects results with `t <= final_at <= t + lookback + watermark_delay`. `row_times` is called only where the ledger
     records new rows so far back.
     """
-    reads = asset.operator.reads
-    if now.closed_to is None or not isinstance(reads, ByTimeRange) or not isinstance(asset.operator.emits, Append):
+    closed_to, reads = at.progress.closed_to, at.asset.operator.reads
+    if closed_to is None or not _is_correctable(at.asset):
         return None
-    ends = [(r.after or 0, r.upto) for r in not_followed(reading, asset, now)]
-    for which, name in enumerate(asset.inputs):
-        late = _come_late(reading, asset, which, now, head) if name not in reading.assets and reads.lateness else []
-        ends += [(s.first - 1, s.last + reads.reach[which] + reads.delay) for s in late]
-    if not ends or min(after for after, _ in ends) >= now.closed_to:
+    ends = [(r.after or 0, r.upto) for r in unread_corrections(at)]
+    for which, name in enumerate(at.asset.inputs):
+        late = _late_rows(at, which, closed_to, row_times) if name not in at.tables and reads.lateness else None
+        ends += [] if late is None else [(late.first - 1, late.last + reads.lookback_of(which) + reads.watermark_delay)]
+    if not ends or min(after for after, _ in ends) >= closed_to:
         return None
-    return ClosedRange(min(after for after, _ in ends), min(now.closed_to, max(upto for _, upto in ends)))
+    return ClosedRange(min(after for after, _ in ends), min(closed_to, max(upto for _, upto in ends)))
 
 
-def not_followed(reading: Reading, asset: DerivedAsset, now: Progress) -> list[ClosedRange]:
-    """The results that corrections of derived inputs may change which the asset has not followed yet."""
-    reads, found = asset.operator.reads, list[ClosedRange]()
-    for which, name in enumerate(asset.inputs if isinstance(reads, ByTimeRange) else ()):
-        if name in reading.assets and isinstance(reads, ByTimeRange):
-            upstream = stored_progress(reading.lake, reading.assets[name])
-            for s in _corrected(upstream, reading.assets[name], now.read):
-                found.append(ClosedRange(s.first - 1, s.last + reads.reach[which] + reads.delay))
+def unread_corrections(at: Position) -> list[ClosedRange]:
+    """The results that corrections of tables may change which the asset has not read yet."""
+    reads, found = at.asset.operator.reads, list[ClosedRange]()
+    for which, name in enumerate(at.asset.inputs if reads.closes_ranges else ()):
+        for s in at.tables[name].corrected_since(at.read_of(name)) if name in at.tables else ():
+            found.append(ClosedRange(s.first - 1, s.last + reads.lookback_of(which) + reads.watermark_delay))
     return found
 
 
-def oldest_affected(reading: Reading, asset: DerivedAsset, now: Progress, head: int) -> int | None:
-    """About from when on new entries, or corrections of derived inputs, may change closed results (epoch ms); None where they cannot.
+def oldest_affected(at: Position) -> int | None:
+    """About from when on new batches, or corrections of inputs, may change closed results (epoch ms); None where they cannot.
 
-    The ledger tells it, and no Spark job: between the times of an entry's rows there may be none that comes late and is not too late.
+    The ledger records it, so no Spark job runs. Between the times of a batch's rows there may be no row that is late and still allowed.
     """
-    reads = asset.operator.reads
-    if now.closed_to is None or not isinstance(reads, ByTimeRange) or not isinstance(asset.operator.emits, Append):
+    closed_to, reads = at.progress.closed_to, at.asset.operator.reads
+    if closed_to is None or not _is_correctable(at.asset):
         return None
     found: list[int] = []
-    for name, reach in zip(asset.inputs, reads.reach, strict=True):
-        if name in reading.assets:
-            upstream = stored_progress(reading.lake, reading.assets[name])
-            found += [s.first for s in _corrected(upstream, reading.assets[name], now.read)]
+    for which, name in enumerate(at.asset.inputs):
+        if name in at.tables:
+            found += [s.first for s in at.tables[name].corrected_since(at.read_of(name))]
         elif reads.lateness:
-            oldest = now.closed_to - reads.lateness
-            stretches = _brought(reading, name, now.seq, head)
-            found += [max(first, oldest) for first, last in stretches if first <= now.closed_to and last + reach + reads.delay > oldest]
-    return min((first for first in found if first <= now.closed_to), default=None)
+            oldest, after = closed_to - reads.lateness, reads.lookback_of(which) + reads.watermark_delay
+            found += [max(first, oldest) for first, last in _new_rows(at, name) if first <= closed_to and last + after > oldest]
+    return min((first for first in found if first <= closed_to), default=None)
 
 
-def _corrected(upstream: Progress, asset: DerivedAsset, followed: Mapping[str, int]) -> Iterator[_Stretch]:
-    """What an input has corrected since it was followed: the times of its results, which are what its readers see."""
-    delay = asset.operator.reads.delay if isinstance(asset.operator.reads, ByTimeRange) else 0
-    for step, first, last in upstream.corrected:
-        if step > followed.get(asset.name, 0):
-            yield _Stretch(first - delay, last)
-
-
-def _come_late(reading: Reading, asset: DerivedAsset, which: int, now: Progress, head: int) -> list[_Stretch]:
-    """Where rows of new entries lie that are not late and not after what is closed."""
-    name, closed_to = asset.inputs[which], now.closed_to or 0
-    first = min((first for first, _ in _brought(reading, name, now.seq, head)), default=None)
+def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) -> Stretch | None:
+    """Where rows of new batches lie that are not late, and not after what is closed."""
+    first = min((first for first, _ in _new_rows(at, at.asset.inputs[which])), default=None)
     if first is None or first > closed_to:
-        return []
-    ends = reading.ends(asset, which, head, Span(first, closed_to), after=now.seq)
-    return [] if ends is None else [_Stretch(*ends)]
+        return None
+    ends = row_times(which, Span(first, closed_to))
+    return None if ends is None else Stretch(*ends)
 
 
-def _brought(reading: Reading, source: str, after: int, head: int) -> list[tuple[int, int]]:
-    """Between which times the rows lie that each of the batches `after < seq <= head` brought of a source."""
-    brought = reading.ledger.source(source).brought(after, head)
+def _new_rows(at: Position, source: str) -> list[tuple[int, int]]:
+    """Between which times the rows of a source lie, for each batch that the asset has not handled."""
+    brought = at.ledger.source(source).brought(at.progress.seq, at.head)
     return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
 
 
 def with_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
-    """The corrected stretches with one more. Beyond `MOST_KEPT` the two oldest are told as one: of the later step, and over both."""
+    """The corrected stretches and one more. Beyond `MOST_KEPT` the two oldest become one: of the later step, and over both."""
     kept = [*corrected, (step, first, last)]
     if len(kept) > MOST_KEPT:
         (_, first_1, last_1), (later, first_2, last_2) = kept[:2]

@@ -1,8 +1,8 @@
-"""Early results: what open windows hold so far, in `early/<asset>`, where the operator's trigger says when.
+"""Early results: the results so far of open windows, in `early/<asset>`, written when the operator's trigger fires.
 
-The table is of the present: each showing replaces it, in one commit that remembers the ledger batch and the watermark it was
-made at, so that a run that was killed shows it again. Nothing is made of it. A result leaves it with the next showing after it is
-final; where the trigger is taken away there is none, and the table stays as it was.
+Each commit replaces the table, and records the ledger batch and the watermark that it was computed at; a run after a kill computes it
+again. No other table reads it. A result is removed with the first commit after it is final. If the operator loses its trigger, the table
+stays as it was.
 """
 
 from pyspark.sql import DataFrame
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT
-from operators.contract import Append, ByTimeRange, Early
+from operators.contract import Early
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
@@ -23,17 +23,21 @@ SHOWN = "shown"
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Show what the asset's open windows hold at a ledger batch, where its operator has early results."""
+    """Write the early results of an asset's open windows at a ledger batch; nothing where its operator has no early results."""
     operator = asset.operator
-    if not isinstance(operator, Early) or operator.early is None or not isinstance(operator.emits, Append):
+    if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
     shown_at, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
     closed_to = now.closed_to
     at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if not head or (shown_at is not None and shown_at.value == at) or not _is_fed(reading, asset):
+    if (
+        not head
+        or (shown_at is not None and shown_at.value == at)
+        or not all(of.is_readable(reading.lake) for of in reading.inputs_of(asset))
+    ):
         return
     made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
-    if made_by != (at["operator"], at["generation"]):  # what another operator showed is nothing to go on from
+    if made_by != (at["operator"], at["generation"]):  # results of another operator, or of an emptied table, are no base for changes
         shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
@@ -44,15 +48,10 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     point("early.after_commit")
 
 
-def _is_fed(reading: Reading, asset: DerivedAsset) -> bool:
-    """Whether all derived inputs have a table."""
-    return all(reading.lake.delta(name) is not None for name in asset.inputs if name in reading.assets)
-
-
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    if not isinstance(operator.reads, ByTimeRange):
+    if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
-    firsts = [None if closed_to is None else closed_to - reach for reach in operator.reads.reach]
+    firsts = [None if closed_to is None else closed_to - operator.reads.lookback_of(which) for which in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -1,12 +1,12 @@
-"""What is due: how far assets have come, and what an advance of them would reach. No Spark job: commits and the ledger tell it."""
+"""Pending work: how far assets have come, and how far an advance would take them. Read from commits and the ledger, without a Spark job."""
 
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from operators.contract import ByTimeRange
 from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
+from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.ingest.ingest import idle_sources
@@ -17,7 +17,7 @@ from platform_defs.engine.inputs.reader import Reading
 
 @dataclass(frozen=True)
 class PendingWork:
-    """Tells what is due.
+    """Reports pending work.
 
     Args:
         reading: reads the lake and its ledger; it needs no session.
@@ -36,7 +36,7 @@ class PendingWork:
         reached = self.progress(asset)
         if not self._has_days(asset):
             return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
-        mark, closed_to = self._watermark(asset), reached.closed_to
+        mark, closed_to = self._position(asset).watermark, reached.closed_to
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
@@ -53,12 +53,13 @@ class PendingWork:
         """
         if not self._has_days(asset):
             return None
-        mark, now = self._watermark(asset), self.progress(asset)
+        at = self._position(asset)
+        mark, now = at.watermark, at.progress
         if mark is None:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
         start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
-        corrected = oldest_affected(self.reading, self.reading.assets[asset], now, self.reading.ledger.head)
+        corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
         return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
@@ -69,20 +70,20 @@ class PendingWork:
         return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
     def boards(self) -> list[str]:
-        """The assets without days that have something to handle, each after those that it follows.
+        """The assets without days that have something to handle, each after those that it reads.
 
-        That is a new row of a source; a new step of the table that is followed; a step that was killed before it was folded; and any
-        new entry, where keys live for a time.
+        That is a new row of a source; a new step of an upstream table; a step that was killed before its changes were applied; and any
+        new batch, where keys have a TTL.
         """
-        found: list[str] = []
+        found, ledger = list[str](), self.reading.ledger.history
         for name, asset in self.reading.assets.items():
             if self._has_days(name):
                 continue
             now = self.progress(name)
-            has_news = changes_something(self.reading, asset, now.seq, self.reading.ledger.head)
-            others = [of for of in asset.inputs if of in self.reading.assets]
+            has_news = changes_something(ledger, asset, now.seq, ledger.head)
+            others = [of.name for of in self.reading.tables_of(asset)]
             behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
-            if has_news or behind or (now.step and self._folded(name) < now.step):
+            if has_news or behind or (now.step and self._applied(name) < now.step):
                 found.append(name)
         return found
 
@@ -97,30 +98,28 @@ class PendingWork:
 
     def _waits_for(self, asset: str) -> list[str]:
         """The derived inputs whose sources are all idle; none where every input's are."""
-        last = self.reading.ledger.last()
-        idle = [
-            name for name in self.reading.assets[asset].inputs if all(s in last and last[s].idle for s in self.reading.sources_of(name))
-        ]
-        return [name for name in idle if name in self.reading.assets] if len(idle) < len(self.reading.assets[asset].inputs) else []
+        last, inputs = self.reading.ledger.last(), self.reading.inputs_of(self.reading.assets[asset])
+        idle = [of for of in inputs if all(source in last and last[source].idle for source in of.sources)]
+        return [of.name for of in idle if not of.is_source] if len(idle) < len(inputs) else []
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset reads closed ranges, day by day."""
-        return isinstance(self.reading.assets[asset].operator.reads, ByTimeRange)
+        return self.reading.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
         """How far an asset has come."""
         return stored_progress(self.reading.lake, self.reading.assets[asset])
 
-    def _watermark(self, asset: str) -> int | None:
-        return self.reading.watermark(self.reading.assets[asset], self.reading.ledger.head)
+    def _position(self, asset: str) -> Position:
+        return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
-    def _folded(self, asset: str) -> int:
+    def _applied(self, asset: str) -> int:
         commit = self.reading.lake.newest(asset, FOLDED)
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
-        ledger, sources = self.reading.ledger, self.reading.sources_of(asset)
+        ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
         first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
         newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
@@ -130,7 +129,7 @@ class PendingWork:
 
         The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
         """
-        sources = [self.reading.ledger.source(of) for of in self.reading.sources_of(asset)]
+        sources = [self.reading.ledger.source(of) for of in self.reading.input_named(asset).sources]
         known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
         return min(known or [of.oldest for of in sources if of.oldest is not None], default=None)
 

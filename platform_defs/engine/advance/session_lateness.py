@@ -1,8 +1,7 @@
-"""Verdicts that cannot be worked out from a row and a watermark alone: given entry by entry, and recorded.
+"""Lateness decisions that need more than a row and a watermark: made batch by batch, and recorded.
 
-They are kept in `verdicts/<asset>`: `which` (the input), `seq`, `arrival` and `session`, null for a late row. Each commit
-remembers the entry it judged, so that a run that was killed goes on with the next. An entry that brought nothing behind the
-watermark needs no judging.
+The table `verdicts/<asset>` holds them: `which` (the input), `seq`, `arrival` and `session`, null for a late row. Each commit records the
+batch that it decides, so a run after a kill goes on with the next one. A batch without rows behind the watermark needs no decision.
 """
 
 from pyspark.sql import DataFrame
@@ -10,51 +9,55 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, ByTimeRange, DecidesLateness
+from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, DecidesLateness
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import JUDGED, Reading, Span, generation_of, seq_of
+from platform_defs.engine.inputs.reader import DECIDED, Reading, Span, generation_of, seq_of
 from platform_defs.engine.ledger import watermarks
 from platform_defs.faults import point
 
 
-def judge(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Judge the entries up to `head` that no commit names, one after the other, where the operator's verdicts are recorded."""
+def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
+    """Decide and record which rows are late, for each batch up to `head` that is not decided; only for operators that ask for it.
+
+    Raises:
+        OperatorError: the operator decides no lateness, or the asset reads sources and tables together.
+    """
     operator = asset.operator
-    if not isinstance(operator.reads, ByTimeRange) or not operator.reads.recorded:
+    if not operator.reads.recorded:
         return
     if not isinstance(operator, DecidesLateness):
-        raise OperatorError(f"{type(operator).__name__} reads recorded verdicts, so it needs `verdicts(watermark, *frames)`")
-    tables = [name for name in asset.inputs if name in reading.assets]
+        raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `lateness_decisions(watermark, *frames)`")
+    tables = [table.name for table in reading.tables_of(asset)]
     if tables and len(tables) < len(asset.inputs):
         raise OperatorError(
-            f"{asset.name} judges rows entry by entry, and those of {', '.join(tables)} are of no entry; legal: sources alone, or tables "
+            f"{asset.name} decides lateness by batch, and rows of {', '.join(tables)} belong to no batch; legal: sources alone, or tables "
             "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
         )
     generation = stored_progress(reading.lake, asset).generation
-    newest = reading.lake.newest(asset.verdicts, JUDGED)
-    anew, judged = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
-    after, timeline = 0 if anew else seq_of(judged), reading.operator_timeline(asset)
+    newest = reading.lake.newest(asset.verdicts, DECIDED)
+    anew, last = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
+    after, timeline = 0 if anew else seq_of(last), reading.operator_timeline(asset)
     marks: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
             marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, mark in sorted(marks.items()):
-        reach = 2 * max(operator.reads.reach) + operator.reads.lateness
-        frames = [_frame(reading, asset, which, seq, mark - reach) for which in range(len(asset.inputs))]
+        lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
+        frames = [_frame(reading, asset, which, seq, mark - lookback) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        rows = operator.verdicts(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        rows = operator.lateness_decisions(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         decided = {"seq": seq, "generation": generation} if generation else seq
         if anew:
-            reading.lake.overwrite(rows, asset.verdicts, {JUDGED: decided})
+            reading.lake.overwrite(rows, asset.verdicts, {DECIDED: decided})
         else:
-            reading.lake.append(rows, asset.verdicts, {JUDGED: decided}, after=judged)
-        anew, judged = False, decided
+            reading.lake.append(rows, asset.verdicts, {DECIDED: decided}, after=last)
+        anew, last = False, decided
         point("verdicts.after_commit")
 
 
 def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
-    """An input's rows up to and with an entry: those since a session may have begun that still takes rows, and all of the entry's own."""
+    """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
     brought = reading.ledger.source(asset.inputs[which]).brought(seq - 1, seq)["first_event_time"].to_pylist()
     oldest = min(brought, default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))

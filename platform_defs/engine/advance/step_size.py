@@ -7,32 +7,32 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assets.contracts import DerivedAsset
-from operators.contract import ByKey, ByTimeRange
-from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.history import History, SourceHistory
 from platform_defs.engine.ledger.rows import SHARES
 
 
-def changes_something(reading: Reading, asset: DerivedAsset, after: int, head: int) -> bool:
-    """Whether the batches `after < seq <= head` can change an asset's rows: by a row; or by the time, where keys live for some."""
+def changes_something(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
+    """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or by the time where keys have a TTL."""
     reads = asset.operator.reads
-    by = reads.lives_by if isinstance(reads, ByKey) and reads.lives is not None else None
-    if by == "processing":  # the clock, which every batch moves, whatever source it is of
+    by = reads.ttl_by if reads.ttl is not None else None
+    if by == "processing":  # every batch moves the clock, whatever source it is of
         return head > after
-    return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(reading, asset, after, head))
+    return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
 
 
-def _accepted(reading: Reading, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
-    return [reading.ledger.source(name).table(["accepted"], after, head)["accepted"] for name in _sources(reading, asset)]
+def _accepted(ledger: History, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
+    return [source.table(["accepted"], after, head)["accepted"] for source in _sources(ledger, asset)]
 
 
-def _sources(reading: Reading, asset: DerivedAsset) -> list[str]:
-    return [*dict.fromkeys(name for name in asset.inputs if name in reading.ledger.history.sources)]
+def _sources(ledger: History, asset: DerivedAsset) -> list[SourceHistory]:
+    """The batches of each source that an asset reads; none of a source that the ledger has not seen."""
+    return [ledger.sources[name] for name in dict.fromkeys(asset.inputs) if name in ledger.sources]
 
 
-def cut_entries(reading: Reading, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
+def cut_batches(ledger: History, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
     """The last batch of a step that handles batches: as many as hold `max_step` rows, and at least one that holds some."""
-    brought = [reading.ledger.source(name).brought(after, head).select(["seq", "accepted"]) for name in _sources(reading, asset)]
+    brought = [source.brought(after, head).select(["seq", "accepted"]) for source in _sources(ledger, asset)]
     if not brought:
         return head
     rows = 0
@@ -73,34 +73,32 @@ class _Brought:
         return pc.sum(pc.multiply(pc.cast(self.rows, pa.float64()), share)).as_py() or 0.0
 
 
-def cut_time(reading: Reading, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
+def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
     """The watermark that a step closes up to: as far as it reads `max_step` rows, about, and at least 1 ms.
 
     The ledger records how many rows each batch brought, between which times, and of larger spans their quantiles; between two of
     these the rows are taken to be spread evenly. A derived input is not counted: its rows are bounded by those of the sources.
     """
-    reads = asset.operator.reads
-    reach = max(reads.reach) if isinstance(reads, ByTimeRange) else 0
-    brought = _brought(reading, asset, None if after is None else after - reach, head)
+    lookback = asset.operator.reads.longest_lookback
+    brought = _brought(ledger, asset, None if after is None else after - lookback, head)
     if not len(brought.rows):
         return upto
     first = pc.min(brought.first).as_py() - 1
     low = first if after is None else max(after, first)
-    if low >= upto or brought.within(low - reach, upto) <= max_step:
+    if low >= upto or brought.within(low - lookback, upto) <= max_step:
         return upto
-    budget = max(max_step, brought.within(low - reach, low) + max_step // 4)
+    budget = max(max_step, brought.within(low - lookback, low) + max_step // 4)
     floor, high = low, upto
     while high - floor > 1:
         middle = (floor + high) // 2
-        floor, high = (middle, high) if brought.within(low - reach, middle) <= budget else (floor, middle)
+        floor, high = (middle, high) if brought.within(low - lookback, middle) <= budget else (floor, middle)
     return max(floor, low + 1)
 
 
-def _brought(reading: Reading, asset: DerivedAsset, after: int | None, head: int) -> _Brought:
+def _brought(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Brought:
     """What an asset's sources brought with event times after one."""
     parts: list[pa.Table] = []
-    for name in _sources(reading, asset):
-        source = reading.ledger.source(name)
+    for source in _sources(ledger, asset):
         rows = source.brought(0, head).select(["seq", "first_event_time", "last_event_time", "accepted"])
         if after is not None:
             rows = rows.filter(pc.greater(rows["last_event_time"], after))

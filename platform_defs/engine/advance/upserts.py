@@ -1,126 +1,126 @@
-"""Upserting: a step's changes are committed to the changelog with its progress, and folded into the current table.
+"""Upserts: a step merges new rows into the current rows, or recomputes the keys that new rows or the time affect."""
 
-The changelog's commit is the one that counts. The table's own tells up to which step it is folded, so that folding again after a kill
-changes nothing.
-"""
-
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import IntegralType, StringType
 
-from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, net
-from operators.columns import check_free, of_keys, parameter, same_rows
-from operators.contract import ByKey, NewRows, Upsert
-from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP, steps_of, upserted
-from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, is_emptied, progress
-from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.table_columns import differing_columns
-from platform_defs.faults import point
+from operators.changelog import difference
+from operators.columns import keys_of, of_keys
+from operators.contract import ByKey, Incremental, NewRows
+from operators.errors import OperatorError
+from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
+from platform_defs.engine.advance.strategy import Strategy
+from platform_defs.engine.advance.upserted_table import UpsertedTable
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.ledger.columns import pc
 
 
 @dataclass(frozen=True)
-class Upserting:
-    """Writes one asset's changes.
+class MergedRows(Strategy):
+    """Advances an asset whose operator merges new rows into its own current rows.
 
     Args:
-        reading: reads the lake.
-        asset: the asset.
+        reads: what a step reads.
     """
 
-    reading: Reading
-    asset: DerivedAsset
-
-    def commit(self, changes: DataFrame, after: Progress) -> int:
-        """Commit changes to the changelog with a progress, then fold them into the current table; returns how many they are."""
-        check_free(changes, STEP)
-        check_free(changes, CHANGED_AT)
-        beside = F.length(CHANGE).cast("bigint")  # a number that each change has
-        stamps = {STEP: parameter(after.step, beside), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), beside))}
-        point("advance.before_changelog")
-        lake, rows = self.reading.lake, changes.withColumns(stamps)
-        held = lake.schema(self.asset.changelog)
-        if held.fields and not is_emptied(progress(lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
-            raise ProgressError.other_columns(self.asset.name, differing)
-        written = commit_step(lake, self.asset, rows, after, [STEP, *upserted(self.asset).key])
-        point("advance.after_changelog")
-        replace(self, reading=replace(self.reading, lake=lake.live))._fold()
-        return written
-
-    def current(self, like: DataFrame) -> DataFrame:
-        """The current table with the columns of a frame; without rows where there is none yet."""
-        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
-
-    def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
-        """The current rows with one of some keys; of a large table from the files that can hold one."""
-        rows = self.current(like)
-        if self.reading.lake.is_large(self.asset.name):
-            for column, ends in _extent(keys).items():
-                rows = rows.where(F.col(f"`{column}`").between(*ends))
-        return of_keys(rows, keys, keys.columns)
-
-    def recover(self) -> None:
-        """Fold what a killed step committed and did not fold.
-
-        Raises:
-            ProgressError: the changelog is lost, or has lost its newest steps, and the table has not.
-        """
-        if not isinstance(self.asset.operator.emits, Upsert):
-            return
-        if self.reading.lake.delta(self.asset.changelog) is not None:
-            self._fold()
-        elif (folded := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
-            raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, folded.value["step"])
-
-    def _fold(self) -> None:
-        """Bring the current table up to the changelog. Idempotent: what is folded is told by the table's own commit."""
-        lake, key = self.reading.lake, upserted(self.asset).key
-        now, folded = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
-        applied = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
-        if folded is not None and (folded.value["step"], folded.value.get("generation", 0)) == (now.step, now.generation):
-            return
-        generation = 0 if folded is None else folded.value.get("generation", 0)
-        if folded is not None and generation == now.generation and folded.value["step"] > now.step:
-            raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, folded.value["step"], now.step)
-        emptied = folded is not None and now.generation > 0 and not folded.value["seq"]  # it may have other columns from now on
-        if folded is None or emptied or generation != now.generation:
-            rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
-            point("advance.before_create")
-            lake.overwrite(rows, self.asset.name, applied, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
-            point("advance.after_create")
-        else:
-            unapplied, same = self._unapplied(folded.value["step"], now.step), same_rows("t", "c", key)
-            if lake.is_large(self.asset.name):
-                within = lake.extent(self.asset.changelog, key, {STEP: (folded.value["step"] + 1, now.step)})
-                same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
-            point("advance.before_fold")
-            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=applied, number=now.step)
-            point("advance.after_fold")
+    reads: NewRows
 
     @property
-    def _ranged(self) -> list[str]:
-        """The columns by which files of the current table are chosen: those of its key, and those that tell which rows a step touches."""
-        reads = self.asset.operator.reads
-        touches = (reads.touches or ()) if isinstance(reads, NewRows) else reads.key if isinstance(reads, ByKey) else ()
-        return [*dict.fromkeys([*touches, *upserted(self.asset).key])]
+    def inputs(self) -> StepInputs:
+        """The rows of sources, or an upstream changelog."""
+        return step_inputs(self.reading, self.asset)
 
-    def _unapplied(self, after: int, upto: int) -> DataFrame:
-        """The last change of each key in the steps `after < step <= upto`."""
-        changelog = steps_of(self.reading, self.asset, after, upto)
-        if upto - after == 1:  # in one step a key has one row that comes, or goes: an operator's promise (`Upsert`)
-            return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
-        return net(changelog, key=upserted(self.asset).key, order=STEP)
+    def results(self, now: Progress, after: Progress) -> DataFrame:
+        """The operator's result for the new rows alone."""
+        return self.asset.rows(*self.inputs.newest(now, after))
+
+    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+        """The difference between the current rows that new rows may change and the same rows merged with them."""
+        operator = self.asset.operator
+        if not isinstance(operator, Incremental):
+            raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
+        new = self.inputs.newest(now, after)
+        affected_by = self.key if self.reads.touches is None else self.reads.touches
+        current = table.current_of(operator(*new), keys_of(new, affected_by))
+        if now.step:  # read twice; it holds no more keys, or partitions of a Top-N, than the step has rows
+            current = current.localCheckpoint()
+        return difference(current, operator.fold(current, *new), key=self.key)
 
 
-def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
-    """Between which values the whole numbers and strings among keys lie; a column that holds a null is left out."""
-    columns = [f.name for f in keys.schema if isinstance(f.dataType, IntegralType | StringType)]
-    if not columns:
-        return {}
-    ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
-    [extents] = keys.agg(*ends).collect()
-    return {c: (low, high) for c, (low, high, null) in zip(columns, extents, strict=True) if null is False}
+@dataclass(frozen=True)
+class RecomputedKeys(Strategy):
+    """Advances an asset by computing keys anew from all of their rows.
+
+    Args:
+        reads: what a step reads.
+    """
+
+    reads: ByKey
+
+    @property
+    def inputs(self) -> StepInputs:
+        """The rows of sources, or an upstream changelog."""
+        return step_inputs(self.reading, self.asset)
+
+    def results(self, now: Progress, after: Progress) -> DataFrame:
+        """The rows of the keys that the step's rows affect."""
+        return self._of_keys(self._affected_keys(now, after), after)
+
+    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+        """The difference between the current rows of the affected keys and their rows after the step.
+
+        Affected are the keys of new rows, and those whose TTL has ended.
+        """
+        keys = self._affected_keys(now, after)
+        rows = self._of_keys(keys, after)
+        within_ttl = self._within_ttl(after)
+        if within_ttl is not None:
+            if self.reads.ttl_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
+                keys = within_ttl  # a clock that had jumped ahead removed keys that are within their TTL now
+                rows = self._of_keys(keys, after)
+            expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
+            keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
+        return difference(table.current_of(rows, keys), rows, key=self.key)
+
+    def whole(self, after: Progress) -> DataFrame:
+        """The rows of all keys within their TTL, computed anew."""
+        rows, within_ttl = self.asset.rows(*self.inputs.all(after)), self._within_ttl(after)
+        return rows if within_ttl is None else of_keys(rows, within_ttl, within_ttl.columns)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether rows move from one key to another and are read with their new key alone."""
+        return bool(self.reads.through) and not self.inputs.names_former_keys
+
+    def _affected_keys(self, now: Progress, after: Progress) -> DataFrame:
+        """The keys of the step's rows, and those that a row of the same row key ever had."""
+        new = self.inputs.new(now, after)
+        if self._moves:
+            new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
+            return keys_of(new, self.reads.key).localCheckpoint()  # few keys, which several joins read
+        return keys_of(new, self.reads.key)
+
+    def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
+        """The rows of some keys after a step."""
+        key, through = self.reads.key, self.reads.through
+        frames = [of_keys(frame, keys, key) for frame in self.inputs.all(after)]
+        if not self._moves:
+            return self.asset.rows(*frames)
+        others = keys_of(frames, through)
+        return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all(after)]), keys, key)
+
+    def _within_ttl(self, after: Progress) -> DataFrame | None:
+        """The keys with a row that is not older than the TTL after a batch; None where keys have no TTL, or no time is known yet."""
+        if self.reads.ttl is None:
+            return None
+        _, arrived = self.reading.ledger.arrived(after.seq)
+        by_event = self.reads.ttl_by == "event"
+        now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
+        if now is None:
+            return None
+        oldest, every = now - self.reads.ttl, range(len(self.asset.inputs))
+        if by_event:
+            return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
+        before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
+        return keys_of([self.reading.input(self.asset, i, after.seq, after=before) for i in every], self.reads.key)

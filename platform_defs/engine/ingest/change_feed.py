@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.changelog import CHANGE
-from operators.contract import ByTimeRange
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError
 from platform_defs.engine.formats.files import is_local
 
@@ -38,4 +37,4 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
 def _interprets_changes(asset: DerivedAsset) -> bool:
     """Whether an asset distinguishes deletes from inserts. Operators of closed ranges are allowed: each change is a row for them."""
     reads = asset.operator.reads
-    return isinstance(reads, ByTimeRange) or reads.change is not None
+    return reads.closes_ranges or reads.change is not None

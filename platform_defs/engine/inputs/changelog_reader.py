@@ -1,4 +1,6 @@
-"""Following an upserted table: what a step reads of it is the changes of the steps it has not read yet, and the rows that are there."""
+"""Read an upserted table: its changelog, step by step, and its rows as of a step."""
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -6,67 +8,55 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
 from operators.columns import check_free, parameter
-from operators.contract import ByTimeRange, Upsert
+from operators.contract import Emits
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Reading
 
 STEP = "step"
 """The column of a changelog that holds the step a change was made in."""
 FOLDED = "folded"
-"""What a commit of an upserted table remembers: the `step` of its changelog up to which it is folded, and the `seq` that step handled."""
+"""What a commit of an upserted table records: the last `step` of its changelog that was applied to it, and the `seq` of that step."""
 
 
-def upserted(asset: DerivedAsset) -> Upsert:
+def upserted(asset: DerivedAsset) -> Emits:
     """How an asset's rows replace each other.
 
     Raises:
-        OperatorError: they do not.
+        OperatorError: its rows are appended.
     """
     emits = asset.operator.emits
-    if not isinstance(emits, Upsert):
+    if not emits.upserts:
         raise OperatorError(f"the rows of {asset.name} are added and stay, so it has no changelog; read the table itself")
     return emits
 
 
 def change_column(asset: DerivedAsset) -> str:
-    """The column in which an asset reads what a row is."""
+    """The column in which an asset reads the change kind of a row."""
     reads = asset.operator.reads
-    return CHANGE if isinstance(reads, ByTimeRange) or reads.change is None else reads.change
+    return CHANGE if reads.change is None else reads.change
 
 
-def followed(reading: Reading, asset: DerivedAsset) -> DerivedAsset | None:
-    """The upserted table that an asset is made of; None where it reads sources, or closed ranges.
+def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
+    """The upserted table whose changelog an asset reads; None where it reads sources, or closed ranges.
+
+    Args:
+        asset: the asset.
+        derived: the tables among its inputs.
 
     Raises:
-        OperatorError: it cannot read what it is to be made of.
+        OperatorError: it cannot read its inputs.
     """
-    derived = [reading.assets[name] for name in asset.inputs if name in reading.assets]
-    if isinstance(asset.operator.reads, ByTimeRange) or not derived:
+    if asset.operator.reads.closes_ranges or not derived:
         return None
     [of, *more] = derived
     kind = type(asset.operator).__name__
     if more or len(asset.inputs) > 1:
         raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
-    if not isinstance(of.operator.emits, Upsert):
+    if not of.operator.emits.upserts:
         raise OperatorError(f"{asset.name} reads new ledger batches, and the rows of {of.name!r} are of none; let it read the sources")
     if asset.operator.reads.change is None:
         raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
     return of
-
-
-def standing(reading: Reading, of: DerivedAsset, read: int) -> Progress | None:
-    """Where a reader stands that has read all that is folded into a table; None where that is no more than it has read.
-
-    Raises:
-        ProgressError: the table is behind its reader.
-    """
-    folded = reading.lake.newest(of.name, FOLDED)
-    if folded is None or folded.value["step"] == read:
-        return None
-    if folded.value["step"] < read:
-        raise ProgressError.made_anew(of.name, read, folded.value["step"])
-    return Progress(seq=folded.value["seq"], read={of.name: folded.value["step"]})
 
 
 def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:
@@ -77,8 +67,8 @@ def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: s
         of: the table.
         after: the step after which to read.
         upto: the last step to read.
-        column: the column that tells what a change is.
-        last: whether only the last of each key is wanted.
+        column: the name of the column with the change kind.
+        last: whether to read only the last change of each key.
     """
     if not after:
         return rows_after(reading, of, upto, column)
@@ -95,18 +85,18 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
 
 
 def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> DataFrame:
-    """The rows of a table as they were after a step, each said to be inserted; beside a running advance of the table too.
+    """The rows of a table as of a step, each with the change kind `+I`. It is exact while the table is being advanced.
 
     Raises:
-        ColumnError: the table has a column of the name in which that is said.
+        ColumnError: the table has a column of the name.
     """
-    rows = pinned(reading, of, step)
+    rows = as_of_step(reading, of, step)
     check_free(rows, column)
     return rows.withColumn(column, F.lit(INSERT))
 
 
-def pinned(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
-    """A table after a step: as it is, with whatever others did to it, where no later step is folded into it; else by its changelog."""
+def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+    """A table as of a step: the table itself while no later step has been applied to it, else its changelog merged up to the step."""
     version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
     if now is not None and version is not None and now.version <= version and now.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))

@@ -8,7 +8,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import RESERVED, first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, ByTimeRange, NamesColumns, Upsert
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
 from operators.errors import OperatorError
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.inputs.changelog_reader import STEP
@@ -74,7 +74,7 @@ def _check_changelogs(sources: Mapping[str, SourceContract], assets: Mapping[str
     for name, asset in assets.items():
         _check_kind_column(asset, assets, known)
         columns = _columns(asset, assets, known)
-        if columns is None or not isinstance(asset.operator.emits, Upsert):
+        if columns is None or not asset.operator.emits.upserts:
             continue
         known[name] = columns
         for column in columns:
@@ -92,7 +92,7 @@ def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Map
     """
     if not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
         return None
-    kind = None if isinstance(asset.operator.reads, ByTimeRange) else asset.operator.reads.change
+    kind = asset.operator.reads.change
     added = [kind] if kind else []
     try:
         found = asset.operator.result_columns(*[[*known[name], *(added if name in assets else [])] for name in asset.inputs])
@@ -104,7 +104,7 @@ def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Map
 
 def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
     """What a reader of a changelog calls the kind of a change is no column of the rows."""
-    kind = None if isinstance(asset.operator.reads, ByTimeRange) else asset.operator.reads.change
+    kind = asset.operator.reads.change
     for name in asset.inputs:
         if kind and name in assets and folded(kind) in map(folded, known.get(name, ())):
             legal = f"a name that is no column of {name!r}: in it {asset.name!r} reads what a row of {name!r} is"

@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
-from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.engine.inputs.identity import differences
 from platform_defs.engine.lake.tables import Lake
@@ -60,9 +59,9 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def lost_changelog(cls, asset: str, changelog: str, step: int) -> "ProgressError":
-        """A table is there without the changelog that it was folded from."""
+        """An upserted table exists, and its changelog does not."""
         return cls(
-            f"{asset} holds what its changelog told up to step {step}, and {changelog} is not there. "
+            f"{asset} holds the changes of its changelog up to step {step}, and {changelog} is not there. "
             f"Run `tidemark rebuild {asset} --downstream`: the log holds all that is needed"
         )
 
@@ -84,7 +83,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
-        """What was made of a table has read more of it than there is."""
+        """A reader has read more steps of a table than the table has."""
         return cls(
             f"{table} was read up to its step {read}, and stands at step {step}: it was made anew since. "
             "Run `tidemark rebuild NAME --downstream` for each table that reads it; publish it into a new folder"
@@ -100,8 +99,8 @@ class Progress:
         seq: the ledger batch up to which rows were handled.
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
         operator: what made the table; see `identity.identity_of`.
-        read: by derived input, the step of it up to which its corrections were followed.
-        corrected: what steps of this asset changed in results that were closed before; the oldest are told together.
+        read: by derived input, its last step whose rows and corrections have been read.
+        corrected: what steps of this asset changed in results that were closed before; the oldest are joined.
         generation: how often the table was emptied and made again in place.
         inputs: by input, the identity of the table that the rows were made of; see `Reading.input_identities`.
         steps_read: by derived input, the `id` of its step `read`.
@@ -196,7 +195,7 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
-    """The `id` of one of an asset's steps; None where its table's log does not tell it any more."""
+    """The `id` of one of an asset's steps; None where its table's log no longer holds the step."""
     now = stored_progress(lake, asset)
     if now.step == step:
         return now.id
@@ -209,11 +208,11 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 
 def results_table(asset: DerivedAsset) -> str:
     """The table whose commits are the asset's commit points."""
-    return asset.changelog if isinstance(asset.operator.emits, Upsert) else asset.name
+    return asset.changelog if asset.operator.emits.upserts else asset.name
 
 
 def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
-    """What an asset's table has that one made again has not: Delta's id of it, and its generation; None where there is no table."""
+    """A text that differs for a table that is made again: Delta's id of it, and its generation; None where there is no table."""
     found = lake.identity(results_table(asset))
     generation = 0 if found is None else stored_progress(lake, asset).generation
     return f"{found}#{generation}" if generation else found

@@ -13,17 +13,16 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK, Append, ByKey, ByTimeRange
+from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
+from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.inputs.progress import (
     Progress,
     ProgressError,
     readers_of,
     results_table,
-    step_id,
     stored_progress,
-    table_identity,
 )
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.tables import Lake, PinnedLake
@@ -38,7 +37,7 @@ VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "l
 VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
-JUDGED = "judged"
+DECIDED = "judged"
 """What a commit of `verdicts/<asset>` records: the batch that it decided about, and the generation of the table it was for, if not 0."""
 
 
@@ -98,15 +97,26 @@ class Reading:
             lake.delta(name)
         return replace(self, lake=lake, ledger=LedgerView.of(self.ledger))
 
+    def input_named(self, name: str) -> Input:
+        """The source or the table of a name."""
+        return input_named(name, self.sources, self.assets)
+
+    def inputs_of(self, asset: DerivedAsset) -> list[Input]:
+        """What an asset reads, in the order of its operator's inputs."""
+        return [self.input_named(name) for name in asset.inputs]
+
+    def tables_of(self, asset: DerivedAsset) -> list[DerivedAsset]:
+        """The tables among an asset's inputs."""
+        return [of.table for of in self.inputs_of(asset) if of.table is not None]
+
     def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
-        """What the tables of an asset's inputs have that ones made again have not; inputs without a table are left out."""
-        found = {name: self.lake.identity(self.sources[name].log) for name in asset.inputs if name in self.sources}
-        found |= {name: table_identity(self.lake, self.assets[name]) for name in asset.inputs if name in self.assets}
+        """The identity of each of an asset's inputs; inputs without a table are left out."""
+        found = {of.name: of.identity(self.lake) for of in self.inputs_of(asset)}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
-        """The ids of steps of derived inputs, given by number, as far as their tables' logs tell them."""
-        found = {name: step_id(self.lake, self.assets[name], step) for name, step in read.items() if name in self.assets}
+        """The ids of steps of derived inputs, given by number, as far as their tables' logs hold them."""
+        found = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
@@ -116,7 +126,8 @@ class Reading:
             ProgressError: one was made again since, or a step of it that the asset has read.
         """
         found = self.input_identities(asset)
-        behind = {n for n, step in now.read.items() if n in self.assets and stored_progress(self.lake, self.assets[n]).step < step}
+        last_steps = {name: self.input_named(name).last_step(self.lake) for name in now.read if name in self.assets}
+        behind = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
         present = self.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
         other = {name for name, step in present.items() if step != now.steps_read[name]}  # made again after it was lost
         replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
@@ -124,22 +135,9 @@ class Reading:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
 
     def timeline(self, name: str) -> Timeline:
-        """The watermark of a source, or the one that readers of a derived asset see. Of new batches alone it is worked out anew."""
-        return self._kept(f"seen:{name}", lambda known, history: self._timeline(name, known, history))
-
-    def _timeline(self, name: str, known: Timeline, history: History) -> Timeline:
-        if name in self.sources:
-            return watermarks.of_source(history.source(name), history.head, known)
-        asset = self.assets[name]
-        reads = asset.operator.reads
-        seen = watermarks.delayed(self.operator_timeline(asset), reads.delay if isinstance(reads, ByTimeRange) else 0, known)
-        return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources_of(name)], len(seen.after) - 1))
-
-    def sources_of(self, name: str) -> frozenset[str]:
-        """The sources that a table is made of, by way of others too; of a source itself."""
-        if name in self.sources:
-            return frozenset({name})
-        return frozenset().union(*(self.sources_of(of) for of in self.assets[name].inputs))
+        """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
+        of = self.input_named(name)
+        return self._kept(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
@@ -155,46 +153,30 @@ class Reading:
             known = self._timelines[key] = extend(known, history)
         return known
 
-    def watermark(self, asset: DerivedAsset, seq: int) -> int | None:
-        """An asset's watermark after entry `seq`, held back by derived inputs that have not come so far.
-
-        It is never above the one that decides which rows are late, `operator_timeline`.
-        """
-        marks = [self.operator_timeline(asset).after[seq]]
-        for name in asset.inputs:
-            if name in self.assets:
-                marks.append(self._delivered(self.assets[name]))
-        return None if any(m is None for m in marks) else min(m for m in marks if m is not None)
-
-    def _delivered(self, upstream: DerivedAsset) -> int | None:
-        closed_to, reads = stored_progress(self.lake, upstream).closed_to, upstream.operator.reads
-        return None if closed_to is None else closed_to - (reads.delay if isinstance(reads, ByTimeRange) else 0)
-
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """The rows of an input, up to an entry, that are not late.
+        """The rows of an input, up to a batch, that are not late.
 
         Args:
             asset: the asset that reads.
             which: the input's index.
-            head: the last entry to read.
+            head: the last batch to read.
             span: the event times to read.
-            after: the entry after which to read.
+            after: the batch after which to read.
 
         Returns:
             The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
             standing for its `result_time`.
         """
         name = asset.inputs[which]
-        if name in self.assets:
-            return self._derived(self.assets[name], span)
-        if isinstance(asset.operator.reads, ByTimeRange) and asset.operator.reads.results:
+        if (table := self.input_named(name).table) is not None:
+            return self._derived(table, span)
+        if asset.operator.reads.results:
             kind = type(asset.operator).__name__
             raise OperatorError(
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
-        rows = self.judged(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
-        reads = asset.operator.reads
-        return self._with_times(rows, head, after) if isinstance(reads, ByKey) and reads.lives_by == "processing" else rows
+        rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
+        return self._with_times(rows, head, after) if asset.operator.reads.ttl_by == "processing" else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
@@ -203,28 +185,26 @@ class Reading:
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
-        """Rows with `CAME_AT`: when the ledger let their entries in."""
+        """Rows with `CAME_AT`: when their batches were committed."""
         first, arrived = self.ledger.arrived(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER) -> DataFrame:
-        """All rows of an input, up to an entry, with the verdict `LATE`; a derived table's rows are never late."""
-        if asset.inputs[which] in self.assets:
-            return self._derived(self.assets[asset.inputs[which]], span).withColumn(LATE, F.lit(False))
-        return self.judged(asset, which, head, span)
+    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+        """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` where the operator reads those.
 
-    def judged(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of a source that an asset reads, with the verdict `LATE` (boolean); `WATERMARK` or `SESSION` where its operator asks."""
+        Rows of a table are never late.
+        """
+        if (table := self.input_named(asset.inputs[which]).table) is not None:
+            return self._derived(table, span).withColumn(LATE, F.lit(False))
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
-        if isinstance(asset.operator.reads, ByTimeRange) and asset.operator.reads.recorded:
+        if asset.operator.reads.recorded:
             return self._recorded(asset, which, rows)
         ends = (span.first, span.last)
         marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
-        reads = asset.operator.reads
-        kept = [WATERMARK] if isinstance(reads, ByTimeRange) and reads.judged else []
+        kept = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not marks:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
@@ -232,8 +212,8 @@ class Reading:
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
-        """Rows with the verdicts that were recorded of them."""
-        newest = self.lake.newest(asset.verdicts, JUDGED)
+        """Rows with the lateness decisions that were recorded for them."""
+        newest = self.lake.newest(asset.verdicts, DECIDED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
         decisions = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
         known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
@@ -241,7 +221,7 @@ class Reading:
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
-        """A table that is there: its rows whose time in a column lies in a span."""
+        """The rows of an existing table whose time in a column lies in a span."""
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
@@ -254,7 +234,10 @@ class Reading:
         return {day: (missing, extra) for day, missing, extra in counted}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """A source's event log: its rows of a span of event times, after an entry and up to another; of batches that name it alone."""
+        """The rows of a source's event log in a span of event times, after a batch and up to another.
+
+        Rows of batches that the ledger does not record for the source are left out.
+        """
         contract, seq = self.sources[source], F.col(SEQ)
         head = last_with_rows(self.ledger, source, head)
         within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
@@ -263,7 +246,7 @@ class Reading:
         return rows.where(span.holds(F.col(EVENT_TIME)))
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
-        if not isinstance(upstream.operator.emits, Append):
+        if upstream.operator.emits.upserts:
             raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
         rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)

@@ -18,13 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import Upsert
 from operators.errors import TidemarkError
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import FOLDED
 from platform_defs.engine.inputs.progress import PROGRESS
-from platform_defs.engine.inputs.reader import JUDGED
+from platform_defs.engine.inputs.reader import DECIDED
 from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
@@ -123,12 +122,12 @@ class Maintenance:
             yield _Kept(source.log, "ledger", (ATTEMPT,))
             yield _Kept(source.quarantine, "ledger", (ATTEMPT,))
         for asset in self.assets.values():
-            if isinstance(asset.operator.emits, Upsert):
+            if asset.operator.emits.upserts:
                 yield _Kept(asset.changelog, asset.name, (PROGRESS,))
                 yield _Kept(asset.name, asset.name, (FOLDED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.verdicts, asset.name, (JUDGED,))
+            yield _Kept(asset.verdicts, asset.name, (DECIDED,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
 
     def _table(self, kept: _Kept) -> Maintained | None:

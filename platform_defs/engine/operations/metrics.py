@@ -6,6 +6,7 @@ from operators.changelog import CHANGE, UPDATE_BEFORE
 from operators.top_n import TopN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
+from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import progress
 
 
@@ -26,8 +27,8 @@ def measured(advance: Advance) -> dict[str, int | float]:
     by = [*operator.partition] if isinstance(operator, TopN) else [*key]
     [rows, partitions] = table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))).first() or (0, 0)
     changes = steps_of(reading, asset, 0, now.step).count()
-    rows_in = sum(_rows_in(advance, name) for name in asset.inputs)
-    ends = operator.unranked(*advance.frames(now.seq, now.read)).count() if isinstance(operator, TopN) and _varies(operator) else 0
+    rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
+    ends = operator.unranked(*advance.strategy.inputs.all(now)).count() if isinstance(operator, TopN) and _varies(operator) else 0
     return {
         "rows": rows,
         "partitions": partitions,
@@ -42,9 +43,9 @@ def _varies(operator: TopN) -> bool:
     return isinstance(operator.rank_end, str)
 
 
-def _rows_in(advance: Advance, name: str) -> int:
-    """How many rows an input has brought so far."""
+def _rows_in(advance: Advance, of: Input) -> int:
+    """How many rows of an input the asset has handled."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
-    if name in reading.sources:
-        return sum(reading.ledger.source(name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
-    return steps_of(reading, reading.assets[name], 0, now.read.get(name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE).count()
+    if of.table is None:
+        return sum(reading.ledger.source(of.name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
+    return steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE).count()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from operators.contract import Upsert
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
@@ -46,7 +45,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         OperatorError: its results are never final.
         LakeError: the asset has a writer.
     """
-    if isinstance(advance.asset.operator.emits, Upsert):
+    if advance.asset.operator.emits.upserts:
         return _repair(advance, first, last)
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
@@ -134,7 +133,7 @@ def _stored(advance: Advance) -> Progress:
         found = stored_progress(lake, asset)
     except (LakeError, ProgressError):
         found = Progress(step=lake.version(results_table(asset)) or 1)
-    if isinstance(asset.operator.emits, Upsert):
+    if asset.operator.emits.upserts:
         with suppress(LakeError):
             current = lake.newest(asset.name, FOLDED)
     if current is None or current.value["step"] <= found.step:

@@ -6,15 +6,14 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, fold
 from operators.columns import keys_of, of_keys
-from operators.contract import ByKey
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.changelog_reader import STEP, change_column, pinned, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import STEP, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.reader import Reading, Span
 
 
 def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
     """A table and its changelog, both as far as a step; beside a writer too."""
-    return pinned(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
+    return as_of_step(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
@@ -46,15 +45,15 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     _ = upserted(asset)
     rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
     reads = asset.operator.reads
-    if not isinstance(reads, ByKey) or reads.lives is None or reads.lives_by == "processing":
+    if reads.ttl is None or reads.ttl_by == "processing":
         return rows
-    newest = Span(time - reads.lives, time)
+    newest = Span(time - reads.ttl, time)
     living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
-    return of_keys(rows, keys_of(living, reads.key), reads.key)
+    return of_keys(rows, keys_of(living, reads.affected_by), reads.affected_by)
 
 
 def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
-    name = asset.inputs[which]
-    if name in reading.sources:
+    table = reading.input_named(asset.inputs[which]).table
+    if table is None:
         return reading.input(asset, which, reading.ledger.head, Span(None, time))
-    return as_known_now(reading, reading.assets[name], time).withColumn(change_column(asset), F.lit(INSERT))
+    return as_known_now(reading, table, time).withColumn(change_column(asset), F.lit(INSERT))

@@ -69,7 +69,7 @@ class Views:
     def late(self, asset: str, source: str) -> DataFrame:
         """A source's rows that arrived too late for an asset."""
         advance = self.snapshot(asset)
-        rows = advance.reading.judged(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
+        rows = advance.reading.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
         return plain(rows.where(LATE).drop(LATE))
 
     def with_early(self, asset: str) -> DataFrame:

@@ -1,6 +1,7 @@
 """An account, a status and a step read one snapshot, whatever is committed while they are computed."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,9 +10,7 @@ from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
 from platform_defs.cli import render
 from platform_defs.engine import Engine
-from platform_defs.engine.accounting import counted_rows as counting
-from platform_defs.engine.accounting.account import RowBooks
-from platform_defs.engine.accounting.upserted_rows import EntryBooks
+from platform_defs.engine.accounting import counted_rows, traced_rows, upserted_rows
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.example_operators import RunningTotal
 from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
@@ -39,27 +38,27 @@ def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
     return copy_engine(grown)
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Callable[[], object]) -> None:
-    """Run an action before each call of a method of the account."""
-    original = getattr(owner, method)
+def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: str, act: Callable[[], object]) -> None:
+    """Run an action before each call of a function of the account."""
+    original = getattr(owner, name)
 
-    def replaced(self: Any, *args: Any, **named: Any) -> Any:
+    def replaced(*args: Any) -> Any:
         act()
-        return original(self, *args, **named)
+        return original(*args)
 
-    monkeypatch.setattr(owner, method, replaced)
+    monkeypatch.setattr(owner, name, replaced)
 
 
 PLACES = [
-    pytest.param("counts", counting.CountBooks, "_settled", id="windows"),
-    pytest.param("pairs", RowBooks, "_results", id="a join"),
-    pytest.param("total", EntryBooks, "_handled", id="a table that upserts"),
+    pytest.param("counts", counted_rows, "_finality", id="windows"),
+    pytest.param("pairs", traced_rows, "_resulting", id="a join"),
+    pytest.param("total", upserted_rows, "handled_terms", id="a table that upserts"),
 ]
 
 
-@pytest.mark.parametrize(("asset", "owner", "method"), PLACES)
+@pytest.mark.parametrize(("asset", "owner", "name"), PLACES)
 def test_an_account_reads_one_snapshot_during_ingests_and_steps(
-    engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: type, method: str
+    engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: ModuleType, name: str
 ) -> None:
     other = make_engine(SOURCES, ASSETS)
     landed: list[int] = []
@@ -70,7 +69,7 @@ def test_an_account_reads_one_snapshot_during_ingests_and_steps(
         other.advance(asset)
 
     before = totals(engine, asset)
-    meanwhile(monkeypatch, owner, method, act)
+    meanwhile(monkeypatch, owner, name, act)
     assert broken(engine, asset) == set()
     assert landed
     assert totals(engine, asset)["l", "accepted"] > before["l", "accepted"]
@@ -86,7 +85,7 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
         for name in other.assets:
             other.advance(name)
 
-    meanwhile(monkeypatch, RowBooks, "_results", act)
+    meanwhile(monkeypatch, traced_rows, "_resulting", act)
     seen = render.status(engine, engine.assets)
     assert seen["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in seen["assets"].values())

@@ -58,7 +58,7 @@ def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_ar
         engine.advance(name)
     assert rows_of(engine.views.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
     with pytest.raises(
-        OperatorError, match="beside judges rows entry by entry, and those of counts are of no entry; legal: sources alone, or"
+        OperatorError, match="beside decides lateness by batch, and rows of counts belong to no batch; legal: sources alone, or"
     ):
         engine.advance("beside")
 

@@ -1,8 +1,6 @@
 """The size of a step: it always progresses, never exceeds its end, and reads about `max_step` rows."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,8 @@ from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
 from operators.contract import ByKey, ByTimeRange, TimeKind
-from platform_defs.engine.advance.step_size import changes_something, cut_entries, cut_time
+from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
+from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.entries import source_entry
 from tests.support.example_operators import Spread
@@ -18,11 +17,11 @@ from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
 
 ASSET = join(lower=-3, upper=4)
-REACH = max(ASSET.operator.reads.reach) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
+REACH = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
 
 
-def _reading(entries: list[Entry]) -> Any:
-    return SimpleNamespace(ledger=memory_ledger(entries))
+def _history(entries: list[Entry]) -> History:
+    return memory_ledger(entries).history
 
 
 def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
@@ -37,7 +36,7 @@ class _Board(Spread):
 
     @property
     def reads(self) -> ByKey:
-        return ByKey(("k",), lives=self.lives, lives_by=self.by)
+        return ByKey(("k",), ttl=self.lives, ttl_by=self.by)
 
 
 ENTRIES = st.lists(
@@ -49,7 +48,7 @@ ENTRIES = st.lists(
 @given(ENTRIES, st.none() | st.integers(-600, 900), st.integers(1, 800), st.integers(1, 300))
 def test_a_step_by_time_progresses_and_never_exceeds_its_limit(entries: list[Entry], after: int | None, far: int, max_step: int) -> None:
     upto = (-600 if after is None else after) + far
-    cut = cut_time(_reading(entries), ASSET, after, upto, len(entries), max_step)
+    cut = cut_time(_history(entries), ASSET, after, upto, len(entries), max_step)
     assert cut <= upto
     assert after is None or cut > after
 
@@ -57,9 +56,9 @@ def test_a_step_by_time_progresses_and_never_exceeds_its_limit(entries: list[Ent
 @settings(deadline=None)
 @given(ENTRIES, st.integers(1, 300))
 def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
-    reading, after, upto = _reading(entries), None, 900
+    ledger, after, upto = _history(entries), None, 900
     for _ in range(1_501):
-        after = cut_time(reading, ASSET, after, upto, len(entries), max_step)
+        after = cut_time(ledger, ASSET, after, upto, len(entries), max_step)
         if after == upto:
             break
     assert after == upto, "more steps than milliseconds"
@@ -70,7 +69,7 @@ def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> Non
 def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
     head = data.draw(st.integers(0, len(entries)))
     after = data.draw(st.integers(0, head))
-    cut = cut_entries(_reading(entries), ASSET, after, head, max_step)
+    cut = cut_batches(_history(entries), ASSET, after, head, max_step)
     assert cut == head if after == head else after < cut <= head
     rows = [sum(s.accepted for s in e if s.source in ASSET.inputs) for e in entries]
     held = sum(rows[after:cut])
@@ -81,20 +80,20 @@ def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[
 @pytest.mark.parametrize(("lives", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
 def test_batches_without_rows_change_nothing_unless_keys_expire(lives: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
-    assert changes_something(_reading([_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]), asset, 0, 2) is expected
-    assert not changes_something(_reading([]), asset, 0, 0)
+    assert changes_something(_history([_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]), asset, 0, 2) is expected
+    assert not changes_something(_history([]), asset, 0, 0)
 
 
 def test_every_batch_moves_the_clock_of_key_expiry() -> None:
     asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=5, by="processing"))
-    assert changes_something(_reading([_entry(1, 0, 0, 9, "x")]), asset, 0, 1)
-    assert not changes_something(_reading([]), asset, 0, 0)
+    assert changes_something(_history([_entry(1, 0, 0, 9, "x")]), asset, 0, 1)
+    assert not changes_something(_history([]), asset, 0, 0)
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
-    reading, cuts = _reading(entries), list[int]()
+    ledger, cuts = _history(entries), list[int]()
     while after is None or after < upto:
-        after = cut_time(reading, ASSET, after, upto, len(entries), max_step)
+        after = cut_time(ledger, ASSET, after, upto, len(entries), max_step)
         cuts.append(after)
     return cuts
 
@@ -136,13 +135,13 @@ def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_quarters() -> No
     ],
 )
 def test_edges_of_a_step_by_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
-    assert cut_time(_reading(entries), ASSET, after, upto, len(entries), 10) == cut
+    assert cut_time(_history(entries), ASSET, after, upto, len(entries), 10) == cut
 
 
 def test_batches_after_the_snapshot_do_not_count() -> None:
     entries = [_entry(1, 5, 0, 9), _entry(2, 5_000, 0, 9)]
-    assert cut_time(_reading(entries), ASSET, None, 9, 1, 10) == 9
-    assert cut_entries(_reading(entries), ASSET, 0, 1, 10) == 1
+    assert cut_time(_history(entries), ASSET, None, 9, 1, 10) == 9
+    assert cut_batches(_history(entries), ASSET, 0, 1, 10) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_batches_after_the_snapshot_do_not_count() -> None:
 )
 def test_edges_of_a_step_by_batches(rows: list[int], after: int, cut: int) -> None:
     entries = [_entry(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
-    assert cut_entries(_reading(entries), ASSET, after, len(rows), 10) == cut
+    assert cut_batches(_history(entries), ASSET, after, len(rows), 10) == cut
 
 
 YEAR = 365 * 86_400_000

@@ -159,7 +159,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
         engine.ingest()
         for name in ("pairs", "pay"):
             engine.advance(name)
-        assert engine.reading.watermark(engine.assets["pay"], engine.ledger.head) == engine.pending.progress("pay").closed_to
+        assert engine.pending.described("pay")["watermark"] == engine.pending.progress("pay").closed_to
         assert (totals(engine, "pay")["p", "late"], broken(engine, "pay")) == (0, set())
     land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
     engine.ingest()

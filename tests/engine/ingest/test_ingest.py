@@ -190,11 +190,11 @@ def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine
     assert engine.drain() is None
     replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 2, 0)]}])
     reads = engine.assets["pairs"].operator.reads
-    reach = max(reads.reach) + reads.delay  # pyright: ignore[reportAttributeAccessIssue]
+    reach = max(reads.lookback) + reads.watermark_delay  # pyright: ignore[reportAttributeAccessIssue]
     drained = engine.drain()
     assert drained is not None
     assert {s.source: (s.kind, s.watermark) for s in drained} == dict.fromkeys(("l", "r", "never"), ("drain", START + HOUR + reach + 1))
-    assert engine.reading.watermark(engine.assets["pairs"], engine.ledger.head) == START + HOUR + reach + 1
+    assert engine.pending.described("pairs")["watermark"] == START + HOUR + reach + 1
 
 
 def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeEngine, clock: Clock) -> None:

@@ -1,0 +1,64 @@
+"""The results of closed ranges: those that the table holds, and those recomputed from the log, where the two differ."""
+
+from datetime import date
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT
+from operators.timing import ClosedRange
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, print_of
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.position import position_of
+from platform_defs.engine.inputs.progress import ProgressError, progress
+from platform_defs.engine.inputs.reader import EVER, Span
+from platform_defs.engine.lake.table_columns import differing_columns
+
+
+def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
+    """The rows of an asset's table that are final in a span; none where there is no table yet."""
+    reading, asset = advance.reading, advance.asset
+    if reading.lake.delta(asset.name) is not None:
+        return reading.table(asset.name, FINAL_AT, span)
+    return advance.closed(ClosedRange(None, 0), 0).limit(0)
+
+
+def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
+    """The results that a table holds, and those recomputed from the log, of the days on which they differ; None where they do not.
+
+    Results that a correction is still to change are left out.
+
+    Raises:
+        ProgressError: the table has other columns than its results.
+    """
+    closing = scope.recount
+    if closing is None:
+        return None
+    reading, asset = advance.reading, advance.asset
+    now = progress(reading.lake, asset)
+    wanted = advance.closed(closing, now.seq)
+    table = results_held(advance, Span(closing.after, closing.upto))
+    if differing := differing_columns(table.schema, wanted.schema):
+        raise ProgressError.other_columns(asset.name, differing)
+    held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+    for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
+        held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
+    days = _differing_days(held, wanted)
+    if not days:
+        return None
+    held, wanted = (frame.where(day_of(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))
+    return held, wanted
+
+
+def _differing_days(held: DataFrame, wanted: DataFrame) -> list[date]:
+    """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
+    prints = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
+    return sorted(day for day in prints[0].keys() | prints[1].keys() if prints[0].get(day) != prints[1].get(day))
+
+
+def _prints_by_day(frame: DataFrame) -> DataFrame:
+    """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
+    rows = frame.select(day_of(F.col(FINAL_AT)), print_of(frame))
+    halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
+    return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))

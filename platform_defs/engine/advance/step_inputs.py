@@ -1,0 +1,94 @@
+"""What a step reads that closes no range: rows of sources by batch, or an upstream changelog by step."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine.inputs.changelog_reader import change_column, changes, rows_after, upstream_changelog
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import Reading
+
+
+@dataclass(frozen=True)
+class StepInputs(ABC):
+    """Reads an asset's inputs.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+    names_former_keys: ClassVar[bool] = False
+    """Whether a row that moves from one key to another is read with both keys."""
+
+    @abstractmethod
+    def all(self, after: Progress) -> list[DataFrame]:
+        """Each input's rows: those that the step to a progress handles, and those of the steps before."""
+
+    @abstractmethod
+    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """Each input's rows, or changes, that the step from one progress to another handles."""
+
+    @abstractmethod
+    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """As `new`; of a changelog the last change of each key alone."""
+
+
+@dataclass(frozen=True)
+class SourceRows(StepInputs):
+    """The rows of sources, by batch."""
+
+    def all(self, after: Progress) -> list[DataFrame]:
+        """The rows up to the last batch that the step handles."""
+        return [self.reading.input(self.asset, which, after.seq) for which in range(len(self.asset.inputs))]
+
+    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """The rows of the batches that the step handles."""
+        return [self.reading.input(self.asset, which, after.seq, after=now.seq) for which in range(len(self.asset.inputs))]
+
+    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """The rows of the batches that the step handles: no row of a source replaces another."""
+        return self.new(now, after)
+
+
+@dataclass(frozen=True)
+class UpstreamChanges(StepInputs):
+    """The changes of an upserted table, by step; of its first step that is read, its rows.
+
+    Args:
+        of: the table.
+    """
+
+    of: DerivedAsset
+    names_former_keys: ClassVar[bool] = True
+
+    def all(self, after: Progress) -> list[DataFrame]:
+        """The table's rows after its last step that is read."""
+        return [rows_after(self.reading, self.of, after.read[self.of.name], change_column(self.asset))]
+
+    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """The changes of the table's steps that are read."""
+        return [self._changes(now, after, last=False)]
+
+    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+        """The last change of each key in the steps that are read."""
+        return [self._changes(now, after, last=True)]
+
+    def _changes(self, now: Progress, after: Progress, *, last: bool) -> DataFrame:
+        before, upto = now.read.get(self.of.name, 0), after.read[self.of.name]
+        return changes(self.reading, self.of, before, upto, change_column(self.asset), last=last)
+
+
+def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
+    """What an asset that closes no ranges reads.
+
+    Raises:
+        OperatorError: it cannot read its inputs.
+    """
+    of = upstream_changelog(asset, reading.tables_of(asset))
+    return SourceRows(reading, asset) if of is None else UpstreamChanges(reading, asset, of)

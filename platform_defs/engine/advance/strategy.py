@@ -1,0 +1,76 @@
+"""The base of the ways to advance: each computes the rows of a step, which are appended to a table or merged into it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from assets.contracts import DerivedAsset
+from operators.changelog import difference
+from operators.columns import keys_of
+from operators.errors import OperatorError
+from operators.timing import ClosedRange
+from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.step_inputs import SourceRows, StepInputs
+from platform_defs.engine.advance.upserted_table import UpsertedTable
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import Reading
+
+
+@dataclass(frozen=True)
+class Strategy(ABC):
+    """One way to advance an asset.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+
+    @property
+    def inputs(self) -> StepInputs:
+        """What the asset reads, batch by batch or step by step."""
+        return SourceRows(self.reading, self.asset)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row of the asset's table; empty where only the whole row does."""
+        return self.asset.operator.emits.key
+
+    @abstractmethod
+    def results(self, now: Progress, after: Progress) -> DataFrame:
+        """The rows that the step from one progress to another computes."""
+
+    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+        """The difference between the current rows of the keys that a step decides and their rows after it."""
+        rows = self.results(now, after)
+        return difference(table.current_of(rows, keys_of([rows], self.key)), rows, key=self.key)
+
+    def step(self, now: Progress, after: Progress) -> int:
+        """Compute and commit the step from one progress to another; returns how many rows, or changes, it wrote."""
+        if self.asset.operator.emits.upserts:
+            table = UpsertedTable(self.reading, self.asset)
+            return table.commit(self.changes(table, now, after), after)
+        return AppendedTable(self.reading, self.asset).append(self.results(now, after), after)
+
+    def whole(self, after: Progress) -> DataFrame:
+        """The table's rows at a progress, computed anew from all that they are made of."""
+        return self.asset.rows(*self.inputs.all(after))
+
+    def closed(self, closing: ClosedRange, head: int) -> DataFrame:
+        """The results that are final in a range, computed from the inputs' rows up to batch `head`.
+
+        Raises:
+            OperatorError: the asset closes no ranges.
+        """
+        raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")
+
+    def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
+        """Recompute a range of closed results and repair what differs; see `ClosedRanges.correct`.
+
+        Raises:
+            OperatorError: the asset closes no ranges.
+        """
+        raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")

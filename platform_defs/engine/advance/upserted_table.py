@@ -1,0 +1,132 @@
+"""Write an upserted table: commit a step's changes to the changelog with its progress, then apply them to the current table.
+
+The commit to the changelog is the commit point. The current table's own commit records up to which step of the changelog it is complete,
+so applying the changes again after a kill changes nothing.
+"""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
+from operators.columns import check_free, of_keys, parameter, same_rows
+from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP, steps_of, upserted
+from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, is_emptied, progress
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.table_columns import differing_columns
+from platform_defs.faults import point
+
+
+@dataclass(frozen=True)
+class UpsertedTable:
+    """Writes an upserted table and its changelog.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+
+    def commit(self, changes: DataFrame, after: Progress) -> int:
+        """Commit changes to the changelog with a progress, then apply them to the current table; returns how many changes."""
+        check_free(changes, STEP)
+        check_free(changes, CHANGED_AT)
+        number = F.length(CHANGE).cast("bigint")  # a number that each change has
+        stamps = {STEP: parameter(after.step, number), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), number))}
+        point("advance.before_changelog")
+        lake, rows = self.reading.lake, changes.withColumns(stamps)
+        held = lake.schema(self.asset.changelog)
+        if held.fields and not is_emptied(progress(lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
+            raise ProgressError.other_columns(self.asset.name, differing)
+        written = commit_step(lake, self.asset, rows, after, [STEP, *upserted(self.asset).key])
+        point("advance.after_changelog")
+        replace(self, reading=replace(self.reading, lake=lake.live))._apply()
+        return written
+
+    def current(self, like: DataFrame) -> DataFrame:
+        """The current table with the columns of a frame; an empty frame where there is no table yet."""
+        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
+
+    def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
+        """The current rows with the given keys. Files of a large table that cannot hold one are skipped."""
+        rows = self.current(like)
+        if self.reading.lake.is_large(self.asset.name):
+            for column, ends in _extent(keys).items():
+                rows = rows.where(F.col(f"`{column}`").between(*ends))
+        return of_keys(rows, keys, keys.columns)
+
+    def repair(self, wanted: DataFrame, now: Progress) -> dict[str, int]:
+        """Write the difference between the table and the wanted rows, as a step of its own; returns how many changes of each kind."""
+        changes = difference(self.current(wanted), wanted, key=upserted(self.asset).key).persist()
+        try:
+            kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+            if kinds:
+                self.commit(changes, replace(now, step=now.step + 1))
+            return kinds
+        finally:
+            changes.unpersist()
+
+    def recover(self) -> None:
+        """Apply the changes of a killed step that it committed and did not apply.
+
+        Raises:
+            ProgressError: the changelog is lost, or has lost its newest steps, and the table has not.
+        """
+        if self.reading.lake.delta(self.asset.changelog) is not None:
+            self._apply()
+        elif (applied := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
+            raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
+
+    def _apply(self) -> None:
+        """Bring the current table up to the changelog. Idempotent: the table's own commit records what was applied."""
+        lake, key = self.reading.lake, upserted(self.asset).key
+        now, applied = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
+        metadata = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
+        if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
+            return
+        generation = 0 if applied is None else applied.value.get("generation", 0)
+        if applied is not None and generation == now.generation and applied.value["step"] > now.step:
+            raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, applied.value["step"], now.step)
+        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # it may have other columns from now on
+        if applied is None or emptied or generation != now.generation:
+            rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
+            point("advance.before_create")
+            lake.overwrite(rows, self.asset.name, metadata, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
+            point("advance.after_create")
+        else:
+            unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
+            if lake.is_large(self.asset.name):
+                within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
+                same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
+            point("advance.before_fold")
+            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=metadata, number=now.step)
+            point("advance.after_fold")
+
+    @property
+    def _ranged(self) -> list[str]:
+        """The columns for data skipping in the current table: those that decide which rows a step changes, and those of its key."""
+        return [*dict.fromkeys([*self.asset.operator.reads.affected_by, *upserted(self.asset).key])]
+
+    def _unapplied(self, after: int, upto: int) -> DataFrame:
+        """The last change of each key in the steps `after < step <= upto`."""
+        changelog = steps_of(self.reading, self.asset, after, upto)
+        if upto - after == 1:  # a step adds or removes one row of a key at most: an operator's promise (`Upsert`)
+            return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
+        return net(changelog, key=upserted(self.asset).key, order=STEP)
+
+
+def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
+    """The least and the greatest value of each key column of integers or strings; a column with a null is left out."""
+    columns = [f.name for f in keys.schema if isinstance(f.dataType, IntegralType | StringType)]
+    if not columns:
+        return {}
+    ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
+    [extents] = keys.agg(*ends).collect()
+    return {c: (low, high) for c, (low, high, null) in zip(columns, extents, strict=True) if null is False}

@@ -1,0 +1,342 @@
+"""Which step comes next: literal ledgers, progress and plans, without a Spark session."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from tests.engine.made import source_entry
+
+from assets.contracts import DerivedAsset
+from operators.contract import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
+from operators.errors import OperatorError
+from operators.timing import ClosedRange
+from platform_defs.engine.advance.plan import StepPlan, plan_step
+from platform_defs.engine.advance.position import Applied, Position, Upstream
+from platform_defs.engine.inputs.progress import Progress, ProgressError
+from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.ledger.rows import Entry
+from tests.support.memory_ledger import memory_ledger
+
+ALL = 1_000_000
+"""A step that may read everything."""
+
+
+@dataclass(frozen=True)
+class Toy:
+    """An operator that is nothing but its contract."""
+
+    reads: Reads
+    emits: Emits
+    inputs: tuple[str, ...] = ("rows",)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        raise NotImplementedError
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        raise NotImplementedError
+
+
+def _asset(name: str, reads: Reads, emits: Emits, *inputs: str) -> DerivedAsset:
+    return DerivedAsset(name=name, inputs=inputs, operator=Toy(reads, emits, inputs))
+
+
+CLOSING = _asset("closing", ByTimeRange((10,), watermark_delay=1), Append(), "clicks")
+JOINING = _asset("joining", ByTimeRange((10, 20), watermark_delay=1), Append(), "clicks", "views")
+LENIENT = _asset("lenient", ByTimeRange((10,), watermark_delay=1, lateness=100), Append(("k",)), "clicks")
+SECOND = _asset("second", ByTimeRange((0,)), Append(("k",)), "lenient")
+BESIDE = _asset("beside", ByTimeRange((0, 5)), Append(), "clicks", "closing")
+MERGING = _asset("merging", NewRows(), Upsert(("k",)), "clicks")
+KEYED = _asset("keyed", ByKey(("k",)), Upsert(("k",)), "clicks")
+EVENT_TTL = _asset("event_ttl", ByKey(("k",), ttl=5), Upsert(("k",)), "clicks")
+CLOCK_TTL = _asset("clock_ttl", ByKey(("k",), ttl=5, ttl_by="processing"), Upsert(("k",)), "clicks")
+READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
+
+
+def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Entry:
+    """A batch that brought rows of one source with event times from `first` to `last`."""
+    return (source_entry(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
+
+
+def _silence(seq: int, source: str = "clicks") -> Entry:
+    """A batch that names a source and brought no row."""
+    return (source_entry(source, seq),)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where an asset stands, and the step that comes next.
+
+    Args:
+        id: the edge.
+        asset: the asset.
+        ledger: the batches.
+        plan: the expected step.
+        progress: how far the asset has come.
+        watermark: the operator's watermark at the ledger's head.
+        tables: the upstream tables.
+        max_step: how many rows a step may read.
+        until: the watermark above which nothing is closed.
+        late: where the rows of new batches lie that are not late; an error where they must not be read.
+    """
+
+    id: str
+    asset: DerivedAsset
+    ledger: Sequence[Entry]
+    plan: StepPlan | None
+    progress: Progress = field(default_factory=Progress)
+    watermark: int | None = None
+    tables: tuple[Upstream, ...] = ()
+    max_step: int = ALL
+    until: int | None = None
+    late: tuple[int, int] | None = field(default=(-1, -1))
+
+    @property
+    def position(self) -> Position:
+        """Where the asset stands, at the ledger's head."""
+        ledger = memory_ledger(self.ledger).history
+        tables = {of.asset.name: of for of in self.tables}
+        return Position(self.asset, self.progress, ledger, ledger.head, self.watermark, tables)
+
+    def row_times(self, which: int, span: Span) -> tuple[int, int] | None:
+        """Where rows lie that are not late."""
+        assert self.late != (-1, -1), f"the rows of input {which} were read, in {span}"
+        return self.late
+
+
+def _closed(to: int, seq: int = 1, step: int = 1, **more: dict[str, int]) -> Progress:
+    return Progress(step=step, seq=seq, closed_to=to, **more)
+
+
+CLOSES = [
+    Case("an empty ledger", CLOSING, [], None),
+    Case("rows and no watermark", CLOSING, [_rows(1, 5)], None),
+    Case("the first step closes up to the watermark", CLOSING, [_rows(1, 5, 0, 99)], StepPlan(1, 90), watermark=90),
+    Case("a watermark of zero is one", CLOSING, [_rows(1, 5)], StepPlan(1, 0), watermark=0),
+    Case("a later step closes what is new", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], StepPlan(2, 190), _closed(90), 190),
+    Case("nothing new: the watermark stands", CLOSING, [_rows(1, 5)], None, _closed(90), 90),
+    Case("a batch without rows that moves the watermark", CLOSING, [_rows(1, 5), _silence(2)], StepPlan(2, 95), _closed(90), 95),
+    Case("a batch that moves no watermark waits", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], None, _closed(90), 90),
+    Case("`until` cuts a step", CLOSING, [_rows(1, 5)], StepPlan(1, 50), watermark=90, until=50),
+    Case("`until` beyond the watermark changes nothing", CLOSING, [_rows(1, 5)], StepPlan(1, 90), watermark=90, until=500),
+    Case("`until` at what is closed", CLOSING, [_rows(1, 5)], None, _closed(50), 90, until=50),
+    Case("max_step cuts time: a row a millisecond", CLOSING, [_rows(1, 1_000, 0, 999)], StepPlan(1, 99), watermark=990, max_step=100),
+    Case(
+        "max_step counts the rows before the range too",
+        CLOSING,
+        [_rows(1, 1_000, 0, 999)],
+        StepPlan(1, 189),
+        _closed(99),
+        watermark=990,
+        max_step=100,
+    ),
+    Case("a step goes on by a millisecond at least", CLOSING, [_rows(1, 1_000, 0, 1)], StepPlan(1, 0), watermark=9, max_step=1),
+    Case(
+        "all sources count",
+        JOINING,
+        [_rows(1, 500, 0, 499), _rows(2, 500, 0, 499, "views")],
+        StepPlan(2, 49),
+        None or Progress(),
+        490,
+        max_step=100,
+    ),
+]
+
+CORRECTS = [
+    Case(
+        "a late row corrects what it affects, and before anything is closed",
+        LENIENT,
+        [_rows(1, 5, 0, 99), _rows(2, 1, 80, 80), _rows(3, 5, 300)],
+        StepPlan(3, 90, corrects=ClosedRange(79, 90)),
+        _closed(90),
+        watermark=290,
+        late=(80, 80),
+    ),
+    Case(
+        "a correction ends where its rows no longer reach",
+        LENIENT,
+        [_rows(1, 5, 0, 99), _rows(2, 1, 40, 45)],
+        StepPlan(2, 90, corrects=ClosedRange(39, 56)),
+        _closed(90),
+        watermark=90,
+        late=(40, 45),
+    ),
+    Case("new rows that are all too late", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90, late=None),
+    Case("rows after what is closed are not read", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 9, 91, 99)], None, _closed(90), 90),
+    Case("rows of handled batches are not read", LENIENT, [_rows(1, 5, 0, 99)], None, _closed(90), 90),
+    Case("without allowed lateness no row is read", CLOSING, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90),
+    Case("nothing is closed yet, so nothing is corrected", LENIENT, [_rows(1, 5, 0, 99)], StepPlan(1, 90), watermark=90),
+]
+
+
+def _upstream(asset: DerivedAsset, progress: Progress, applied: Applied | None = None) -> Upstream:
+    return Upstream(asset, progress, applied)
+
+
+NOTHING_CLOSED = _upstream(CLOSING, Progress())
+READS_TABLES = [
+    Case(
+        "a derived input holds the watermark, by its operator's delay too",
+        BESIDE,
+        [_rows(1, 5, 0, 99)],
+        StepPlan(1, 49, {"closing": 3}),
+        watermark=90,
+        tables=(_upstream(CLOSING, _closed(50, step=3)),),
+    ),
+    Case(
+        "a derived input without a step holds everything",
+        BESIDE,
+        [_rows(1, 5)],
+        None,
+        watermark=90,
+        tables=(_upstream(CLOSING, Progress()),),
+    ),
+    Case(
+        "a derived input that is ahead does not raise the watermark",
+        BESIDE,
+        [_rows(1, 5, 0, 99)],
+        StepPlan(1, 40, {"closing": 3}),
+        watermark=40,
+        tables=(_upstream(CLOSING, _closed(50, step=3)),),
+    ),
+    Case(
+        "a correction of an input is followed before anything is closed",
+        SECOND,
+        [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
+        StepPlan(2, 60, {"lenient": 3}, ClosedRange(38, 45)),
+        _closed(60, read={"lenient": 2}),
+        watermark=190,
+        tables=(_upstream(LENIENT, Progress(step=3, seq=2, closed_to=120, corrected=((2, 10, 20), (3, 40, 45)))),),
+    ),
+    Case(
+        "a correction that was followed already is not planned again",
+        SECOND,
+        [_rows(1, 5, 0, 99)],
+        None,
+        _closed(89, read={"lenient": 3}),
+        watermark=89,
+        tables=(_upstream(LENIENT, Progress(step=3, seq=1, closed_to=90, corrected=((3, 40, 45),))),),
+    ),
+]
+
+ONE_BATCH = Progress(step=1, seq=1)
+BATCHES = [
+    Case("an empty ledger", MERGING, [], None),
+    Case("the first step handles every batch", MERGING, [_rows(1, 5), _rows(2, 5)], StepPlan(2)),
+    Case("it waits for no watermark", KEYED, [_rows(1, 5, 0, 99)], StepPlan(1), watermark=None),
+    Case("nothing new", MERGING, [_rows(1, 5), _rows(2, 5)], None, Progress(step=1, seq=2)),
+    Case("a batch of another source changes nothing", MERGING, [_rows(1, 5), _rows(2, 5, source="views")], None, ONE_BATCH),
+    Case("a batch without rows changes nothing", KEYED, [_rows(1, 5), _silence(2)], None, ONE_BATCH),
+    Case("max_step cuts between batches", MERGING, [_rows(1, 60), _rows(2, 60), _rows(3, 60)], StepPlan(1), max_step=100),
+    Case("a batch larger than max_step is a step", MERGING, [_rows(1, 500), _rows(2, 1)], StepPlan(1), max_step=100),
+    Case("`until` is a watermark, and cuts no batches", MERGING, [_rows(1, 5, 0, 99)], StepPlan(1), until=-5),
+    Case(
+        "an event-time TTL: a batch of its source moves the time",
+        EVENT_TTL,
+        [_rows(1, 5), _silence(2)],
+        StepPlan(2),
+        Progress(step=1, seq=1),
+    ),
+    Case("an event-time TTL: a batch of another does not", EVENT_TTL, [_rows(1, 5), _silence(2, "views")], None, ONE_BATCH),
+    Case(
+        "a processing-time TTL: every batch moves the clock",
+        CLOCK_TTL,
+        [_rows(1, 5), _silence(2, "views")],
+        StepPlan(2),
+        Progress(step=1, seq=1),
+    ),
+    Case("a processing-time TTL: no batch, no step", CLOCK_TTL, [_rows(1, 5)], None, ONE_BATCH),
+]
+
+CHANGELOGS = [
+    Case("an upstream table that holds nothing", READER, [_rows(1, 5)], None, tables=(_upstream(KEYED, Progress()),)),
+    Case(
+        "the first step reads the whole table",
+        READER,
+        [_rows(1, 5), _rows(2, 5)],
+        StepPlan(1, read={"keyed": 4}),
+        tables=(_upstream(KEYED, Progress(step=4, seq=1), Applied(4, 1)),),
+    ),
+    Case(
+        "a changelog is read as far as the table holds it",
+        READER,
+        [_rows(1, 5), _rows(2, 5), _rows(3, 5)],
+        StepPlan(2, read={"keyed": 5}),
+        Progress(step=1, seq=1, read={"keyed": 4}),
+        tables=(_upstream(KEYED, Progress(step=6, seq=3), Applied(5, 2)),),
+    ),
+    Case(
+        "nothing new in the changelog, whatever the ledger holds",
+        READER,
+        [_rows(1, 5), _rows(2, 5)],
+        None,
+        Progress(step=1, seq=1, read={"keyed": 4}),
+        tables=(_upstream(KEYED, Progress(step=4, seq=1), Applied(4, 1)),),
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the session that another test of this process may have started."""
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+
+
+def _ids(case: Case) -> str:
+    return case.id
+
+
+def _plan(case: Case) -> StepPlan | None:
+    return plan_step(case.position, max_step=case.max_step, until=case.until, row_times=case.row_times)
+
+
+@pytest.mark.parametrize("case", CLOSES, ids=_ids)
+def test_a_step_that_closes_a_range(case: Case) -> None:
+    assert _plan(case) == case.plan
+
+
+@pytest.mark.parametrize("case", CORRECTS, ids=_ids)
+def test_a_step_that_corrects_closed_results(case: Case) -> None:
+    assert _plan(case) == case.plan
+
+
+@pytest.mark.parametrize("case", READS_TABLES, ids=_ids)
+def test_a_step_of_an_asset_that_reads_another_table(case: Case) -> None:
+    assert _plan(case) == case.plan
+
+
+@pytest.mark.parametrize("case", BATCHES, ids=_ids)
+def test_a_step_that_handles_batches(case: Case) -> None:
+    assert _plan(case) == case.plan
+
+
+@pytest.mark.parametrize("case", CHANGELOGS, ids=_ids)
+def test_a_step_that_reads_an_upstream_changelog(case: Case) -> None:
+    assert _plan(case) == case.plan
+
+
+def test_late_rows_are_looked_for_up_to_what_is_closed() -> None:
+    asked: list[tuple[int, Span]] = []
+    case = Case("", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 5, 30, 500)], None, _closed(90), 90)
+    plan_step(case.position, max_step=ALL, row_times=lambda which, span: asked.append((which, span)))
+    assert asked == [(0, Span(30, 90))]
+
+
+def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
+    behind = _upstream(KEYED, Progress(step=3, seq=1), Applied(3, 1))
+    case = Case("", READER, [_rows(1, 5)], None, Progress(step=1, seq=1, read={"keyed": 4}), tables=(behind,))
+    with pytest.raises(ProgressError, match="keyed"):
+        _plan(case)
+
+
+def test_new_rows_of_a_table_that_is_appended_to_are_refused() -> None:
+    reader = _asset("reader", NewRows(change="op"), Upsert(("k",)), "closing")
+    with pytest.raises(OperatorError, match="reader reads new ledger batches, and the rows of 'closing' are of none"):
+        _plan(Case("", reader, [_rows(1, 5)], None, tables=(_upstream(CLOSING, _closed(5)),)))
+
+
+def test_these_plans_are_made_without_a_session() -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        F.col("seq")

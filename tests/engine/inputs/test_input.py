@@ -1,0 +1,61 @@
+"""A source and a table answer the same questions."""
+
+from pathlib import Path
+
+from tests.engine.made import marks, source_entry
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators import Tumbling, WindowedAggregate
+from platform_defs.engine.inputs.input import Input, input_named
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
+from tests.support.shopkeeping import join, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+PAIRS = join()
+TWICE = join("twice", ("l", "pairs"))
+SOURCES: dict[str, SourceContract] = {name: source(name) for name in "lrx"}
+ASSETS: dict[str, DerivedAsset] = {"pairs": PAIRS, "twice": TWICE, "counts": DerivedAsset(name="counts", inputs=("x",), operator=COUNT)}
+
+
+def _named(name: str) -> Input:
+    return input_named(name, SOURCES, ASSETS)
+
+
+def test_a_table_is_made_of_the_sources_of_all_its_inputs() -> None:
+    assert {name: sorted(_named(name).sources) for name in ("l", "pairs", "twice", "counts")} == {
+        "l": ["l"],
+        "pairs": ["l", "r"],
+        "twice": ["l", "r"],
+        "counts": ["x"],
+    }
+
+
+def test_only_a_table_has_an_asset() -> None:
+    assert (_named("l").is_source, _named("l").table) == (True, None)
+    assert (_named("pairs").is_source, _named("pairs").table) == (False, PAIRS)
+
+
+def test_a_source_can_be_read_before_a_table_is_made(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    assert [_named(name).is_readable(lake) for name in ("l", "pairs")] == [True, False]
+    assert [_named(name).identity(lake) for name in ("l", "pairs")] == [None, None]
+    assert [_named(name).last_step(lake) for name in ("l", "pairs")] == [None, 0]
+    assert [_named(name).step_id(lake, 1) for name in ("l", "pairs")] == [None, None]
+
+
+def test_readers_of_a_source_see_its_own_watermark() -> None:
+    history = History.of(marks({"l": 5}, {"l": "idle"}))
+    assert _named("l").timeline(history, NOTHING, _no_timeline) == Timeline((None, 5, 5), (False, False, True))
+
+
+def test_readers_of_a_table_see_its_watermark_less_its_delay_and_wait_for_it_when_idle() -> None:
+    silent = tuple(source_entry(name, 2, kind="silent", watermark=mark, idle=True) for name, mark in (("l", 5), ("r", 7)))
+    history = History.of([*marks({"l": 5, "r": 7}), silent])
+    own = Timeline((None, 5, 5), (False, False, True))
+    assert _named("pairs").timeline(history, NOTHING, lambda _: own) == Timeline((None, 4, 4), (False, False, False))
+
+
+def _no_timeline(_: DerivedAsset) -> Timeline:
+    raise AssertionError("a source needs no operator's timeline")
