@@ -151,8 +151,8 @@ class Child:
         engine.ingestion.stream.run()
 
     def _release(self, engine: Engine, action: Action) -> None:
-        engine.quarantine.retry("payments")
-        engine.quarantine.release("payments")
+        engine.ingestion.quarantine.retry("payments")
+        engine.ingestion.quarantine.release("payments")
         settle_released(self.day, Path(self.order.home, "landing"), action.part)
 
     def _ghost(self, engine: Engine, action: Action) -> None:
