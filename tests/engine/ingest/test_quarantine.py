@@ -179,7 +179,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     land(fixed, "c", "3.csv", ["k||v||ts", "few", "fewer"])
     fixed.ingest()
     (Path(fixed.folders["c"]) / "3.csv").unlink()
-    message = r"rows of source 'c' cannot be released: .* in the header of file:.*/3\.csv, and it cannot be read \(FileNotFound"
+    message = r"rows of source 'c' cannot be released: .* in the header of file:.*/3\.csv, but it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
         fixed.ingestion.quarantine.release("c", named=["3.csv"])
     again = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]
