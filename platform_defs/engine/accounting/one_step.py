@@ -80,10 +80,10 @@ def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Spa
     return Span(min([closing.after - longest_wait(advance, which), *brought["first_event_time"].to_pylist()]), closing.upto)
 
 
-def _is_finalized(expires: Column, closing: ClosedRange, handled: int) -> Column:
+def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:
     if closing.after is None:
-        return closing.holds(expires)
-    return closing.holds(expires) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (expires <= instant(closing.after, expires)))
+        return closing.holds(final_at)
+    return closing.holds(final_at) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (final_at <= instant(closing.after, final_at)))
 
 
 def _logged(rows: DataFrame, which: int) -> DataFrame:

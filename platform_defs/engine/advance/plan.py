@@ -17,7 +17,7 @@ from platform_defs.engine.inputs.progress import ProgressError
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What a step does, told by where it ends.
+    """A planned step, described by its end.
 
     Args:
         seq: the last batch that it handles.

@@ -32,7 +32,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
-_MARK, _JUDGED = temporary("mark"), temporary("judged")
+_MARK, _DECIDED = temporary("mark"), temporary("decided")
 VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
@@ -216,8 +216,8 @@ class Reading:
         newest = self.lake.newest(asset.verdicts, DECIDED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
         decisions = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
-        known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_JUDGED))
-        late = F.coalesce(F.col(_JUDGED), F.lit(False)) & F.col(SESSION).isNull()
+        known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
+        late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
