@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 
 from operators.interval_join import How
 from platform_defs.engine import Engine, LawError
-from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, join, replay, source, totals
 
@@ -78,7 +79,8 @@ def _overwrite(engine: Engine, rows: DataFrame) -> None:
 def test_a_stream_stops_at_the_step_that_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine([source("l"), source("r")], [join(how="full")])
     replay(engine, STREAM[:2])
-    closed = Advance.closed
-    monkeypatch.setattr(Advance, "closed", lambda self, closing, head: closed(self, closing, head).where("left_v IS NULL OR left_v <> 3"))
+    closed = ClosedRanges.closed
+    without_one = "left_v IS NULL OR left_v <> 3"
+    monkeypatch.setattr(ClosedRanges, "closed", lambda self, closing, head: closed(self, closing, head).where(without_one))
     with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 3 accepted"):
         list(engine.steps("pairs", checked=True))

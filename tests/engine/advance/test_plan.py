@@ -7,7 +7,6 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from tests.engine.made import source_entry
 
 from assets.contracts import DerivedAsset
 from operators.contract import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
@@ -18,6 +17,7 @@ from platform_defs.engine.advance.position import Applied, Position, Upstream
 from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.ledger.rows import Entry
+from tests.engine.entries import source_entry
 from tests.support.memory_ledger import memory_ledger
 
 ALL = 1_000_000

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from tests.engine.made import marks, source_entry
-
 from assets.contracts import DerivedAsset, SourceContract
 from operators import Tumbling, WindowedAggregate
 from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
+from tests.engine.entries import marks, source_entry
 from tests.support.shopkeeping import join, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
