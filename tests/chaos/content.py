@@ -1,5 +1,6 @@
 """The content of a lake and of its published folder, read without Spark, and the differences between two of them."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ TABLES = (
 COMPARED = (*TABLES, PUBLISHED)
 """The tables and folders that are compared."""
 Content = dict[str, Counter[tuple[Any, ...]]]
+_RELEASED = re.compile(r"(released-\w+)-\d+(?=-\d+\.)")
+"""A file of released rows; its name has the version of the quarantine, which counts the commits that kills have caused too."""
 
 
 def content(lake: str, home: Path) -> Content:
@@ -42,7 +45,7 @@ def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
     except TableNotFoundError:
         return Counter()
     rows = pa.table(QueryBuilder().register("t", delta).execute("SELECT * FROM t").read_all()).to_pylist()
-    return Counter(tuple((name, repr(row[name]).replace(home, "")) for name in sorted(row)) for row in rows)
+    return Counter(tuple((name, _RELEASED.sub(r"\1", repr(row[name]).replace(home, ""))) for name in sorted(row)) for row in rows)
 
 
 def differences(wanted: Content, found: Content) -> list[str]:

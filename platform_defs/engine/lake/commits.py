@@ -24,6 +24,8 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeError
 
+ROWS = "rows_of"
+"""In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
 APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
 _NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
@@ -39,6 +41,9 @@ def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
     """The version and the `commitInfo` of each commit, from the opened version backwards, as far as the log goes back.
 
     `DeltaTable.history` lists the newest log: after another writer's commit it counts version numbers from the wrong version.
+
+    Raises:
+        DeltaError: a commit lists fewer rows than it recorded: its file lost lines at its end.
     """
     files = _files(delta.table_uri)
     for version in range(delta.version(), -1, -1):
@@ -47,7 +52,20 @@ def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
                 lines = stream.read().splitlines()
         except FileNotFoundError:  # deleted by log retention after a checkpoint
             return
-        yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
+        info = next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
+        _require_whole(version, info, lines)
+        yield version, info
+
+
+def _require_whole(version: int, info: Mapping[str, Any], lines: Sequence[bytes]) -> None:
+    """Raise `DeltaError` if an append of Tidemark lists fewer rows than its metadata; a file cut between two lines is still valid JSON."""
+    metadata = metadata_of(info)
+    if "id" not in metadata or ROWS not in metadata:
+        return
+    added = (json.loads(line)["add"] for line in lines if line.startswith(b'{"add"'))
+    listed, recorded = sum(json.loads(file["stats"])["numRecords"] for file in added), max(metadata[ROWS].values(), default=0)
+    if listed < recorded:
+        raise DeltaError(f"commit {version} lists files of {listed} rows, but recorded {recorded}")
 
 
 def create(

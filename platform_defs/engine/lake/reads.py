@@ -18,8 +18,6 @@ from platform_defs.engine.lake.data_skipping import Ends, Ranges, extent, no_row
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
 
-ROWS = "rows_of"
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -139,7 +137,7 @@ class ReadTables(LakeRoot):
     def commits(self, table: str, key: str) -> Iterator[Commit]:
         """The commits with this key in their metadata, the newest first, as far as the table's log goes back."""
         delta = self.delta(table)
-        return iter(()) if delta is None else commits_with(delta, key)
+        return iter(()) if delta is None else commits_with(delta, table, key)
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""
@@ -153,16 +151,23 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
     Raises:
         LakeError: no commit in its log has the key.
     """
-    found = next(commits_with(delta, key), None)
+    found = next(commits_with(delta, table, key), None)
     if found is None:
         raise LakeError.forgotten(table, key)
     return found
 
 
-def commits_with(delta: DeltaTable, key: str) -> Iterator[Commit]:
-    """The commits of an opened table with a key, the newest first; commits without it and compactions are skipped."""
-    for version, info in commits.commit_infos(delta):
-        metadata = commits.metadata_of(info)
-        if key in metadata and info.get("operation") != "OPTIMIZE":
-            written = info.get("operationMetrics", {}).get("numOutputRows", 0)
-            yield Commit(version, metadata[key], int(metadata.get(ROWS, {}).get(key, written)))
+def commits_with(delta: DeltaTable, table: str, key: str) -> Iterator[Commit]:
+    """The commits of an opened table with a key, the newest first; commits without it and compactions are skipped.
+
+    Raises:
+        UnreadableLogError: the file of a commit is damaged.
+    """
+    try:
+        for version, info in commits.commit_infos(delta):
+            metadata = commits.metadata_of(info)
+            if key in metadata and info.get("operation") != "OPTIMIZE":
+                written = info.get("operationMetrics", {}).get("numOutputRows", 0)
+                yield Commit(version, metadata[key], int(metadata.get(commits.ROWS, {}).get(key, written)))
+    except (DeltaError, ValueError) as error:
+        raise UnreadableLogError.of(table, delta.table_uri, error) from error

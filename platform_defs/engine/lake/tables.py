@@ -25,7 +25,7 @@ from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.locks import Purpose
-from platform_defs.engine.lake.reads import ROWS, Commit, ReadTables, newest_commit
+from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
 from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -92,7 +92,7 @@ class Lake(ReadTables, MaintainedTables):
         folder = commits.write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
         bounded = bounded_columns(frame.schema, pruned_by)
         actions, rows = commits.add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
-        stamped = metadata | {ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.still_mine()
         if delta is None:
             delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, followed))
@@ -277,7 +277,7 @@ class Lake(ReadTables, MaintainedTables):
         """
         self.still_mine()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
-        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(values | {ROWS: rows})}, max_commit_retries=0)
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(values | {commits.ROWS: rows})}, max_commit_retries=0)
         seen.create_write_transaction([], "append", seen.schema(), commit_properties=properties)
 
 
