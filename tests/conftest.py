@@ -23,10 +23,10 @@ LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "laws/", "oracle/", "exampl
 """Folders with long tests, the longest first, so that two processes that run file by file end at about the same time."""
 
 
-BOOKKEEPING = {"engine", "laws", "chaos", "lakes"}
+BOOKKEEPING = {"engine", "laws", "chaos", "lakes", "cli"}
 """The folders whose tests make hundreds of small steps: what they assert is which rows a step reads and writes, in what order.
 
-The others (the operators, Flink's answers, the demo, the checks, the examples) run the plans of the product's session, and
+The others (the operators, Flink's answers, the checks, the examples) run the plans of the product's session, and
 so do modules with the mark `compiled`: the outcome of every bad value.
 """
 INTERPRETED = {

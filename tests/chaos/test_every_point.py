@@ -18,7 +18,7 @@ from tests.chaos.stream import ASSETS
 def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_store, "MANY_FILES", 5)
+    monkeypatch.setattr(ledger_store, "MANY_FILES", 6)
     wanted, passages = undisturbed(spark, tmp_path / "undisturbed")
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in wanted.items() if table not in early), "every table has rows to compare"

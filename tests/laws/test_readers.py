@@ -210,7 +210,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
     shutil.rmtree(root / "landing", ignore_errors=True)
     engine = make_engine([case.contract for case in cases], [])
     slept = list[float]()
-    engine.__dict__["ingester"] = engine.ingestion.batches.__class__(
+    engine.ingestion.__dict__["batches"] = engine.ingestion.batches.__class__(
         engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
     )
     for case in cases:

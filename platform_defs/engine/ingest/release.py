@@ -168,6 +168,7 @@ class Release:
         for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
             if marked := self._marked(name):
                 self._show(name)
+                point("release.after_rename")
                 yield Released(name, marked)
             else:
                 files.delete(hadoop_file(self.of.spark, self._hidden(name))[1], True)

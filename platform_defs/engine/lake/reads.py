@@ -170,4 +170,4 @@ def commits_with(delta: DeltaTable, table: str, key: str) -> Iterator[Commit]:
                 written = info.get("operationMetrics", {}).get("numOutputRows", 0)
                 yield Commit(version, metadata[key], int(metadata.get(commits.ROWS, {}).get(key, written)))
     except (DeltaError, ValueError) as error:
-        raise UnreadableLogError.of(table, delta.table_uri, error) from error
+        raise UnreadableLogError.of(table, delta.table_uri.removeprefix("file://").rstrip("/"), error) from error

@@ -190,9 +190,7 @@ def test_a_refused_new_column_is_named_with_its_file_and_the_fix(make_engine: Ma
     engine = make_engine([source("l", new_columns="refuse")], [])
     land(engine, "l", "1.jsonl", [_line("a")])
     path = land(engine, "l", "2.jsonl", [_line("b", w=1)])
-    message = (
-        r"source 'l' refuses new columns and file:.*/2\.jsonl has 'w'; nothing .* committed\. Add the column .* or take the file away"
-    )
+    message = r"source 'l' refuses new columns and file:.*/2\.jsonl has 'w'; nothing .* committed\. Add the column .* or take the file away"
     with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0

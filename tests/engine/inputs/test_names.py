@@ -77,7 +77,8 @@ def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, c
         engine.advance(name)
     assert _holds(engine)
     for name in engine.assets:
-        assert (engine.rebuild(name, DAY, DAY).missing, engine.rebuild(name, DAY, DAY).extra) == (0, 0)
+        rebuilt = engine.rebuild(name, DAY, DAY)
+        assert (rebuilt.missing, rebuilt.extra) == (0, 0)
     engine.maintain(small_files=2, retention_hours=0)
     assert _holds(engine)
 

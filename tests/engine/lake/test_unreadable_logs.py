@@ -83,7 +83,7 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_made_again(engine: Engine
         assert broken(after, asset) == set()
 
 
-@pytest.mark.parametrize(("table", "how"), [("events/l", "torn"), ("events/r", "gap"), ("quarantine/l", "checkpoint"), ("events/l", "cut")])
+@pytest.mark.parametrize(("table", "how"), [("events/l", "torn"), ("events/r", "gap"), ("quarantine/l", "checkpoint")])
 def test_a_log_of_a_source_that_cannot_be_read_stops_what_reads_it(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
     _damage(engine, table, how)
     after = make_engine(SOURCES, ASSETS)
@@ -95,3 +95,14 @@ def test_a_log_of_a_source_that_cannot_be_read_stops_what_reads_it(engine: Engin
         with pytest.raises(UnreadableLogError, match=f"the Delta log of {table} cannot be read"):
             act()
     assert after.ledger.head == 3
+
+
+def test_a_commit_that_lost_its_last_lines_stops_what_computes_from_it(engine: Engine, make_engine: MakeEngine) -> None:
+    _damage(engine, "events/l", "cut")
+    after = make_engine(SOURCES, ASSETS)
+    land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])
+    for act in (after.ingest, after.drain, lambda: after.advance("pairs")):
+        with pytest.raises(UnreadableLogError, match=r"the Delta log of events/l cannot be read: .*commit 2 lists files of 0 rows"):
+            act()
+    assert after.ledger.head == 3
+    assert after.accounts.uncounted("pairs") == {("l", 3): (2, 0)}
