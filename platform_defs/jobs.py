@@ -96,7 +96,7 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
     engine = context.resources.engine
     if config.source not in engine.sources:
         raise dg.Failure(f"`source` is {config.source!r}; legal: {', '.join(engine.sources)}", allow_retries=False)
-    landed = engine.views.land_changes(config.table, config.source, engine.folders[config.source], first=config.from_version)
+    landed = engine.ingestion.land_changes(config.table, config.source, first=config.from_version)
     context.add_output_metadata({"versions": len(landed), "rows": sum(one.rows for one in landed)})
 
 

@@ -98,6 +98,17 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
+def outside(path: str, folder: str) -> str:
+    """A canonical path that neither contains the given canonical folder, such as a lake, nor lies in it.
+
+    Raises:
+        PathError: it does.
+    """
+    if is_within(path, folder) or is_within(folder, path):
+        raise PathError.of(path, f"a folder outside the lake {folder!r}")
+    return path
+
+
 def _check_characters(value: str) -> None:
     if not value.strip():
         raise PathError.of(value, f"{_LEGAL}; leave the variable out for the default")

@@ -1,11 +1,16 @@
 """Parses arguments of the command line; an illegal text is an error that names the argument."""
 
 from collections.abc import Callable
+from typing import Annotated
+
+import typer
 
 from operators.errors import TidemarkError
 from operators.timing import DAY_MS, duration_ms
 from platform_defs.paths import PathError
 from platform_defs.safe_text import shortened, without_credentials
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 class ArgumentError(TidemarkError, ValueError):

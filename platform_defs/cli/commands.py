@@ -1,7 +1,6 @@
 """The command line: `tidemark`."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
 from platform_defs.cli import tables as tables_cli
-from platform_defs.cli.arguments import ArgumentError, interval, one_folder
+from platform_defs.cli.arguments import ArgumentError, Json, interval, one_folder
 from platform_defs.cli.failures import Failures
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.ingest.errors import UnreadError
@@ -26,8 +25,7 @@ from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from platform_defs.paths import canonical, canonical_local
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
+from platform_defs.resources.engine import configured_engine as _engine
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
 
@@ -36,7 +34,6 @@ app = typer.Typer(
 )
 app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
@@ -44,14 +41,6 @@ _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 """The error that Typer raises for a command line that it cannot parse."""
 
 errors = render.Terminal(stderr=True, emoji=False)
-
-
-def _engine() -> Engine:
-    return make_engine(settings(), SparkResource())
-
-
-def _show(as_json: bool, value: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
-    print(json.dumps(value, default=str, indent=2)) if as_json else table(value)
 
 
 def _progress() -> Progress:
@@ -88,7 +77,7 @@ def demo(
             lake=folder,
             tick=lambda step: bar.update(task, description=step, advance=1),
         )
-    _show(as_json, report, render.print_demo)
+    render.show(as_json, report, render.print_demo)
 
 
 @app.command()
@@ -117,7 +106,7 @@ def ingest(
             entries, failed = engine.ingest(looks, entered, advancing.retry), None
         except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
-    _show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
+    render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
     if failed is not None:
         raise failed
 
@@ -135,7 +124,7 @@ def advance(assets: Named = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
-    _show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, render.print_steps)
+    render.show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, render.print_steps)
     failures.check()
 
 
@@ -179,7 +168,7 @@ def backfill(
             with failures.kept(name):
                 rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
     steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
-    _show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
+    render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
     failures.check()
 
 
@@ -193,7 +182,7 @@ def rebuild(
     engine = _engine()
     names = _named(engine, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
-    _show(as_json, {"steps": steps}, render.print_steps)
+    render.show(as_json, {"steps": steps}, render.print_steps)
 
 
 @app.command()
@@ -204,7 +193,7 @@ def drain(assets: Named = None, as_json: Json = False) -> None:
     entry = engine.drain()
     failures = Failures(engine.assets, _without_rows)
     steps = _advance_all(engine, None, named, failures)
-    _show(as_json, {"entries": [render.entry(entry)] if entry else [], "steps": steps}, render.print_drain)
+    render.show(as_json, {"entries": [render.entry(entry)] if entry else [], "steps": steps}, render.print_drain)
     failures.check()
 
 
@@ -213,7 +202,7 @@ def maintain(as_json: Json = False) -> None:
     """Compact small files, delete files that no version needs, and write checkpoints. Other processes may write at the same time."""
     engine = _engine()
     done = engine.maintain()
-    _show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
+    render.show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
     MaintenanceError.check(done)
 
 
@@ -221,7 +210,7 @@ def maintain(as_json: Json = False) -> None:
 def status(assets: Named = None, as_json: Json = False) -> None:
     """Show sources, watermarks, lag, counts and the conservation law."""
     engine = _engine()
-    _show(as_json, render.status(engine, _named(engine, assets)), render.print_status)
+    render.show(as_json, render.status(engine, _named(engine, assets)), render.print_status)
 
 
 @app.command()
@@ -235,7 +224,7 @@ def publish(
     engine = _engine()
     _known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
     published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
-    _show(
+    render.show(
         as_json,
         published,
         lambda t: render.out.print(f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False),
@@ -256,7 +245,7 @@ def late(
     if not engine.ledger.head and not as_json:
         render.out.print("Nothing was ingested yet.")
         return
-    _show(as_json, render.late(engine, source, asset, limit), render.print_late)
+    render.show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
 
 def _known(argument: str, name: str, legal: Iterable[str]) -> None:

@@ -1,7 +1,6 @@
 """The commands of the quarantine: `tidemark quarantine list | retry | release`."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -10,14 +9,12 @@ from rich import box
 from rich.table import Table
 
 from platform_defs.cli import render
+from platform_defs.cli.arguments import Json
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine import QuarantinedFile
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
-from platform_defs.settings import settings
+from platform_defs.resources.engine import configured_engine as _engine
 
 app = typer.Typer(no_args_is_help=True, help="List quarantined files and rows, and ingest them again after a repair.")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or the end of it; by default all.")]
 
@@ -27,14 +24,14 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; by defaul
     """List the files of which no row was read, and the rejected rows by reason."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
-    _show(as_json, {"sources": {name: _of_source(engine, name) for name in names}}, _print_list)
+    render.show(as_json, {"sources": {name: _of_source(engine, name) for name in names}}, _print_list)
 
 
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
     """Request that files are read again, after the machine or the file was repaired; `tidemark ingest` then treats them as new."""
     asked = _engine().ingestion.quarantine.retry(source, files or [])
-    _show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
+    render.show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
 
 
 @app.command()
@@ -48,15 +45,7 @@ def release(
     engine = _engine()
     written = engine.ingestion.quarantine.release(source, reason or [], file or [])
     released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
-    _show(as_json, released, _print_release)
-
-
-def _engine() -> Engine:
-    return make_engine(settings(), SparkResource())
-
-
-def _show(as_json: bool, value: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
-    print(json.dumps(value, indent=2)) if as_json else table(value)
+    render.show(as_json, released, _print_release)
 
 
 def _of_source(engine: Engine, name: str) -> dict[str, Any]:

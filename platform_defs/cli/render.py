@@ -1,10 +1,11 @@
 """The output of the command line: the engine's values as plain data for JSON, and as tables."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich import box
 from rich.console import Console
@@ -49,6 +50,17 @@ def instant(epoch_ms: int | None) -> str | None:
     return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
+def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
+    """Print a report: as JSON, or by a function that prints it for a terminal."""
+    print(json.dumps(report, default=str, indent=2)) if as_json else table(report)
+
+
+def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
+    """The `total` number of rows, and the first of them as the plain data `rows`."""
+    first = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+    return {"total": rows.count(), "rows": [json.loads(row[0]) for row in first]}
+
+
 def entry(batch: Entry) -> dict[str, Any]:
     """A ledger batch."""
     sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in batch}
@@ -86,9 +98,7 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
         return summary
-    rows = engine.views.late(asset, source)
-    shown = rows.orderBy("seq", "arrival").limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
-    return summary | {"total": rows.count(), "rows": [json.loads(row[0]) for row in shown.collect()]}
+    return summary | head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:

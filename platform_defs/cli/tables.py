@@ -1,23 +1,16 @@
 """The commands that show a table, export it, or land another table's changes: `tidemark show | export | land-changes`."""
 
-import json
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from pyspark.sql import functions as F
 
 from platform_defs.cli import render
-from platform_defs.cli.arguments import ArgumentError, one_folder
-from platform_defs.engine import Engine
+from platform_defs.cli.arguments import ArgumentError, Json, one_folder
 from platform_defs.engine.operations.export import view_of
 from platform_defs.paths import canonical
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
-from platform_defs.settings import settings
+from platform_defs.resources.engine import configured_engine as _engine
 
 app = typer.Typer()
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Table = Annotated[str, typer.Argument(help="A derived table, e.g. category_leaderboard.")]
 Early = Annotated[bool, typer.Option("--early", help="Add the early results of open windows, and a column is_final.")]
 AsOf = Annotated[
@@ -39,9 +32,7 @@ def show(
 ) -> None:
     """Show rows of a table: its present state, an earlier state, or with early results."""
     rows = _engine().views.show(view_of(table, early, as_of, event_times_to))
-    shown = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
-    report = {"table": table, "total": rows.count(), "rows": [json.loads(row[0]) for row in shown]}
-    _print(as_json, report, render.print_rows)
+    render.show(as_json, {"table": table} | render.head_of(rows, limit), render.print_rows)
 
 
 @app.command()
@@ -56,7 +47,7 @@ def export(
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     target = one_folder("folder", folder, canonical)
     done = _engine().views.export(view_of(table, early, as_of, event_times_to), target)
-    _print(as_json, {"table": table, **done}, _print_export)
+    render.show(as_json, {"table": table, **done}, _print_export)
 
 
 @app.command(name="land-changes")
@@ -70,17 +61,9 @@ def land_changes(
     engine = _engine()
     if source not in engine.sources:
         raise ArgumentError.bad_value("source", source, ", ".join(engine.sources))
-    landed = engine.views.land_changes(table, source, engine.folders[source], first=first)
+    landed = engine.ingestion.land_changes(table, source, first=first)
     report = {"source": source, "versions": [{"version": one.version, "rows": one.rows} for one in landed]}
-    _print(as_json, report, _print_landed)
-
-
-def _engine() -> Engine:
-    return make_engine(settings(), SparkResource())
-
-
-def _print(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
-    print(json.dumps(report, default=str, indent=2)) if as_json else table(report)
+    render.show(as_json, report, _print_landed)
 
 
 def _print_export(done: dict[str, Any]) -> None:

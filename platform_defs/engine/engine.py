@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
+from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.advance.snapshot import snapshot
@@ -90,7 +90,7 @@ class Engine:
     def ingestion(self) -> Ingestion:
         """What commits batches to the ledger, and finds new files."""
         known = self.earlier.ingestion.landings if self.earlier else None
-        within = self.sources, self.folders, self.max_files
+        within = self.sources, self.assets, self.folders, self.max_files
         return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, known)
 
     @property
@@ -176,7 +176,7 @@ class Engine:
         """This engine on the lake as it is now, whatever is committed later: to look at several tables that fit each other."""
         lake = PinnedLake.of(self.lake)
         for asset in reversed([*self.assets.values()]):  # a table before those that it is made of, and all before the ledger
-            with suppress(UnreadableLogError):  # who asks for this table is told; a status of others need not wait for it
+            with suppress(UnreadableLogError):  # reading this table raises it; a status of other tables goes on
                 lake.delta(results_table(asset))
                 lake.delta(asset.name)
         pinned = replace(self, lake=lake)

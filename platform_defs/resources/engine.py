@@ -1,7 +1,5 @@
 """The engine as a Dagster resource, configured by the settings."""
 
-from dataclasses import replace
-
 import dagster as dg
 
 from operators.timing import length_ms
@@ -9,11 +7,11 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.pipeline import shop
 from platform_defs.resources.spark import SparkResource
-from platform_defs.settings import Settings
+from platform_defs.settings import Settings, settings
 
 
-def make_engine(values: Settings, spark: SparkResource) -> Engine:
-    """The shop's engine."""
+def make_engine(values: Settings, spark: SparkResource, earlier: Engine | None = None) -> Engine:
+    """The shop's engine; it reuses what an earlier one on the same lake has read."""
     sources, derived = shop(values)
     return Engine(
         Lake(values.lake, length_ms(values.lease, "lease") / 1000),
@@ -23,7 +21,13 @@ def make_engine(values: Settings, spark: SparkResource) -> Engine:
         max_step=values.max_step,
         folders={s.name: f"{values.landing_root}/{s.name}" for s in sources},
         max_files=values.max_files,
+        earlier=earlier,
     )
+
+
+def configured_engine() -> Engine:
+    """The engine of this process's settings, as the command line uses it."""
+    return make_engine(settings(), SparkResource())
 
 
 def engine_resource(values: Settings) -> dg.ResourceDefinition:
@@ -36,12 +40,9 @@ def engine_resource(values: Settings) -> dg.ResourceDefinition:
 
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Engine:
-        made = make_engine(values, context.resources.spark)
-        if not made.lake.is_local:
-            return made
-        if not first:
+        made = make_engine(values, context.resources.spark, first[0] if first else None)
+        if made.lake.is_local and not first:
             first.append(made)
-            return made
-        return replace(made, earlier=first[0])
+        return made
 
     return engine

@@ -396,7 +396,7 @@ class SimEngine(Engine):
 
     @cached_property
     def ingestion(self) -> SimIngestion:
-        within = self.sources, self.folders, self.max_files
+        within = self.sources, self.assets, self.folders, self.max_files
         return SimIngestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches)
 
     @property

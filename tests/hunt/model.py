@@ -131,7 +131,7 @@ class Truth:
             if rest[1:]:
                 if name not in of.read:
                     raise Finding(
-                        "file set aside", f"{entry.source}/{name} was set aside at batch {entry.seq}, and its rows were never read"
+                        "file quarantined", f"{entry.source}/{name} was quarantined at batch {entry.seq}, and its rows were never read"
                     )
                 counts.update(read=1, quarantined=1)
                 of.rejects.append((entry.seq, rank << POSITION_BITS))

@@ -52,8 +52,8 @@ def test_a_wrong_export_fails_once_and_says_what_is_legal(config: dict[str, str]
 
 
 def test_landed_changes_are_counted_and_an_unknown_source_is_refused() -> None:
-    views = SimpleNamespace(land_changes=lambda table, source, folder, first: [Landed(first, 2), Landed(first + 1, 3)])
-    engine = SimpleNamespace(sources={"stock": object()}, folders={"stock": "in/stock"}, views=views)
+    ingestion = SimpleNamespace(land_changes=lambda table, source, first: [Landed(first, 2), Landed(first + 1, 3)])
+    engine = SimpleNamespace(sources={"stock": object()}, ingestion=ingestion)
 
     def run(source: str) -> dg.ExecuteInProcessResult:
         config = {"ops": {"land_versions": {"config": {"table": "t", "source": source, "from_version": 4}}}}

@@ -21,8 +21,6 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
 from platform_defs.engine.ledger.columns import pc
 
-__all__ = ["account", "names_rows", "pairs", "uncounted_entries"]
-
 
 def account(advance: Advance, days: tuple[date, date] | None = None) -> list[DayAccount]:
     """Account for the rows of an asset's inputs.

@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 
-from platform_defs.engine.accounting.account import account, names_rows, pairs, uncounted_entries
+from platform_defs.engine.accounting.account import account, pairs, uncounted_entries
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.one_step import account_step
+from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance, Step
 
 

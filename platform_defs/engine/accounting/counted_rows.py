@@ -45,7 +45,7 @@ def _finality(advance: Advance, scope: Scope) -> DataFrame:
     """Matched, pending and unmatched rows: those in closed windows alone, in open ones, and in none."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
-        raise OperatorError(f"{type(operator).__name__} does not tell what becomes of its rows, so they cannot be accounted for")
+        raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
     rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in input_rows(advance, scope)])
     finalized_at = F.col(FINALIZED_AT)
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)

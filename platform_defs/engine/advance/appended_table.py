@@ -7,9 +7,8 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT, RESULT_TIME
 from platform_defs.engine.advance.corrections import is_corrected
-from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, is_emptied, progress
+from platform_defs.engine.inputs.progress import Progress, commit_step, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.faults import point
 
 
@@ -27,20 +26,10 @@ class AppendedTable:
 
     def append(self, rows: DataFrame, after: Progress) -> int:
         """Commit rows with a progress; returns how many rows."""
-        self.require_same_columns(rows)
+        require_same_columns(self.reading.lake, self.asset, rows)
         pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
         point("advance.before_commit")
         followed = is_corrected(self.asset, self.reading.assets)
         written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, followed=followed)
         point("advance.after_commit")
         return written
-
-    def require_same_columns(self, rows: DataFrame) -> None:
-        """Pass if the table, where there is one, holds the columns of its rows.
-
-        Raises:
-            ProgressError: it holds others: a source's contract has gained or lost a column.
-        """
-        held = self.reading.lake.schema(self.asset.name)
-        if held.fields and not is_emptied(progress(self.reading.lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
-            raise ProgressError.other_columns(self.asset.name, differing)

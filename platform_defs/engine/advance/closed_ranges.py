@@ -12,7 +12,7 @@ from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.days import text
-from platform_defs.engine.inputs.progress import Progress, progress
+from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.faults import point
 
@@ -47,7 +47,7 @@ class ClosedRanges(Strategy):
         """
         table = AppendedTable(self.reading, self.asset)
         wanted = self.closed(closing, after.seq)
-        table.require_same_columns(wanted)
+        require_same_columns(self.reading.lake, self.asset, wanted)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
         held = self.reading.table(self.asset.name, FINAL_AT, span)
         changes = (difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)).persist()

@@ -85,7 +85,7 @@ class UpstreamChanges(StepInputs):
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
-    """What an asset that closes no ranges reads.
+    """What an asset reads; one that closes ranges reads no changelog.
 
     Raises:
         OperatorError: it cannot read its inputs.

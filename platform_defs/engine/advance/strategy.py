@@ -11,7 +11,7 @@ from operators.columns import keys_of
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
-from platform_defs.engine.advance.step_inputs import SourceRows, StepInputs
+from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
@@ -31,8 +31,8 @@ class Strategy(ABC):
 
     @property
     def inputs(self) -> StepInputs:
-        """What the asset reads, batch by batch or step by step."""
-        return SourceRows(self.reading, self.asset)
+        """The rows of sources, batch by batch, or an upstream changelog, step by step."""
+        return step_inputs(self.reading, self.asset)
 
     @property
     def key(self) -> tuple[str, ...]:

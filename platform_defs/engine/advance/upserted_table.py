@@ -16,9 +16,8 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
 from operators.columns import check_free, of_keys, parameter, same_rows
 from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP, steps_of, upserted
-from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, is_emptied, progress
+from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.faults import point
 
 
@@ -42,9 +41,7 @@ class UpsertedTable:
         stamps = {STEP: parameter(after.step, number), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), number))}
         point("advance.before_changelog")
         lake, rows = self.reading.lake, changes.withColumns(stamps)
-        held = lake.schema(self.asset.changelog)
-        if held.fields and not is_emptied(progress(lake, self.asset)) and (differing := differing_columns(held, rows.schema)):
-            raise ProgressError.other_columns(self.asset.name, differing)
+        require_same_columns(lake, self.asset, rows)
         written = commit_step(lake, self.asset, rows, after, [STEP, *upserted(self.asset).key])
         point("advance.after_changelog")
         replace(self, reading=replace(self.reading, lake=lake.live))._apply()

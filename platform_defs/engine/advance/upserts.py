@@ -8,7 +8,6 @@ from operators.changelog import difference
 from operators.columns import keys_of, of_keys
 from operators.contract import ByKey, Incremental, NewRows
 from operators.errors import OperatorError
-from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
@@ -25,11 +24,6 @@ class MergedRows(Strategy):
     """
 
     reads: NewRows
-
-    @property
-    def inputs(self) -> StepInputs:
-        """The rows of sources, or an upstream changelog."""
-        return step_inputs(self.reading, self.asset)
 
     def results(self, now: Progress, after: Progress) -> DataFrame:
         """The operator's result for the new rows alone."""
@@ -57,11 +51,6 @@ class RecomputedKeys(Strategy):
     """
 
     reads: ByKey
-
-    @property
-    def inputs(self) -> StepInputs:
-        """The rows of sources, or an upstream changelog."""
-        return step_inputs(self.reading, self.asset)
 
     def results(self, now: Progress, after: Progress) -> DataFrame:
         """The rows of the keys that the step's rows affect."""

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from assets.contracts import SourceContract
+from assets.contracts import DerivedAsset, SourceContract
+from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
@@ -28,6 +31,7 @@ class Ingestion:
         lake: the lake.
         ledger: its ledger.
         sources: the sources, by name.
+        assets: the derived assets, by name.
         folders: each source's folder of input files.
         max_files: files of a source that one micro-batch takes.
         require: passes if the ledger has every batch that a table has handled; else raises `LedgerError`.
@@ -38,6 +42,7 @@ class Ingestion:
     lake: Lake
     ledger: Ledger
     sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
     folders: Mapping[str, str]
     max_files: int
     require: Callable[[], None]
@@ -86,6 +91,15 @@ class Ingestion:
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder of this machine that the ledger does not record as they are now. Needs no session."""
         return self.landings[source].new() if source in self.landings else []
+
+    def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
+        """Land the changes of a Delta table as input of a source, which the next ingest takes; see `land_changes`. Needs no session.
+
+        Raises:
+            ChangeFeedError: the table has no change feed to read, or a reader of the source would take a deleted row for an inserted one.
+        """
+        check_feed(self.sources[source], self.assets.values(), self.folders[source])
+        return land_changes(table, Path(self.folders[source]), first=first)
 
     def busy(self) -> str | None:
         """Who ingests from the folders at this moment; None for nobody."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators.errors import TidemarkError
 from platform_defs.engine.inputs.identity import differences
+from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.engine.lake.tables import Lake
 
 Corrected = tuple[int, int, int]
@@ -162,6 +163,17 @@ def progress(lake: Lake, asset: DerivedAsset) -> Progress:
 def is_emptied(now: Progress) -> bool:
     """Whether a table was emptied in place and no step has been made since, so that the next may give it other columns."""
     return now.generation > 0 and not now.seq and now.closed_to is None
+
+
+def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> None:
+    """Pass if the table of an asset's results, where there is one, holds the columns of its rows.
+
+    Raises:
+        ProgressError: it holds others: a source's contract has gained or lost a column.
+    """
+    held = lake.schema(results_table(asset))
+    if held.fields and not is_emptied(progress(lake, asset)) and (differing := differing_columns(held, rows.schema)):
+        raise ProgressError.other_columns(asset.name, differing)
 
 
 def commit_step(

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.paths import PathError, canonical, is_within
+from platform_defs.paths import PathError, canonical, outside
 from platform_defs.safe_text import shortened
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -91,10 +91,8 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
         ViewError: the folder is no path, or lies in the lake.
     """
     try:
-        path = canonical(folder)
+        path = outside(canonical(folder), lake.root)
     except PathError as error:
         raise ViewError.bad_folder(folder, error.legal) from None
-    if is_within(path, lake.root) or is_within(lake.root, path):
-        raise ViewError.bad_folder(folder, f"a folder outside the lake {lake.root!r}")
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     return {"folder": path, "rows": rows.sparkSession.read.format("delta").load(path).count()}

@@ -10,7 +10,7 @@ from platform_defs.engine.inputs.progress import ProgressError, progress, step_i
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
-from platform_defs.paths import PathError, canonical_of_tables, is_within
+from platform_defs.paths import PathError, canonical_of_tables, outside
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
 """Files of a folder: the last step that it holds; that step and its id; and the Delta id of the changelog whose steps they are."""
@@ -68,12 +68,9 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 def _target(lake: Lake, folder: str) -> Lake:
     """The folder as a place that one writer may hold."""
     try:
-        path = canonical_of_tables(folder)
+        return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
-    if is_within(path, lake.root) or is_within(lake.root, path):
-        raise PublishError.bad_folder(folder, f"a folder outside the lake {lake.root!r}")
-    return Lake(path, lake.lease_s)
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -14,8 +13,6 @@ from operators.contract import Early, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
-from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.operations.export import View, ViewError, export
@@ -112,12 +109,3 @@ class Views:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
         with self.naming_lost_files():
             return publish(self.reading, self.reading.assets[asset], folder)
-
-    def land_changes(self, table: str, source: str, folder: str, *, first: int = 0) -> list[Landed]:
-        """Land the changes of a Delta table as input of a source, which the next ingest takes; see `land_changes`.
-
-        Raises:
-            ChangeFeedError: the table has no change feed to read, or a reader of the source would take a deleted row for an inserted one.
-        """
-        check_feed(self.reading.sources[source], self.reading.assets.values(), folder)
-        return land_changes(table, Path(folder), first=first)

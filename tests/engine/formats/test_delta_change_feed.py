@@ -115,7 +115,7 @@ def test_a_source_that_cannot_represent_changes_is_refused(make_engine: MakeEngi
     engine = make_engine(sources, [])
     for name in ("mute", "keyed"):
         with pytest.raises(ChangeFeedError, match=f"source '{name}' needs a column 'change', and no `unique_key`"):
-            engine.views.land_changes(stock.table_uri, name, engine.folders[name])
+            engine.ingestion.land_changes(stock.table_uri, name)
 
 
 def test_changes_land_in_a_local_folder_only(spark: SparkSession) -> None:
@@ -132,7 +132,7 @@ def test_an_operator_that_would_count_removals_as_rows_is_refused(make_engine: M
         make_engine([source], [DerivedAsset(name="by_kind", inputs=("stock",), operator=by_kind)])
     engine = make_engine([source], [DerivedAsset(name="all", inputs=("stock",), operator=by_item)])
     with pytest.raises(ChangeFeedError, match=re.escape("all reads source 'stock', and Aggregate would treat a deleted row")):
-        engine.views.land_changes(stock.table_uri, "stock", engine.folders["stock"])
+        engine.ingestion.land_changes(stock.table_uri, "stock")
 
 
 def test_a_leaderboard_reads_the_changes_of_an_external_table(make_engine: MakeEngine, stock: DeltaTable) -> None:
@@ -148,7 +148,7 @@ def test_a_leaderboard_reads_the_changes_of_an_external_table(make_engine: MakeE
     wanted = [[("b", 1), ("c", 2)], [("a", 1), ("b", 2)], [("a", 1), ("c", 2)]]
     for change, best in zip(changes, wanted, strict=True):
         change()
-        assert len(engine.views.land_changes(stock.table_uri, "stock", engine.folders["stock"])) == 1
+        assert len(engine.ingestion.land_changes(stock.table_uri, "stock")) == 1
         engine.ingest()
         for name in engine.assets:
             engine.advance(name)

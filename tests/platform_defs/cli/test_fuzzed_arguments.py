@@ -158,7 +158,7 @@ def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.Monke
 
 def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"a": "\x1b[31m\x7f\x9b\u202e"}
-    cli._show(True, row, lambda _: None)
+    cli.render.show(True, row, lambda _: None)
     out = capsys.readouterr().out
     assert out.replace("\n", "").isascii()
     assert out.replace("\n", "").isprintable()
