@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.paths import PathError, canonical, outside
-from platform_defs.safe_text import shortened
+from platform_defs.safe_text import shortened, without_credentials
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -40,7 +40,7 @@ class ViewError(TidemarkError, ValueError):
     @classmethod
     def bad_folder(cls, folder: str, legal: str) -> "ViewError":
         """The folder cannot take the table."""
-        return cls(f"`folder` is {folder!r}; legal: {legal}")
+        return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 from platform_defs.paths import PathError, canonical_of_tables, outside
+from platform_defs.safe_text import without_credentials
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
 """Files of a folder: the last step that it holds; that step and its id; and the Delta id of the changelog whose steps they are."""
@@ -39,7 +40,7 @@ class PublishError(ProgressError):
     @classmethod
     def bad_folder(cls, folder: str, legal: str) -> "PublishError":
         """The folder is no path, or one of the lake's."""
-        return cls(f"`folder` is {folder!r}; legal: {legal}")
+        return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
 def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:

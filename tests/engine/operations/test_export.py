@@ -7,6 +7,7 @@ import pytest
 from assets.contracts import DerivedAsset
 from operators import EveryStep, OperatorError, Tumbling, WindowedAggregate
 from platform_defs.engine.operations.export import View, ViewError, view_of
+from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.example_operators import RunningTotal
@@ -33,6 +34,14 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 def test_a_view_that_means_nothing_is_refused(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(ViewError, match=message):
         view_of("total", **wrong)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("error", [ViewError, PublishError])
+def test_a_refused_folder_is_shown_without_credentials(error: type[ViewError] | type[PublishError]) -> None:
+    text = str(error.bad_folder("s3a://user:secret@bucket/out", "a path"))
+    assert "bucket/out" in text
+    assert "secret" not in text
+    assert "user" not in text
 
 
 def test_a_table_is_shown_and_exported_as_it_is_as_it_was_and_with_early_results(
