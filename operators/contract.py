@@ -25,7 +25,7 @@ EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
 """In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if it was below the row's time."""
 SESSION = temporary("session")
-"""In frames of an operator with `ByTimeRange.recorded`: the session that a row is pinned to (`start`, `end` in epoch ms), or null."""
+"""In frames of an operator with `ByTimeRange.recorded`: the session recorded for a row (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
 """In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
@@ -55,7 +55,7 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
 
 
 class Reads:
-    """What a step must read. The values here are those of a way to read that declares no others.
+    """What a step must read. The values here are the defaults of its subclasses.
 
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
@@ -90,7 +90,7 @@ class Reads:
 
     @property
     def affected_by(self) -> tuple[str, ...]:
-        """The columns whose values decide which rows of its upserted table a step may change, beside the table's key."""
+        """The columns whose values decide which rows of its upserted table a step may change, in addition to the table's key."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""After a kill between any two writes, another run loses and duplicates nothing."""
+"""After a kill between any two writes, the next run neither loses nor duplicates rows."""
 
 import random
 from pathlib import Path
@@ -110,7 +110,7 @@ def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEn
 
 
 def test_after_kills_the_changelog_still_applies_to_the_upserted_table(make_engine: MakeEngine) -> None:
-    """Both kinds are killed in every step but the first: one merges new rows, one recomputes the changed keys."""
+    """Two upserted tables are killed in every step but the first: one merges new rows, one recomputes changed keys."""
 
     def engine() -> Engine:
         return make_engine([source("l")], [TOTAL, SPREAD])

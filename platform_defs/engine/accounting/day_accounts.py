@@ -1,4 +1,4 @@
-"""The account of a day: its terms, the rows that it covers, and the expressions that the ways to count share."""
+"""The account of a day: its terms, the rows that it covers, and expressions that all counts share."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ class DayAccount:
         side: the source.
         day: the day, UTC.
         accepted: rows in the log.
-        matched: rows in at least one emitted pair; of windows, rows whose windows are all closed.
-        unmatched: rows that nothing matched and nothing can match any more; of windows, rows in none.
+        matched: rows in at least one emitted pair; for windows, rows whose windows are all closed.
+        unmatched: finalized rows in no pair; for windows, rows in no window.
         pending: rows that may still be matched, or are in an open window.
         late: rows that arrived after the watermark had passed them.
         missing: results of this side and day that the table lacks.
@@ -50,7 +50,7 @@ class DayAccount:
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among those that are matched or unmatched for good; 1 where there is none."""
+        """The share of matched rows among finalized rows; 1 if there are none."""
         finalized = self.matched + self.unmatched
         return self.matched / finalized if finalized else 1.0
 
@@ -61,9 +61,9 @@ class Scope:
 
     Args:
         span: the rows' own event times.
-        results: when the results that hold such rows are final.
-        recount: the range of results to recompute; None where none is closed.
-        closed_to: the watermark up to which results are closed; None where none is.
+        results: the `final_at` of results that may contain such rows.
+        recount: the range of results to recompute; None if none is closed.
+        closed_to: the watermark up to which results are closed; None if none are.
     """
 
     span: Span
@@ -73,7 +73,7 @@ class Scope:
 
 
 def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
-    """The scope of some days, or of all. No result is final before its rows' times, or later than the lookback after them."""
+    """The scope of a range of days, or of all days. A result is final at or after its rows' times, by at most `longest_wait`."""
     closed_to = progress(advance.reading.lake, advance.asset).closed_to
     if days is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
@@ -91,7 +91,7 @@ def longest_wait(advance: Advance, which: int | None = None) -> int:
 
 
 def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
-    """The accounts that rows of terms add up to.
+    """Sum rows of terms to one account for each side and day.
 
     Args:
         inputs: the names of the inputs.
@@ -105,7 +105,7 @@ def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
 
 
 def day_of(time: Column) -> Column:
-    """The day of a time, in UTC, as `day`; the first and the last that Python has for times beyond these."""
+    """The UTC day of a time, as `day`, limited to the days that Python's `date` can represent."""
     return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
 
 
@@ -116,6 +116,6 @@ def missing_and_extra() -> dict[str, Column]:
 
 
 def print_of(frame: DataFrame) -> Column:
-    """A row's hash. Spark's hash skips nulls, so that a value would hash alike in either of two columns; null flags are hashed too."""
+    """A row's hash. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal; therefore null flags are hashed too."""
     values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark cannot hash a map
     return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")

@@ -1,7 +1,7 @@
-"""The account of an asset that handles batches, or reads an upstream changelog: a row counts from the batch on that contains it.
+"""The account of an upserted table, whose asset handles batches or reads an upstream changelog.
 
-Such an asset waits for no watermark; a row is late where the operator decides so. The table is recomputed from all that was handled, and
-compared.
+Such an asset does not wait for a watermark: a row counts once its batch is handled, and is late only if the operator decides so. The
+table is recomputed from all handled rows, and compared.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from platform_defs.engine.inputs.reader import LATE
 
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
-    """One account a source and day: `matched` stands for handled rows, `pending` for rows of later batches.
+    """One account for each source and day: `matched` stands for handled rows, `pending` for rows of later batches.
 
-    Missing and extra results are reported on the last day of each source. An asset that reads another table has no rows of its own to
-    count: it has an account, of the ledger's last day, only where results are wrong.
+    Missing and extra results are reported on the last day of each source. An asset that reads another table has no source rows to
+    count: it has an account, for the ledger's last day, only if results are wrong.
     """
     missing, extra = _difference(advance)
     accounts: list[DayAccount] = []

@@ -1,7 +1,7 @@
-"""Corrections: which closed results may differ now, because of rows within the allowed lateness, or because an input was corrected.
+"""Corrections: find the closed results that change because of rows within the allowed lateness, or because an input was corrected.
 
-An asset's progress records which of its results each step corrected, and up to which step it has read each of its tables. So a
-correction passes down a chain of assets: each recomputes, from the tables alone, the stretch of time that the correction affects.
+An asset's progress records the results that each step corrected, and the last step that was read of each input table. So a correction
+propagates downstream: each asset reads these records and recomputes the time range that the correction affects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,13 @@ from platform_defs.engine.inputs.progress import Corrected
 from platform_defs.engine.inputs.reader import Span
 
 MOST_KEPT = 32
-"""How many corrected stretches a progress names; older ones are joined."""
+"""The maximum number of corrected ranges in a progress; older ranges are combined."""
 RowTimes = Callable[[int, Span], tuple[int, int] | None]
-"""For an input's index and a span: the oldest and the newest event time of the rows of new batches that are not late; None for none."""
+"""Takes an input's index and a span; returns the oldest and newest event time of new rows that are not late, or None."""
 
 
 def _is_correctable(asset: DerivedAsset) -> bool:
-    """Whether an asset's results are closed once, so that a later change of them is a correction."""
+    """Whether an asset closes ranges and appends results, so that a later change of a result is a correction."""
     return asset.operator.reads.closes_ranges and not asset.operator.emits.upserts
 
 
@@ -36,7 +36,7 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
 
 
 def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
-    """The closed results that rows of new batches, or corrections of inputs, may change; None where there are none.
+    """The closed results that rows of new batches, or corrections of inputs, may change; None if there are none.
 
     A changed row at `t` affects results with `t <= final_at <= t + lookback + watermark_delay`. `row_times` is called only where the ledger
     records new rows so far back.
@@ -54,7 +54,7 @@ def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
 
 
 def unread_corrections(at: Position) -> list[ClosedRange]:
-    """The results that corrections of tables may change which the asset has not read yet."""
+    """The results that may change because of corrections of input tables that the asset has not read yet."""
     reads, found = at.asset.operator.reads, list[ClosedRange]()
     for which, name in enumerate(at.asset.inputs if reads.closes_ranges else ()):
         for s in at.tables[name].corrected_since(at.read_of(name)) if name in at.tables else ():
@@ -63,9 +63,9 @@ def unread_corrections(at: Position) -> list[ClosedRange]:
 
 
 def oldest_affected(at: Position) -> int | None:
-    """About from when on new batches, or corrections of inputs, may change closed results (epoch ms); None where they cannot.
+    """The approximate time (epoch ms) from which new batches or corrections of inputs may change closed results; None if they cannot.
 
-    The ledger records it, so no Spark job runs. Between the times of a batch's rows there may be no row that is late and still allowed.
+    It is an estimate from the ledger, so no Spark job runs: a batch's time range may contain no row that corrects a result.
     """
     closed_to, reads = at.progress.closed_to, at.asset.operator.reads
     if closed_to is None or not _is_correctable(at.asset):
@@ -81,7 +81,7 @@ def oldest_affected(at: Position) -> int | None:
 
 
 def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) -> Stretch | None:
-    """Where rows of new batches lie that are not late, and not after what is closed."""
+    """The event times of new rows that are not late and not after `closed_to`."""
     first = min((first for first, _ in _new_rows(at, at.asset.inputs[which])), default=None)
     if first is None or first > closed_to:
         return None
@@ -90,13 +90,13 @@ def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) ->
 
 
 def _new_rows(at: Position, source: str) -> list[tuple[int, int]]:
-    """Between which times the rows of a source lie, for each batch that the asset has not handled."""
+    """The first and last event time of a source's rows, for each batch that the asset has not handled."""
     brought = at.ledger.source(source).brought(at.progress.seq, at.head)
     return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
 
 
 def with_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
-    """The corrected stretches and one more. Beyond `MOST_KEPT` the two oldest become one: of the later step, and over both."""
+    """Add a corrected range. Beyond `MOST_KEPT` the two oldest are combined into one range, with the later step."""
     kept = [*corrected, (step, first, last)]
     if len(kept) > MOST_KEPT:
         (_, first_1, last_1), (later, first_2, last_2) = kept[:2]

@@ -1,4 +1,4 @@
-"""Pending work: how far assets have come, and how far an advance would take them. Read from commits and the ledger, without a Spark job."""
+"""Pending work: the progress of assets and the work of the next advance, read from commits and the ledger without a Spark job."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -26,12 +26,12 @@ class PendingWork:
     reading: Reading
 
     def described(self, asset: str) -> dict[str, Any]:
-        """How far an asset has come: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
+        """An asset's progress: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
-        `waits_for` names the derived inputs whose sources are all idle, where the asset's other inputs go on: they hold its watermark.
+        `waits_for` names the derived inputs whose sources are all idle, while its other inputs are active: they hold back its watermark.
 
-        The lag is how far the asset is behind what its watermark would let it close; 0 when it is up to date, and for an asset that
-        waits for no watermark.
+        The lag is the watermark minus `closed_to`; before the first step, minus the oldest event time. It is 0 if the asset is up to date,
+        or if it does not wait for a watermark.
         """
         reached = self.progress(asset)
         if not self._has_days(asset):
@@ -44,12 +44,12 @@ class PendingWork:
         return state | {"complete_to": complete, "waits_for": self._waits_for(asset)}
 
     def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
-        """The days that an advance would reach: from the first not complete, or to correct, to the watermark's; None for none.
+        """The days that an advance would compute: from the first incomplete or corrected day to that of the watermark; None for none.
 
         Args:
             asset: the asset.
-            since: of a table that was never advanced, start where rows lie from this time (epoch ms) on, if there are any: a single row
-                of 1970 would make it fifty years of days.
+            since: for a table that was never advanced, ignore older rows than this (epoch ms) if there are newer ones. Otherwise a single
+                row of 1970 would give fifty years of days.
         """
         if not self._has_days(asset):
             return None
@@ -58,22 +58,22 @@ class PendingWork:
         if mark is None:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
-        start = mark if start is None else start  # no row came: an advance closes what a watermark was given for
+        start = mark if start is None else start  # there are no rows, only a watermark: the advance closes up to it
         corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
         return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
 
     def all_days(self, since: int | None = None) -> tuple[date, date] | None:
-        """The days that an advance of all assets would reach; see `days`."""
+        """The days that an advance of all assets would compute; see `days`."""
         ranges = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
         return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
     def boards(self) -> list[str]:
-        """The assets without days that have something to handle, each after those that it reads.
+        """The assets without days that have pending work, each after those that it reads.
 
-        That is a new row of a source; a new step of an upstream table; a step that was killed before its changes were applied; and any
-        new batch, where keys have a TTL.
+        Pending work is a new row of a source, a new step of an upstream table, a step that was killed before its changes were applied, or,
+        if keys have a TTL, any new batch.
         """
         found, ledger = list[str](), self.reading.ledger.history
         for name, asset in self.reading.assets.items():
@@ -88,16 +88,16 @@ class PendingWork:
         return found
 
     def idle(self) -> list[str]:
-        """The sources that are silent for longer than their idle timeout, which the ledger does not record yet."""
+        """The sources without rows for longer than their idle timeout that the ledger does not record as idle yet."""
         ledger = self.reading.ledger
         return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
 
     def busy(self) -> str | None:
-        """Who writes one of the assets at this moment; None for nobody."""
+        """The writer of an asset's table at this moment; None if no asset has one."""
         return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
 
     def _waits_for(self, asset: str) -> list[str]:
-        """The derived inputs whose sources are all idle; none where every input's are."""
+        """The derived inputs whose sources are all idle; none if the sources of every input are idle."""
         last, inputs = self.reading.ledger.last(), self.reading.inputs_of(self.reading.assets[asset])
         idle = [of for of in inputs if all(source in last and last[source].idle for source in of.sources)]
         return [of.name for of in idle if not of.is_source] if len(idle) < len(inputs) else []
@@ -107,7 +107,7 @@ class PendingWork:
         return self.reading.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
-        """How far an asset has come."""
+        """An asset's progress."""
         return stored_progress(self.reading.lake, self.reading.assets[asset])
 
     def _position(self, asset: str) -> Position:
@@ -118,16 +118,16 @@ class PendingWork:
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
-        """The oldest and the newest event time of the sources that an asset is made of, by way of others too; None where nothing came."""
+        """The oldest and newest event time of all upstream sources of an asset; None if they have no rows."""
         ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
         first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
         newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
 
     def _start(self, asset: str, since: int | None = None) -> int | None:
-        """The oldest event time of an asset's sources; with `since` the oldest known from then on, if there is one.
+        """The oldest event time of an asset's sources; with `since`, the oldest known one at or after it, if there is one.
 
-        The ledger knows the first and the last time of each batch: where the first lies before `since`, the last stands for the others.
+        The ledger records the first and last time of each batch. If the first is before `since`, the last is used.
         """
         sources = [self.reading.ledger.source(of) for of in self.reading.input_named(asset).sources]
         known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
@@ -135,5 +135,5 @@ class PendingWork:
 
 
 def _day(epoch_ms: int) -> date:
-    """The day that holds an instant; the first or the last that there is for one outside of them."""
+    """The day of an instant, limited to the days that Python's `date` can represent."""
     return day_of(max(day_start(date.min), min(epoch_ms, day_start(date.max))))

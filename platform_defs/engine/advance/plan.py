@@ -1,7 +1,7 @@
-"""Plan the next step of an asset: a pure function of where the asset stands. No Spark session is needed.
+"""Plan the next step of an asset: a pure function of the asset's position. No Spark session is needed.
 
-Only one question about rows cannot be answered from the ledger and commits: where the rows of new batches lie that are not late. The
-planner asks it through a function (`RowTimes`), and only where the ledger records new rows older than results that are closed.
+The planner reads only the ledger and commits, with one exception: the event times of new rows that are not late. It gets these from a
+function (`RowTimes`), which it calls only if the ledger records new rows that are older than closed results.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ class StepPlan:
     Args:
         seq: the last batch that it handles.
         closed_to: the watermark up to which results are final after it; None for an asset that closes no ranges.
-        read: for each input that is a table, the last step that has been read after it.
-        corrects: the closed results that it recomputes; None for a step that goes on.
+        read: for each input that is a table, the last step of that table that has been read after this step.
+        corrects: the closed results that it recomputes; None for a step that adds results.
     """
 
     seq: int
@@ -35,16 +35,16 @@ class StepPlan:
 def plan_step(at: Position, *, max_step: int, until: int | None = None, row_times: RowTimes) -> StepPlan | None:
     """Plan the next step.
 
-    A correction comes before the closing of further results. What is closed already is never planned again.
+    A correction is planned before a step that closes further results. A closed range is never closed again.
 
     Args:
-        at: where the asset stands.
-        max_step: how many rows the step may read, about.
+        at: the asset's position.
+        max_step: the approximate number of rows that the step may read.
         until: the watermark (epoch ms) above which nothing is closed; None for no such limit.
-        row_times: returns where the rows of new batches lie that are not late.
+        row_times: returns the event times of new rows that are not late.
 
     Returns:
-        The plan; None where there is nothing to do.
+        The plan; None if there is nothing to do.
 
     Raises:
         OperatorError: the asset cannot read its inputs.
@@ -70,7 +70,7 @@ def _closing(at: Position, max_step: int, until: int | None) -> StepPlan | None:
 
 
 def _newest_steps(at: Position) -> dict[str, int]:
-    """The steps of its tables that are read with all of their rows."""
+    """The newest step of each table that the asset reads."""
     return {name: of.progress.step for name, of in at.tables.items()}
 
 

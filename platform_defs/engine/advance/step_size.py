@@ -1,4 +1,4 @@
-"""How far one step may go, so that memory stays bounded however long the backlog is."""
+"""Limit the size of a step, so that memory stays bounded however long the backlog is."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ def changes_something(ledger: History, asset: DerivedAsset, after: int, head: in
     """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or by the time where keys have a TTL."""
     reads = asset.operator.reads
     by = reads.ttl_by if reads.ttl is not None else None
-    if by == "processing":  # every batch moves the clock, whatever source it is of
+    if by == "processing":  # every batch advances the clock, whichever source it belongs to
         return head > after
     return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
 
@@ -26,12 +26,12 @@ def _accepted(ledger: History, asset: DerivedAsset, after: int, head: int) -> li
 
 
 def _sources(ledger: History, asset: DerivedAsset) -> list[SourceHistory]:
-    """The batches of each source that an asset reads; none of a source that the ledger has not seen."""
+    """The batches of each source that an asset reads; a source that is not in the ledger is left out."""
     return [ledger.sources[name] for name in dict.fromkeys(asset.inputs) if name in ledger.sources]
 
 
 def cut_batches(ledger: History, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
-    """The last batch of a step that handles batches: as many as hold `max_step` rows, and at least one that holds some."""
+    """The last batch of a step that handles batches: at most `max_step` rows in all, but at least one batch with rows."""
     brought = [source.brought(after, head).select(["seq", "accepted"]) for source in _sources(ledger, asset)]
     if not brought:
         return head
@@ -53,12 +53,12 @@ def _by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[int, i
 
 @dataclass(frozen=True)
 class _Brought:
-    """What batches brought, as the step's bound counts it: rows spread evenly over stretches of time, and rows of one instant.
+    """The estimated distribution of new rows over time: evenly within each stretch, or at one instant.
 
     Args:
         first: the first millisecond of each stretch.
         last: its last.
-        rows: how many rows lie in it, about.
+        rows: the estimated number of rows in it.
     """
 
     first: pa.ChunkedArray
@@ -66,7 +66,7 @@ class _Brought:
     rows: pa.ChunkedArray
 
     def within(self, after: int, upto: int) -> float:
-        """About how many rows lie in `after < event_time <= upto`."""
+        """The estimated number of rows with `after < event_time <= upto`."""
         low, high = pc.max_element_wise(pc.subtract(self.first, 1), after), pc.min_element_wise(self.last, upto)
         length = pc.cast(pc.add(pc.subtract(self.last, self.first), 1), pa.float64())
         share = pc.divide(pc.cast(pc.max_element_wise(pc.subtract(high, low), 0), pa.float64()), length)
@@ -74,10 +74,10 @@ class _Brought:
 
 
 def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
-    """The watermark that a step closes up to: as far as it reads `max_step` rows, about, and at least 1 ms.
+    """The watermark up to which a step closes, so that it reads about `max_step` rows; at least 1 ms after the last one.
 
-    The ledger records how many rows each batch brought, between which times, and of larger spans their quantiles; between two of
-    these the rows are taken to be spread evenly. A derived input is not counted: its rows are bounded by those of the sources.
+    For each batch the ledger records the number of rows, their time range, and for a long range quantiles of the event time. The estimate
+    assumes that rows are spread evenly between two of these times. Derived inputs are not counted: the sources bound their rows.
     """
     lookback = asset.operator.reads.longest_lookback
     brought = _brought(ledger, asset, None if after is None else after - lookback, head)
@@ -96,7 +96,7 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
 
 
 def _brought(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Brought:
-    """What an asset's sources brought with event times after one."""
+    """The estimated distribution of the source rows with event times after a time."""
     parts: list[pa.Table] = []
     for source in _sources(ledger, asset):
         rows = source.brought(0, head).select(["seq", "first_event_time", "last_event_time", "accepted"])
@@ -115,7 +115,7 @@ _STRETCHES = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa
 
 
 def _stretches(spread: Sequence[int], accepted: int) -> pa.Table:
-    """A batch's rows between its quantiles. Those of the ends are few and may lie far off, so they count where the others begin."""
+    """A batch's rows between its quantiles. The few outliers at both ends count at the quantile next to them."""
     ends = list(itertools.pairwise(spread))
     shares = [high - low for low, high in itertools.pairwise(SHARES)]
     ends[0], ends[-1] = (spread[1], spread[1]), (spread[-2], spread[-2])

@@ -37,14 +37,14 @@ class MergedRows(Strategy):
         new = self.inputs.newest(now, after)
         affected_by = self.key if self.reads.touches is None else self.reads.touches
         current = table.current_of(operator(*new), keys_of(new, affected_by))
-        if now.step:  # read twice; it holds no more keys, or partitions of a Top-N, than the step has rows
+        if now.step:  # it is read twice, and has at most as many keys, or partitions of a Top-N, as the step has rows
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self.key)
 
 
 @dataclass(frozen=True)
 class RecomputedKeys(Strategy):
-    """Advances an asset by computing keys anew from all of their rows.
+    """Advances an asset by recomputing the affected keys from all of their rows.
 
     Args:
         reads: what a step reads.
@@ -59,14 +59,14 @@ class RecomputedKeys(Strategy):
     def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the affected keys and their rows after the step.
 
-        Affected are the keys of new rows, and those whose TTL has ended.
+        The affected keys are those of new rows, and those whose TTL has ended.
         """
         keys = self._affected_keys(now, after)
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         if within_ttl is not None:
             if self.reads.ttl_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
-                keys = within_ttl  # a clock that had jumped ahead removed keys that are within their TTL now
+                keys = within_ttl  # the clock had run ahead and was set back: keys removed meanwhile are within their TTL again
                 rows = self._of_keys(keys, after)
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
             keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
@@ -79,7 +79,7 @@ class RecomputedKeys(Strategy):
 
     @property
     def _moves(self) -> bool:
-        """Whether rows move from one key to another and are read with their new key alone."""
+        """Whether rows can move to another key, and the inputs contain only their new key."""
         return bool(self.reads.through) and not self.inputs.names_former_keys
 
     def _affected_keys(self, now: Progress, after: Progress) -> DataFrame:
@@ -100,7 +100,7 @@ class RecomputedKeys(Strategy):
         return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
-        """The keys with a row that is not older than the TTL after a batch; None where keys have no TTL, or no time is known yet."""
+        """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
         _, arrived = self.reading.ledger.arrived(after.seq)

@@ -1,4 +1,4 @@
-"""Uncommitted rows: rows that a killed attempt left in a log or a quarantine without a ledger batch. They are reused or removed."""
+"""Reuse or remove uncommitted rows: rows in a log or a quarantine whose batch is not in the ledger, because ingest was killed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def clear_uncommitted(
 
 
 def is_left_over(attempt: Mapping[str, Any], named: int) -> bool:
-    """Whether the newest attempt at a table left uncommitted rows, given the newest batch that the ledger records for the table."""
+    """Whether a table's newest attempt left uncommitted rows. `named` is the newest batch that the ledger records for the table."""
     return attempt["seq"] > named and attempt["input"] != REMOVED
 
 

@@ -1,4 +1,4 @@
-"""Read an upserted table: its changelog, step by step, and its rows as of a step."""
+"""Read an upserted table: the changes of its steps, and its rows as of a step."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from operators.errors import OperatorError
 from platform_defs.engine.inputs.reader import Reading
 
 STEP = "step"
-"""The column of a changelog that holds the step a change was made in."""
+"""The column of a changelog with the number of the step that made the change."""
 FOLDED = "folded"
-"""What a commit of an upserted table records: the last `step` of its changelog that was applied to it, and the `seq` of that step."""
+"""The metadata of a commit of an upserted table: the last `step` of its changelog that was applied, and that step's `seq`."""
 
 
 def upserted(asset: DerivedAsset) -> Emits:
-    """How an asset's rows replace each other.
+    """How an asset writes its rows, if it upserts them.
 
     Raises:
         OperatorError: its rows are appended.
@@ -37,7 +37,7 @@ def change_column(asset: DerivedAsset) -> str:
 
 
 def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
-    """The upserted table whose changelog an asset reads; None where it reads sources, or closed ranges.
+    """The upserted table whose changelog an asset reads; None if it reads sources or closed ranges.
 
     Args:
         asset: the asset.
@@ -96,7 +96,7 @@ def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> Da
 
 
 def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
-    """A table as of a step: the table itself while no later step has been applied to it, else its changelog merged up to the step."""
+    """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
     version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
     if now is not None and version is not None and now.version <= version and now.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))

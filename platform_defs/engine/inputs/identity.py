@@ -1,7 +1,7 @@
-"""What a table is made by: an operator by its public name, its parameters, its inputs, and a version of what cannot be seen into.
+"""The identity of a table: its operator's public name, parameters, inputs, and a version for code that is not compared.
 
-Two ways to write one value are one identity (`"24 hours"` and 86_400_000; a default that is written out and one that is not), and a module
-that moves changes nothing. The text in a commit is data: it is compared, and nothing is made of it.
+Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, or a default that is given or left out. Moving a
+module does not change an identity. The text in a commit is only compared as data; it is never evaluated.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ def identity_of(asset: DerivedAsset) -> str:
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
-    """What differs between the identity that a table was made with and the asset's, in words; empty where nothing does."""
+    """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
     was, now = _read(stored, asset), json.loads(identity_of(asset))
     now = {key: value for key, value in now.items() if key in was or key not in ("inputs", "shape")} if "inputs" not in was else now
     return [
@@ -48,7 +48,7 @@ def _differing(path: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _read(stored: str, asset: DerivedAsset) -> dict[str, Any]:
-    """A stored identity; one of the first format, which named modules and wrote defaults out, as it would be written now."""
+    """A stored identity. One in the first format (with modules and explicit defaults) is converted to the present format."""
     found = json.loads(stored)
     if _TYPE not in found:
         return found
@@ -57,7 +57,7 @@ def _read(stored: str, asset: DerivedAsset) -> dict[str, Any]:
 
 
 def _kinds(value: Any) -> Iterator[type]:
-    """The classes that a configured operator is made of."""
+    """The classes of a configured operator and of its parameters."""
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from _kinds(getattr(value, field.name, None))
@@ -68,7 +68,7 @@ def _kinds(value: Any) -> Iterator[type]:
 
 
 def _value(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
-    """A value in its one form. With `kinds`, dictionaries with a `type` are values of these classes, as the first format had them."""
+    """A value in canonical form. With `kinds`, a dictionary with a `type` is an object of that class in the first format."""
     if kinds is not None and isinstance(value, dict) and _TYPE in value:
         if value[_TYPE] == _MAPPING:
             return {str(k): _value(v, kinds) for k, v in value["items"]}
@@ -91,7 +91,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 
 def _parameters(kind: type | None, given: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
-    """The parameters that results depend on and that are not the class's defaults."""
+    """The parameters that affect results and differ from the class's defaults."""
     fields = {f.name: f for f in dataclasses.fields(kind)} if kind is not None and dataclasses.is_dataclass(kind) else {}
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -110,7 +110,7 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _typed(field: "dataclasses.Field[Any]", form: Any) -> Any:
-    """A parameter's value in the one form of its type: durations in ms, one name as a list of one."""
+    """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list."""
     if field.type in _DURATIONS and isinstance(form, str):
         try:
             return duration_ms(form, field.name)

@@ -1,4 +1,4 @@
-"""An asset's progress: committed with its rows, in one Delta commit, and read back from there."""
+"""An asset's progress, which is stored in the metadata of the Delta commit that writes its rows."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ PROGRESS = "progress"
 
 
 class ProgressError(TidemarkError, RuntimeError):
-    """An asset cannot go on from where it stands."""
+    """An asset cannot be advanced from its stored progress."""
 
     @classmethod
     def other_operator(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
@@ -34,7 +34,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def input_replaced(cls, asset: str, replaced: Sequence[str], readers: Sequence[str]) -> "ProgressError":
-        """An input is not the table any more that the asset was made of."""
+        """An input was rebuilt after the asset read it."""
         others = f", and the tables that read it ({', '.join(readers)})," if readers else ""
         return cls(
             f"{asset} was made of an earlier {', '.join(replaced)}, which has been made again since, so its rows may be wrong. "
@@ -43,7 +43,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def read_by(cls, names: Sequence[str], readers: Sequence[str]) -> "ProgressError":
-        """Tables that are to be made again are read by others."""
+        """Tables that are to be rebuilt have downstream tables."""
         return cls(
             f"{', '.join(readers)} {'are' if len(readers) > 1 else 'is'} made of {', '.join(names)}, and would have to be made again too. "
             "Nothing was changed. Add `--downstream` to make these tables again as well"
@@ -60,7 +60,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def lost_changelog(cls, asset: str, changelog: str, step: int) -> "ProgressError":
-        """An upserted table exists, and its changelog does not."""
+        """An upserted table exists, but its changelog does not."""
         return cls(
             f"{asset} holds the changes of its changelog up to step {step}, and {changelog} is not there. "
             f"Run `tidemark rebuild {asset} --downstream`: the log holds all that is needed"
@@ -68,7 +68,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def shorter_changelog(cls, asset: str, changelog: str, held: int, step: int) -> "ProgressError":
-        """A changelog has lost steps that its table holds."""
+        """A changelog has lost steps that were applied to its table."""
         return cls(
             f"{asset} holds the changes of its changelog up to step {held}, and {changelog} has lost its newest commits: it ends at step "
             f"{step}. Run `tidemark rebuild {asset} --downstream`: it makes both, and every table that reads them, again from the log"
@@ -76,7 +76,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def not_ours(cls, table: str) -> "ProgressError":
-        """A commit's progress is none that the engine writes."""
+        """A commit's progress is not in the engine's format."""
         return cls(
             f"the newest commit of {table} records no progress that the engine writes: something else wrote to the table, or a later "
             "version of the project did. Restore the table to the version before that commit, or delete it and advance again"
@@ -93,19 +93,19 @@ class ProgressError(TidemarkError, RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an asset has come.
+    """An asset's progress.
 
     Args:
         step: the number of its commits of results.
         seq: the ledger batch up to which rows were handled.
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
         operator: what made the table; see `identity.identity_of`.
-        read: by derived input, its last step whose rows and corrections have been read.
-        corrected: what steps of this asset changed in results that were closed before; the oldest are joined.
-        generation: how often the table was emptied and made again in place.
-        inputs: by input, the identity of the table that the rows were made of; see `Reading.input_identities`.
-        steps_read: by derived input, the `id` of its step `read`.
-        id: what a step has that another step of the same number has not, made from other rows after a table lost its newest commits.
+        read: for each derived input, the last step whose rows and corrections were read.
+        corrected: the ranges of closed results that this asset's steps corrected; the oldest ranges are combined.
+        generation: how often the table was emptied and rebuilt in place.
+        inputs: for each input, the identity of the table from which the rows were computed; see `Reading.input_identities`.
+        steps_read: for each derived input, the `id` of its step in `read`.
+        id: tells the step from another with the same number, which was computed from other rows after the table lost commits.
     """
 
     step: int = 0
@@ -120,7 +120,7 @@ class Progress:
     id: str | None = None
 
     def metadata(self, before: "Progress") -> dict[str, Any]:
-        """What the commit of a step records. A step's rows follow from the step before and the fields here, and so does its `id`.
+        """The metadata for the commit of a step. The `id` is a hash of these fields and the `id` of the step before.
 
         Args:
             before: the progress that the step started from.
@@ -134,7 +134,7 @@ class Progress:
         """The progress that a table's commit records.
 
         Raises:
-            ProgressError: it is none that the engine writes.
+            ProgressError: it is not in the engine's format.
         """
         try:
             corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
@@ -148,7 +148,7 @@ class Progress:
 
 
 def progress(lake: Lake, asset: DerivedAsset) -> Progress:
-    """How far an asset has come, from its own commits.
+    """An asset's progress, read from its own commits.
 
     Raises:
         ProgressError: the table was made with other settings.
@@ -161,7 +161,7 @@ def progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 
 def is_emptied(now: Progress) -> bool:
-    """Whether a table was emptied in place and no step has been made since, so that the next may give it other columns."""
+    """Whether a table was emptied in place and has no step since, so that the next step may change its columns."""
     return now.generation > 0 and not now.seq and now.closed_to is None
 
 
@@ -179,7 +179,7 @@ def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> No
 def commit_step(
     lake: Lake, asset: DerivedAsset, rows: DataFrame, after: Progress, pruned_by: Sequence[str], *, followed: bool = False
 ) -> int:
-    """Commit a step's rows with its progress, where they follow the progress that the lake holds; returns how many rows.
+    """Commit a step's rows with its progress if no other step was committed since it began; returns the number of rows.
 
     Raises:
         LakeError: another writer has made a step since.
@@ -195,13 +195,13 @@ def commit_step(
 
 
 def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
-    """The progress as the newest commit holds it, which a step's commit must follow; None before the first."""
+    """The stored progress as raw metadata, which a step's commit must still find; None before the first step."""
     commit = lake.newest(results_table(asset), PROGRESS)
     return None if commit is None else commit.value
 
 
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
-    """How far an asset has come, whatever operator made it."""
+    """An asset's progress, without a check of the operator that made the table."""
     commit = lake.newest(results_table(asset), PROGRESS)
     return Progress() if commit is None else Progress.recorded(results_table(asset), commit.value)
 
@@ -224,14 +224,14 @@ def results_table(asset: DerivedAsset) -> str:
 
 
 def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
-    """A text that differs for a table that is made again: Delta's id of it, and its generation; None where there is no table."""
+    """A text that changes when a table is rebuilt: its Delta id and its generation; None if there is no table."""
     found = lake.identity(results_table(asset))
     generation = 0 if found is None else stored_progress(lake, asset).generation
     return f"{found}#{generation}" if generation else found
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
-    """The assets that are made of some, directly or by way of others; each after those that it reads."""
+    """The assets downstream of others, directly or indirectly; each after those that it reads."""
     found: list[str] = []
     for name, asset in assets.items():
         if name not in names and any(of in found or of in names for of in asset.inputs):

@@ -1,4 +1,4 @@
-"""What a step reads: the rows of its inputs that are not late, pinned at a ledger batch."""
+"""Read the inputs of a step: their rows that are not late, up to a ledger batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,11 +38,11 @@ VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", 
 """The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
 DECIDED = "judged"
-"""What a commit of `verdicts/<asset>` records: the batch that it decided about, and the generation of the table it was for, if not 0."""
+"""The metadata of a commit of `verdicts/<asset>`: the batch with the decisions, and the asset's generation if it is not 0."""
 
 
 def seq_of(decided: Any) -> int:
-    """The batch that a commit of `verdicts/<asset>` decided about; 0 for none."""
+    """The batch whose lateness a commit of `verdicts/<asset>` decides; 0 for none."""
     return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
 
 
@@ -87,9 +87,9 @@ class Reading:
     _timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
 
     def pinned(self, *assets: str) -> "Reading":
-        """The inputs as they are now, whatever is committed later: the tables of some assets first, then the ledger, then all others.
+        """A snapshot of the inputs: first of the given assets' tables, then of the ledger, then of all other tables.
 
-        In this order each fits the next: a table's progress names a batch that the ledger has, and steps that its inputs have made.
+        The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
         """
         lake = PinnedLake.of(self.lake)
         for name in assets:
@@ -102,7 +102,7 @@ class Reading:
         return input_named(name, self.sources, self.assets)
 
     def inputs_of(self, asset: DerivedAsset) -> list[Input]:
-        """What an asset reads, in the order of its operator's inputs."""
+        """The inputs of an asset, in the order of its operator's inputs."""
         return [self.input_named(name) for name in asset.inputs]
 
     def tables_of(self, asset: DerivedAsset) -> list[DerivedAsset]:
@@ -115,21 +115,21 @@ class Reading:
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
-        """The ids of steps of derived inputs, given by number, as far as their tables' logs hold them."""
+        """The ids of steps of derived inputs, which are given by number. A step that is not in its table's log any more is left out."""
         found = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
-        """Pass if the inputs are the tables that an asset's rows were made of.
+        """Pass if the inputs are the tables from which an asset's rows were computed.
 
         Raises:
-            ProgressError: one was made again since, or a step of it that the asset has read.
+            ProgressError: an input, or a step of it that the asset has read, was replaced since.
         """
         found = self.input_identities(asset)
         last_steps = {name: self.input_named(name).last_step(self.lake) for name in now.read if name in self.assets}
         behind = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
         present = self.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
-        other = {name for name, step in present.items() if step != now.steps_read[name]}  # made again after it was lost
+        other = {name for name, step in present.items() if step != now.steps_read[name]}  # lost and then replaced
         replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
         if replaced:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
@@ -144,7 +144,7 @@ class Reading:
         return self._kept(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
 
     def _kept(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
-        """A timeline up to the ledger's head, made of what is known of it; anew where the ledger is another."""
+        """A cached timeline, extended to the ledger's head; it is computed again if the ledger is shorter than the cache."""
         history = self.ledger.history
         known = self._timelines.get(key, NOTHING)
         if len(known.after) > history.head + 1:
@@ -164,8 +164,8 @@ class Reading:
             after: the batch after which to read.
 
         Returns:
-            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, `event_time`
-            standing for its `result_time`.
+            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, with
+            `result_time` renamed to `event_time`.
         """
         name = asset.inputs[which]
         if (table := self.input_named(name).table) is not None:
@@ -185,14 +185,14 @@ class Reading:
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
-        """Rows with `CAME_AT`: when their batches were committed."""
+        """Rows with `CAME_AT`: the time when each row's batch was committed."""
         first, arrived = self.ledger.arrived(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` where the operator reads those.
+        """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` if the operator reads those.
 
         Rows of a table are never late.
         """
@@ -225,7 +225,7 @@ class Reading:
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
-        """The days (of `final_at`) on which a range of a table is not what is wanted: how many rows are missing, and how many too many."""
+        """The days (of `final_at`) in a range on which a table differs from `wanted`, with the numbers of missing and extra rows."""
         within = {FINAL_AT: (closing.after, closing.upto)}
         held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
         copies = F.col(OWN_COPIES)

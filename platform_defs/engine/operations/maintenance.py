@@ -1,10 +1,10 @@
-"""Maintenance: few files, short logs, and nothing forgotten.
+"""Maintenance: compact tables and shorten their logs, without losing the metadata of commits.
 
-Table by table: small files are compacted, files that no version within the retention needs are deleted, what the
-table's commits remember (progress, attempt, fold) is committed again, a checkpoint is made, and what has expired of
-the log behind it is deleted. A table is worked on as its one writer: a live writer that meets maintenance waits for it,
-and maintenance that meets a live writer leaves the table for the next time. A table that cannot be maintained (a data file is lost,
-a writer feature that is not supported) is reported, and the others are maintained all the same.
+For each table, maintenance compacts small files and deletes files that no version within the retention needs. It then commits the
+metadata of earlier commits (progress, attempt, applied step) again, writes a checkpoint, and deletes expired log entries before it.
+Maintenance holds the table's writer lock meanwhile: other writers wait for it, and a table that already has a writer is skipped until
+the next run. A table that cannot be maintained (a lost data file, an unsupported writer feature) is reported, and the other tables are
+maintained.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.faults import point
 
 _UNSUPPORTED = "Unsupported table features"
-"""In the text of a commit that deltalake refuses for good, and not because another was first."""
+"""Part of the error text if deltalake cannot write to the table at all; other failed commits had a concurrent writer."""
 
 
 class MaintenanceError(TidemarkError, RuntimeError):
@@ -61,8 +61,8 @@ class Maintained:
         before: its data files before.
         after: its data files after.
         removed: files deleted that no version within the retention needs.
-        left: why the table was left for the next time; None where it was not.
-        failed: what stands in the way of maintaining the table; None where nothing does.
+        left: why the table was skipped until the next run; None if it was not.
+        failed: why the table cannot be maintained; None if it can.
     """
 
     table: str
@@ -75,7 +75,7 @@ class Maintained:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A table, its writer's name, and the keys that its commits remember."""
+    """A table, its writer's name, and the metadata keys of its commits that must be kept."""
 
     table: str
     writer: str
@@ -106,10 +106,10 @@ class Maintenance:
     retention_hours: int | None = None
 
     def __call__(self) -> list[Maintained]:
-        """Maintain every table that is there; one that has a writer is left for the next time, one that fails is reported.
+        """Maintain every existing table; a table with a writer is skipped until the next run, and a failure is reported.
 
         Raises:
-            LedgerError: the ledger is not whole, or a log has lost rows: maintaining it would make a backup useless.
+            LedgerError: the ledger is incomplete, or a log has lost rows. Maintenance could then delete files that a restore needs.
             LakeError: a later version of the project made the lake, or another maintains it.
         """
         require_logs(self.lake, self.ledger, self.sources)
@@ -141,7 +141,7 @@ class Maintenance:
             if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
                 return Maintained(kept.table, failed=why)
             return Maintained(kept.table, left=why)
-        except (PySparkException, Py4JJavaError) as error:  # before OSError and others: a text of Spark may quote rows
+        except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
             return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, OSError) as error:
             return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -165,7 +165,7 @@ class Maintenance:
         point("maintenance.after_compact")
 
     def _vacuum(self, kept: _Kept) -> int:
-        """Delete what no version needs, what killed writers left among it."""
+        """Delete files that no version needs, including those of killed writers."""
         found = self.lake.unneeded(self.spark, kept.table, self.retention_hours)
         if found:
             point("maintenance.before_vacuum")
@@ -174,7 +174,7 @@ class Maintenance:
         return found
 
     def _carry(self, kept: _Kept) -> None:
-        """Let the newest commit hold what the table's commits remember, where it does not."""
+        """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = PinnedLake.of(self.lake)
         commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
         seen = pinned.delta(kept.table)

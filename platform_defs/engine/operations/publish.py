@@ -1,4 +1,4 @@
-"""Publishing: an upserted table's changelog written to files as keyed upserts with tombstones, step by step."""
+"""Publishing: write an upserted table's changelog to files as keyed upserts with tombstones, one folder for each step."""
 
 from pyspark.sql import SparkSession
 
@@ -14,12 +14,12 @@ from platform_defs.paths import PathError, canonical_of_tables, outside
 from platform_defs.safe_text import without_credentials
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
-"""Files of a folder: the last step that it holds; that step and its id; and the Delta id of the changelog whose steps they are."""
+"""The files of a folder with: its last step; that step and its id; and the Delta id of the changelog."""
 _PLACE = "publish"
 
 
 class PublishError(ProgressError):
-    """A folder cannot take an asset's changes."""
+    """An asset's changes cannot be written to a folder."""
 
     @classmethod
     def other_table(cls, asset: str, folder: str, expected: str, found: str) -> "PublishError":
@@ -31,7 +31,7 @@ class PublishError(ProgressError):
 
     @classmethod
     def other_step(cls, asset: str, folder: str, step: int) -> "PublishError":
-        """The changelog lost a step that the folder holds, and made it again of other rows."""
+        """The changelog lost a step that the folder contains; a later step with the same number has other rows."""
         return cls(
             f"{folder} holds step {step} of {asset}, and its changelog has lost that step since and made another under the same number. "
             "Steps of both in one folder would mean nothing; publish it into a new folder"
@@ -39,16 +39,16 @@ class PublishError(ProgressError):
 
     @classmethod
     def bad_folder(cls, folder: str, legal: str) -> "PublishError":
-        """The folder is no path, or one of the lake's."""
+        """The folder is not a valid path, or overlaps the lake."""
         return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
 def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
-    """Write the steps that a folder does not hold yet; returns up to which step it holds all.
+    """Write the steps that are not in a folder yet; returns the last step in it.
 
-    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. A run that was killed writes its steps
-    again, in place of what it left; so the folder holds each step once. One process at a time publishes into a folder. The folder
-    remembers the table by its id.
+    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a
+    kill, the next run overwrites the steps of the killed run, so the folder contains each step once. Only one process at a time
+    publishes into a folder. A file in the folder records the table's id.
 
     Args:
         reading: reads the lake.
@@ -57,7 +57,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
     Raises:
         OperatorError: the asset has no changelog.
-        ProgressError: the folder holds more steps than there are, or steps of another table.
+        ProgressError: the folder has later steps than the changelog, or steps of another table.
         LakeBusy: another process publishes into the folder.
     """
     _ = upserted(asset)
@@ -67,7 +67,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 
 def _target(lake: Lake, folder: str) -> Lake:
-    """The folder as a place that one writer may hold."""
+    """The folder as a lake, so that it has one writer at a time."""
     try:
         return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s)
     except PathError as error:
@@ -97,9 +97,9 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 
 def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
-    """Pass if the folder holds steps of this asset's changelog or of none; one without an id is of a version that wrote none."""
+    """Pass if the folder is empty, or has steps of this asset's changelog, or no id: earlier versions wrote none."""
     found = table_identity(reading.lake, asset)
-    if found is None:  # nothing has been made yet, and the folder's own mark decides
+    if found is None:  # the asset has no table yet; `_publish` then compares step numbers
         return
     expected = _read(reading.spark, folder, _TABLE_ID)
     if expected and expected != found:
@@ -109,7 +109,7 @@ def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> N
 
 
 def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done: int) -> None:
-    """Pass if the changelog still has the last step that the folder holds, as far as its log tells."""
+    """Pass if the changelog still has the folder's last step; also if the changelog's log is too short to decide."""
     step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
     present = step_id(reading.lake, asset, done) if identity and step == str(done) else None
     if present is not None and present != identity:
@@ -117,13 +117,13 @@ def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done:
 
 
 def _published(spark: SparkSession, folder: str) -> int:
-    """The step that a folder's mark names; 0 where there is none, or one that was not written whole."""
+    """The last published step; 0 if the folder records none, or if its record is incomplete."""
     text = _read(spark, folder, _MARK)
     return int(text) if text.isdecimal() else 0
 
 
 def _read(spark: SparkSession, folder: str, name: str) -> str:
-    """What a file of the folder holds; empty where there is none."""
+    """The text of a file in the folder; empty if the file does not exist."""
     files, path = hadoop_file(spark, f"{folder.rstrip('/')}/{name}")
     if not files.exists(path):
         return ""

@@ -36,10 +36,11 @@ class Rebuilt:
 
 
 def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
-    """Recompute the closed part of days (of `final_at`, UTC) and put right what differs.
+    """Recompute the closed part of days (of `final_at`, UTC) and repair what differs.
 
-    It is one correction: a step of the table that writes only what differs, so that its change feed holds that alone, and that every
-    table made of it follows. A table that upserts is recomputed whole: its rows are of no day. Where nothing differs nothing is written.
+    The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
+    rows, and every downstream table is corrected too. An upserted table is recomputed completely, because its rows have no day. If
+    nothing differs, nothing is written.
 
     Raises:
         OperatorError: its results are never final.
@@ -79,18 +80,18 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
 
 
 def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False) -> list[str]:
-    """Empty tables, so that an advance makes them again from the event logs under their present settings.
+    """Empty tables, so that an advance rebuilds them from the event logs with their present settings.
 
     Args:
         advances: every asset of the lake, by name, each after those that it reads.
-        names: the assets to make again.
-        downstream: also every asset that is made of them; without it there must be none that has a table.
+        names: the assets to rebuild.
+        downstream: whether to empty every downstream asset too; if not, no downstream asset may have a table.
 
     Returns:
-        The assets that are empty now, in the order in which they are to be advanced.
+        The assets that are empty now, in the order in which to advance them.
 
     Raises:
-        ProgressError: a table that is not to be made again is made of one that is.
+        ProgressError: a downstream table of an emptied table would not be emptied.
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
@@ -104,10 +105,11 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
 
 
 def empty(advance: Advance) -> None:
-    """Empty a table in place, so that its next steps make it again from the log under its present settings, columns included.
+    """Empty a table in place, so that its next steps rebuild it from the log with its present settings and columns.
 
-    It is a step of its own, of the table's next generation: every table that was made of the earlier one refuses to go on until it is
-    made again too. Steps go on counting, so that a writer that was paused is refused. A table without a step is left as it is.
+    This is a separate step, which starts the table's next generation. The engine refuses to advance a table that read the earlier
+    generation until that table is rebuilt too. Step numbers continue, so that the commit of a paused writer is refused. A table without
+    a step is not changed.
 
     Raises:
         LakeError: the asset has a writer.
@@ -117,7 +119,7 @@ def empty(advance: Advance) -> None:
         was, schema = _stored(advance), reading.lake.schema(results_table(asset))
         if not was.step:
             return
-        if not schema.fields:  # a changelog that is lost: the first step gives it the columns that it must have
+        if not schema.fields:  # the changelog was lost: it begins with the table's columns, and the first step writes its own
             schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
         after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
         point("rebuild.before_empty")
@@ -127,7 +129,7 @@ def empty(advance: Advance) -> None:
 
 
 def _stored(advance: Advance) -> Progress:
-    """How far a table has come; where its commits have lost that, a step that no commit of it can have reached."""
+    """A table's stored progress; if its commits no longer contain it, one with the table's version as the step number."""
     lake, asset, current = advance.reading.lake, advance.asset, None
     try:
         found = stored_progress(lake, asset)

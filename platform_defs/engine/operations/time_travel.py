@@ -1,4 +1,4 @@
-"""An upserted table as it was, and as it would have been: read from its changelog, and from the log."""
+"""Time travel of an upserted table: its earlier rows, from its changelog, or its rows at an event time, from the log."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,14 +12,14 @@ from platform_defs.engine.inputs.reader import Reading, Span
 
 
 def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
-    """A table and its changelog, both as far as a step; beside a writer too."""
+    """A table and its changelog, both as of a step. The result is exact while another process writes to them."""
     return as_of_step(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
-    """A table as it was at a time (epoch ms, by the ledger's clock): its changelog folded as far as it went then.
+    """A table as it was at a time (epoch ms, by the ledger's clock): the changelog of its steps until then, merged.
 
-    That is up to the first step that came later, though the clock stepped back after it.
+    The first step after `time` and all steps with higher numbers are left out, even if the clock was set back after that step.
 
     Raises:
         OperatorError: the asset has no changelog, or none yet.
@@ -34,13 +34,14 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
 
 
 def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
-    """A table as it would have been after the rows of event times up to `time` (epoch ms), of all that came since.
+    """A table computed from all rows ingested so far with an event time up to `time` (epoch ms).
 
-    Every row counts by its own time, however late it came; those of a changelog in the order in which they came. Keys that live for a
-    time are as old as that time lets them be; in processing time, which the rows do not tell, none is too old.
+    Each row is selected by its event time, however late it arrived. Rows of a changelog are applied in changelog order. With an
+    event-time TTL, only keys with a row in the TTL before `time` are returned. A processing-time TTL is not applied, because rows do not
+    record it.
 
     Raises:
-        OperatorError: the asset, or one that it follows, has no changelog.
+        OperatorError: the asset, or a table that it reads, has no changelog.
     """
     _ = upserted(asset)
     rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
