@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from examples.olist.prepare import ITEMS, ORDERS, PAYMENTS, PRODUCTS, prepare
+from tests.support.shared_data import OLIST
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "olist"
-real = pytest.mark.skipif(not (DATA / ORDERS).is_file(), reason=f"the Olist sample is not at {DATA}")
+real = pytest.mark.skipif(not (OLIST / ORDERS).is_file(), reason=f"the Olist sample is not at {OLIST}")
 
 ORDER_LINES = """order_id,customer_id,order_status,order_purchase_timestamp,order_approved_at,{shipped},{delivered}
 b,"São, Paulo",delivered,2018-01-02 10:00:00,2018-01-02 11:00:00,2018-01-03 10:00:00,2018-01-09 10:00:00
@@ -53,7 +53,7 @@ def _rows(folder: Path) -> list[dict[str, str]]:
 
 
 def _items() -> list[dict[str, str]]:
-    with (DATA / ITEMS).open(newline="", encoding="utf-8") as file:
+    with (OLIST / ITEMS).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -168,7 +168,7 @@ def test_no_parts_are_refused(small: Path) -> None:
 
 @real
 def test_the_real_sample_gives_the_known_counts(tmp_path: Path) -> None:
-    counts = prepare(DATA, tmp_path)
+    counts = prepare(OLIST, tmp_path)
     known = {"orders": 8135, "orders_without_time": 0, "payments": 8924, "payments_without_time": 161}
     assert {name: counts[name] for name in known} == known
     assert (counts["order_items"], counts["order_items_without_time"]) == (len(_items()), 0)
@@ -182,7 +182,7 @@ def test_the_real_sample_gives_the_known_counts(tmp_path: Path) -> None:
 
 @real
 def test_a_naive_join_of_the_real_sample_gives_the_known_pairs(tmp_path: Path) -> None:
-    prepare(DATA, tmp_path, parts=3)
+    prepare(OLIST, tmp_path, parts=3)
     paid: dict[str, list[datetime]] = defaultdict(list)
     for row in _rows(tmp_path / "payments"):
         if row["payment_time"]:
@@ -196,7 +196,7 @@ def test_a_naive_join_of_the_real_sample_gives_the_known_pairs(tmp_path: Path) -
 
 @real
 def test_values_of_the_real_sample_are_unchanged(tmp_path: Path) -> None:
-    prepare(DATA, tmp_path, arrival="as_is")
-    with (DATA / PAYMENTS).open(newline="", encoding="utf-8") as file:
+    prepare(OLIST, tmp_path, arrival="as_is")
+    with (OLIST / PAYMENTS).open(newline="", encoding="utf-8") as file:
         values = [(row["order_id"], row["payment_type"], row["payment_value"]) for row in csv.DictReader(file)]
     assert [(row["order_id"], row["method"], row["amount"]) for row in _rows(tmp_path / "payments")] == values

@@ -11,9 +11,9 @@ from assets.schemas import Policy, order_items
 from examples.olist.prepare import ITEMS, prepare
 from operators import TopK, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
+from tests.support.shared_data import OLIST
 from tests.support.shopkeeping import rows_of
 
-OLIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "olist"
 POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
 DAY, WEEK = Tumbling(size="1 day"), Tumbling(size="7 days", offset="4 days")
 """Weeks from Monday to Sunday: 1970-01-05 was a Monday."""

@@ -1,7 +1,6 @@
 """Our Top-N gives Flink's leaderboards after every micro-batch, and the comparison can fail."""
 
 import json
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,8 +8,8 @@ from pyspark.sql import SparkSession
 from tests.oracle import leaderboards
 from tests.oracle.leaderboards import BATCHES, TOPN, TopNCase, compare_cases
 from tests.oracle.runner import gather
+from tests.support.shared_data import ORACLE
 
-ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 SHORT = ("agg_count_desc_tiebreak", "agg_max_desc_norn", "agg_sum_range_rn", "append_varend_rn", "append_ties_rn", "retract_range_norn")
 SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "err_agg_varend")

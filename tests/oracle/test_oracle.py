@@ -14,8 +14,8 @@ from tests.oracle.flink import Flink
 from tests.oracle.lake import Found, Stepped, bulk, stepwise
 from tests.oracle.runner import STEPPED, compare_or_fail, gather, report, run, run_all
 from tests.oracle.sql_cache import Simulation
+from tests.support.shared_data import ORACLE
 
-ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 

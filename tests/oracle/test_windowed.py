@@ -1,14 +1,13 @@
 """Our windowed operators give Flink's final rows, and the comparison can fail."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.oracle.windowed import CONSECUTIVE, DEDUP, SQL_WINDOW_JOIN, WINDOW_JOIN, WINDOW_TOPN, Row, WindowCase, gather, run
+from tests.support.shared_data import ORACLE
 
-ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 SHORT = ("hand_session_merge_late", "session_cogroup_full")
 pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 

@@ -1,6 +1,5 @@
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +8,8 @@ from tests.oracle.cases import DATASTREAM, SQL, Case, files, load, parse
 from tests.oracle.flink import EVICTED, Flink
 from tests.oracle.residual import ResidualError, predicate, translated
 from tests.support.model import Event, IntervalJoinModel, Mark
+from tests.support.shared_data import ORACLE
 
-ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 

@@ -25,9 +25,9 @@ from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
+from tests.support.shared_data import OLIST
 
 ORDERS, PARTS = 200, 2
-OLIST = Path(__file__).parents[3] / "shared/data/olist"
 WIDE = "payment_order_wide"
 JUDGES = {"orders": WIDE, "payments": WIDE, "order_items": "item_sales", "clicks": "item_clicks", "order_updates": "order_status_board"}
 """An asset for each source, derived from it alone or with its counterpart."""
