@@ -31,7 +31,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show rows of a table: its present state, an earlier state, or with early results."""
-    rows = _engine().views.show(view_of(table, early, as_of, event_times_to))
+    view = view_of(table, early, as_of, event_times_to)  # first: a wrong argument needs no Spark session
+    rows = _engine().views.show(view)
     render.show(as_json, {"table": table} | render.head_of(rows, limit), render.print_rows)
 
 
@@ -46,7 +47,8 @@ def export(
 ) -> None:
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     target = one_folder("folder", folder, canonical)
-    done = _engine().views.export(view_of(table, early, as_of, event_times_to), target)
+    view = view_of(table, early, as_of, event_times_to)
+    done = _engine().views.export(view, target)
     render.show(as_json, {"table": table, **done}, _print_export)
 
 
