@@ -13,7 +13,7 @@ from platform_defs.engine.formats.parquet import parquet_rows
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, union, whole_files
 from platform_defs.engine.formats.text import csv_rows, json_rows
 
-__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "read"]
+__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "is_text_file", "read"]
 
 READER_VERSION = 5
 """Incremented by each change that reads different rows from the same files, so that uncommitted rows of older versions are not reused."""
@@ -22,6 +22,11 @@ READER_VERSION = 5
 def is_columnar(files: Sequence[File]) -> bool:
     """Whether all files have a columnar format."""
     return all(f.suffix == ".parquet" for f in files)
+
+
+def is_text_file(file: File) -> bool:
+    """Whether a file's rows are read from its lines; no file of an unknown format is ever opened."""
+    return file.fault is None and file.suffix in _FORMATS and file.suffix != ".parquet"
 
 
 def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:

@@ -13,7 +13,7 @@ from assets.contracts import SourceContract
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import PATH
 from platform_defs.engine.formats.read_errors import MISSING, ReadError, read_error
-from platform_defs.engine.formats.reader import read
+from platform_defs.engine.formats.reader import is_text_file, read
 from platform_defs.engine.formats.text import lines
 
 GONE = MISSING
@@ -79,7 +79,7 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
     """Read each file to its end, and isolate files that cannot be read: damaged, missing, or currently unreachable ones."""
 
     def unparsed(some: Sequence[File]) -> DataFrame:
-        plain = [f for f in some if f.suffix != ".parquet" and f.fault is None]
+        plain = [f for f in some if is_text_file(f)]
         rest = [f for f in some if f not in plain]
         frames = [lines(spark, plain, plain).select(PATH)] if plain else []
         return reduce(DataFrame.unionByName, frames + ([read(spark, contract, rest).select(PATH)] if rest else []))

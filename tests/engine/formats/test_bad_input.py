@@ -202,6 +202,7 @@ JSON = [
     Bad("snappy, cut after its first block", "json/cut.jsonl.snappy", _block(_lines(_line("first block")), "snappy"), reasons=(OTHER,)),
     Bad("lz4, cut after its first block", "json/cut.jsonl.lz4", _block(_lines(_line("first block")), "lz4_raw"), reasons=(OTHER,)),
     Bad("lz4 as its own tool writes it", "json/tool.jsonl.lz4", _packed(_lines(_line("framed")), "lz4"), reasons=(OTHER,)),
+    Bad("lz4 that claims a block of 2 GiB", "json/huge.jsonl.lz4", struct.pack(">II", 64, 2**31 - 1) + bytes(64), reasons=(OTHER,)),
     Bad(
         "zst, cut in its second frame",
         "json/cut.jsonl.zst",
