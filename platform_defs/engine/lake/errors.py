@@ -49,8 +49,8 @@ class LakeError(TidemarkError, RuntimeError):
     def forgotten(cls, table: str, key: str) -> "LakeError":
         """No commit in the table's log has the metadata that is needed."""
         return cls(
-            f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up; "
-            "rebuild it into a new lake"
+            f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up. "
+            "A derived table can be rebuilt with `tidemark rebuild NAME --downstream`; restore any other table from a backup"
         )
 
     @classmethod

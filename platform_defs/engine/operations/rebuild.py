@@ -12,6 +12,7 @@ from platform_defs.engine.days import day_start
 from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
+from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.tables import LakeError
 from platform_defs.faults import point
 
@@ -95,8 +96,7 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
-    made = [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]
-    if made and not downstream:
+    if not downstream and (made := [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]):
         raise ProgressError.read_by(names, made)
     again = [name for name in advances if name in names or name in readers]
     for name in again:
@@ -129,12 +129,13 @@ def empty(advance: Advance) -> None:
 
 
 def _stored(advance: Advance) -> Progress:
-    """A table's stored progress; if its commits no longer contain it, one with the table's version as the step number."""
+    """A table's stored progress; if its commits no longer contain it, one whose step number is not below that of any commit."""
     lake, asset, current = advance.reading.lake, advance.asset, None
     try:
         found = stored_progress(lake, asset)
     except (LakeError, ProgressError):
-        found = Progress(step=lake.version(results_table(asset)) or 1)
+        table = results_table(asset)
+        found = Progress(step=max(lake.version(table) or 1, lake.transaction(table, APPLICATION) or 0))
     if asset.operator.emits.upserts:
         with suppress(LakeError):
             current = lake.newest(asset.name, FOLDED)

@@ -1,5 +1,6 @@
 """A recreated table, or one with changed parameters: its readers refuse to continue, name the fix, and the fix works."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,8 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.days import day_of
+from platform_defs.engine.inputs.progress import results_table
+from platform_defs.engine.lake.tables import LakeError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, join, replay, rows_of, source
 
@@ -108,6 +111,29 @@ def test_a_reader_of_a_table_that_was_emptied_is_refused_though_delta_knows_it_a
     assert engine.lake.identity("counts") == table
     assert engine.pending.progress("top").inputs == {"counts": f"{table}#1"}
     assert engine.pending.progress(reader.name).generation == 1
+
+
+@pytest.mark.parametrize("name", ["counts", "sums"])
+def test_a_table_whose_log_has_lost_its_progress_can_be_made_again(name: str, engine: Engine) -> None:
+    """The number of its newest step is unknown then; Delta would skip a commit that repeats it."""
+    _forget_progress(engine, results_table(engine.assets[name]))
+    with pytest.raises(LakeError, match="can be rebuilt with `tidemark rebuild NAME --downstream`"):
+        engine.advance(name)
+    list(engine.remake([name], downstream=True))
+    assert {name for name in engine.assets if broken(engine, name)} == set()
+    replay(engine, [BATCHES[2]])
+    assert {name for name in advanced(engine).assets if broken(engine, name)} == set()
+
+
+def _forget_progress(engine: Engine, table: str) -> None:
+    """Remove the metadata from a table's commits, as a cleanup of its log does after many commits of another program."""
+    log = Path(engine.lake.path(table)) / "_delta_log"
+    for commit in log.glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            action.get("commitInfo", {}).pop("userMetadata", None)
+        commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        (log / f".{commit.name}.crc").unlink(missing_ok=True)
 
 
 def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
