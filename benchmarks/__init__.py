@@ -1,1 +1,1 @@
-"""Time, memory and growth: see docs/benchmarks.md."""
+"""Benchmarks of time, memory and the growth of cost; docs/benchmarks.md has their results."""

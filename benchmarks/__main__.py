@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run the benchmarks, and write the results into docs/benchmarks.md."""
+"""`python -m benchmarks`: run the benchmarks and write their results into docs/benchmarks.md."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ from platform_defs.settings import HOME, PROJECT
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 Work = Annotated[Path, typer.Option(help="Folder for the data, the lakes and the results.")]
-Flink = Annotated[Path, typer.Option(help="The Flink peer's folder; it is left out where it is not set up.")]
+Flink = Annotated[Path, typer.Option(help="Folder of the Flink benchmark; Flink is skipped if it is not set up.")]
 Cores = Annotated[int, typer.Option(help="Cores that each contender uses.", min=1)]
-Timeout = Annotated[float, typer.Option(help="Seconds one run may take.", min=1)]
-Again = Annotated[bool, typer.Option("--again", help="Run what has a result already, too; the newest counts.")]
-Runs = Annotated[int, typer.Option(help="Runs of each contender and size; the median counts.", min=1)]
-Scale = Annotated[float, typer.Option(help="Scales every number of rows.", min=0.0001)]
+Timeout = Annotated[float, typer.Option(help="Maximum seconds of one run.", min=1)]
+Again = Annotated[bool, typer.Option("--again", help="Repeat runs that already have a result; the newest result counts.")]
+Runs = Annotated[int, typer.Option(help="Runs of each contender and size; the report shows medians.", min=1)]
+Scale = Annotated[float, typer.Option(help="Factor for every number of rows.", min=0.0001)]
 WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
 GROWTH = ["rows", "keys", "bounds", "batch"]
 SIZES, SLOW_SIZES, BACKLOGS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000]
@@ -29,20 +29,20 @@ ALL: list[str] = []
 
 @app.command()
 def join(
-    sizes: Annotated[list[int], typer.Option(help="Rows a table; the slope is between the smallest and the largest.")] = SIZES,
-    slow_sizes: Annotated[list[int], typer.Option(help="The same for Spark's stream-stream join, which runs once.")] = SLOW_SIZES,
-    variant_rows: Annotated[int, typer.Option(help="Rows a table when parts are left out or put in; 0 to leave that out.")] = 1_000_000,
+    sizes: Annotated[list[int], typer.Option(help="Rows per table; the slope is between the smallest and the largest.")] = SIZES,
+    slow_sizes: Annotated[list[int], typer.Option(help="The same for slow contenders, which run once.")] = SLOW_SIZES,
+    variant_rows: Annotated[int, typer.Option(help="Rows per table in runs with one part removed or added; 0 skips them.")] = 1_000_000,
     variant_runs: Runs = 1,
     runs: Runs = 3,
     only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in JOIN)}.")] = ALL,
-    flink_rocksdb: Annotated[bool, typer.Option(help="Run Flink with RocksDB, checkpoints and files too.")] = False,
+    flink_rocksdb: Annotated[bool, typer.Option(help="Also run Flink with RocksDB, checkpoints and files.")] = False,
     work: Work = WORK,
     flink: Flink = FLINK,
     cores: Cores = 2,
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """The payment-order join, all contenders in turn; a run with a result is not repeated."""
+    """Run the payment-order join with all contenders in turn; a run that has a result is skipped."""
     _check(only, JOIN, flink)
     wanted = [*only, *(["flink_rocksdb"] if flink_rocksdb else [])]
     if flink_rocksdb and not only:
@@ -57,14 +57,14 @@ def hot_items(
     sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
     runs: Runs = 3,
     only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in HOT_ITEMS)}.")] = ALL,
-    growth: Annotated[bool, typer.Option(help="How cost grows too: with rows, auctions and overlap.")] = True,
+    growth: Annotated[bool, typer.Option(help="Also measure how cost grows with rows, auctions and overlap.")] = True,
     work: Work = WORK,
     flink: Flink = FLINK,
     cores: Cores = 2,
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """The ten auctions of each sliding window with the most bids, all contenders in turn."""
+    """Find the ten auctions with the most bids in each sliding window, with all contenders in turn."""
     _check(only, HOT_ITEMS, flink)
     cells = [*plan.hot_items(sizes, runs, only, flink)]
     if growth and not only:
@@ -86,21 +86,21 @@ def top_bids(
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """The ten highest bids of each auction, with ranks and without, all contenders in turn."""
+    """Keep the ten highest bids of each auction, with and without ranks, with all contenders in turn."""
     _check(only, TOP_BIDS, flink)
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), plan.top_bids(sizes, runs, only, flink))
 
 
 @app.command()
 def growth(
-    only: Annotated[list[str], typer.Option(help=f"Of {', '.join(GROWTH)}.")] = GROWTH,
+    only: Annotated[list[str], typer.Option(help=f"Measurements: {', '.join(GROWTH)}.")] = GROWTH,
     scale: Scale = 1.0,
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """How cost grows: with rows, keys, bounds, and rows a micro-batch."""
+    """Measure how cost grows with rows, keys, bounds and rows per micro-batch."""
     by_rows = [round(n * scale) for n in (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)]
     size, base = round(1_000_000 * scale), round(1_000_000 * scale)
     batches = [round(n * scale) for n in (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)]
@@ -115,37 +115,37 @@ def growth(
 
 @app.command()
 def age(
-    steps: Annotated[int, typer.Option(help="Small micro-batches.", min=1)] = 1_000,
-    step_rows: Annotated[int, typer.Option(help="Rows of each, both tables.", min=2)] = 1_000,
-    base: Annotated[int, typer.Option(help="Rows a table that are there before.", min=1)] = 100_000,
+    steps: Annotated[int, typer.Option(help="Number of small micro-batches.", min=1)] = 1_000,
+    step_rows: Annotated[int, typer.Option(help="Rows per micro-batch, both tables together.", min=2)] = 1_000,
+    base: Annotated[int, typer.Option(help="Rows per table that are ingested before them.", min=1)] = 100_000,
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 4 * 3_600,
     again: Again = False,
 ) -> None:
-    """How a lake ages: many small steps, their times and the numbers of files."""
+    """Run many small steps on one lake, and measure step times and numbers of files."""
     _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), plan.age(steps, step_rows, base))
 
 
 @app.command()
 def backlog(
-    sizes: Annotated[list[int], typer.Option(help="Rows, both tables.")] = BACKLOGS,
-    heap: Annotated[str, typer.Option(help="The driver's heap.")] = "1g",
-    max_step: Annotated[int, typer.Option(help="Rows a step may read, about.", min=2)] = 2_000_000,
+    sizes: Annotated[list[int], typer.Option(help="Rows of a backlog, both tables together.")] = BACKLOGS,
+    heap: Annotated[str, typer.Option(help="Heap of the driver.")] = "1g",
+    max_step: Annotated[int, typer.Option(help="Approximate number of rows that a step reads.", min=2)] = 2_000_000,
     work: Work = WORK,
     cores: Cores = 2,
     timeout: Timeout = 4 * 3_600,
     again: Again = False,
 ) -> None:
-    """Whether memory stays bounded on a backlog far larger than the heap."""
+    """Measure the peak memory of a backlog that is larger than the heap."""
     _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), plan.backlog(sizes, heap, max_step))
 
 
 @app.command()
 def ledger_age(
-    batches: Annotated[int, typer.Option(help="Batches of the ledger, of five sources each.", min=64)] = 200_000, work: Work = WORK
+    batches: Annotated[int, typer.Option(help="Batches in the ledger, each with five sources.", min=64)] = 200_000, work: Work = WORK
 ) -> None:
-    """The cost of opening, querying and appending to a long ledger. Needs no Spark."""
+    """Measure the cost of opening, querying and appending to a long ledger. Needs no Spark."""
     from benchmarks.ledger_age import run
 
     for name, cost in run(work, batches).items():
@@ -154,9 +154,9 @@ def ledger_age(
 
 @app.command()
 def report(
-    work: Work = WORK, docs: Annotated[Path, typer.Option(help="The folder of benchmarks.md and of images/.")] = PROJECT / "docs"
+    work: Work = WORK, docs: Annotated[Path, typer.Option(help="Folder that contains benchmarks.md and images/.")] = PROJECT / "docs"
 ) -> None:
-    """Write the results into benchmarks.md and its plots."""
+    """Write the recorded results into benchmarks.md and its plots."""
     from benchmarks.report import write
 
     for path in write(work / "results.jsonl", docs):
@@ -164,13 +164,15 @@ def report(
 
 
 def _check(only: Iterable[str], contenders: Sequence[Contender], flink: Path) -> None:
-    """Refuse an unknown contender, and report when Flink is left out."""
+    """Refuse an unknown contender, and print a message if Flink is skipped."""
     names = [c.name for c in contenders]
     unknown = sorted(set(only) - set(names))
     if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)} is no contender; they are {', '.join(names)}")
+        raise typer.BadParameter(f"{', '.join(unknown)} is not a contender; the contenders are {', '.join(names)}")
     if not is_set_up(flink):
-        print(f"Flink is left out: there is no {flink}/java/bclasses. Run setup.sh in a copy of the peer's folder, and name it by --flink")
+        print(
+            f"Flink is skipped: {flink}/java/bclasses is missing. Run setup.sh in a copy of the Flink benchmark; pass that copy as --flink"
+        )
 
 
 def _run(bench: Bench, cells: Iterable[Cell]) -> None:

@@ -1,4 +1,4 @@
-"""Hot items: how many bids an auction had in each sliding window, and the ten auctions of each window with the most."""
+"""Hot items: the number of bids per auction and sliding window, and the ten auctions with the most bids in each window."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, ts bigint
 
 
 def slide_ms(job: Job) -> int:
-    """The offset from one window to the next."""
+    """The time from the start of one window to the start of the next."""
     return int(job.options.get("slide_ms", SLIDE_MS))
 
 
 def sources(job: Job) -> list[SourceContract]:
-    """The bids; they have no key, so none is a duplicate."""
+    """The source of bids. It has no unique key, so no bid is a duplicate."""
     rules = RowRule("price_is_positive", "price > 0"), RowRule("auction_is_named", "auction IS NOT NULL")
     bids = SourceContract(
         name="bids",
@@ -34,7 +34,7 @@ def sources(job: Job) -> list[SourceContract]:
 
 
 def asset(job: Job) -> DerivedAsset:
-    """The ranking, without a table of the counts."""
+    """The table of ranks; the counts are not stored."""
     window = Sliding(size=WINDOW_MS, slide=slide_ms(job))
     counts = WindowedAggregate(by="auction", window=window, aggregates={"bids": "count(*)"})
     ranked = Consecutive(of=counts, then=TopK(k=TOP, order_by=["bids DESC", "auction"]))
@@ -49,7 +49,7 @@ def outcome(rows: DataFrame) -> dict[str, Any]:
 
 
 def checksum_of(end_ms: Column, rank: Column, auction: Column, bids: Column) -> Column:
-    """The checksum, as `benchmarks.data.true_hot_items` has it."""
+    """The checksum of ranks; it equals that of `benchmarks.data.true_hot_items`."""
     return F.sum((rank * 1_009 + F.floor((end_ms - START) / 1_000)) * (auction * 7 + bids)).cast("bigint")
 
 

@@ -1,7 +1,7 @@
-"""The input: orders and payments, or bids, as Parquet files, whole and cut into equal micro-batches by arrival.
+"""The input as Parquet files: orders and payments, or bids, complete and split by arrival into equal micro-batches.
 
-Row for row what the Flink peer's own generator makes with the same size: two files a table, row i of the arrival order in file
-i % 2, out of order by less than 3 s. `keys` and `step_ms` bend it for the growth curves: fewer keys, a longer time.
+The rows are the same as those of the Flink benchmark's generator for the same size: two files per table, row i of the arrival order in
+file i % 2, out of order by less than 3 s. For the growth curves, `keys` reduces the number of keys and `step_ms` stretches event time.
 """
 
 import json
@@ -36,9 +36,9 @@ class Shape:
 
     Args:
         rows: rows of each table.
-        keys: how many orders (or auctions) there are to tell apart; 0 for as many as come. Order i has the key i % keys.
-        step_ms: event time from one order to the next.
-        data: `payments`, with their orders, or `bids`.
+        keys: number of distinct order keys (or auctions); 0 for no limit. Order i has the key i % keys.
+        step_ms: event time between consecutive orders.
+        data: `payments` (with their orders) or `bids`.
     """
 
     rows: int
@@ -48,21 +48,21 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """The name of the data's folder."""
         return f"{self.data}-{self.rows}-{self.keys or self.rows}-{self.step_ms}"
 
 
 def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Path:
-    """Make the data and its micro-batches, unless they exist.
+    """Write the data and its micro-batches, unless they exist.
 
     Args:
-        shape: what to make.
-        folder: where the data of all shapes lies.
-        batches: how many micro-batches to cut it into; 0 for none.
-        first: rows of each table in the first of them; 0 for as many as in the others.
+        shape: the shape of the data.
+        folder: the folder for the data of all shapes.
+        batches: number of micro-batches; 0 for none.
+        first: rows of each table in the first micro-batch; 0 for as many as in the others.
 
     Returns:
-        The data's folder: one folder a table, and one for each way it was cut.
+        The data's folder. It contains one folder per table, and one per division into micro-batches.
     """
     data = folder / shape.name
     if not (data / TABLES_OF[shape.data][-1]).exists():
@@ -74,12 +74,12 @@ def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Pat
 
 
 def batches_folder(data: Path, batches: int, first: int = 0) -> Path:
-    """The folder of the micro-batches of one cut, with a folder for each table."""
+    """The folder of the micro-batches of one division; it contains a folder per table."""
     return data / f"batches-{batches}-{first}"
 
 
 def _whole(folder: Path, make: Callable[[Path], None]) -> None:
-    """Make a folder under another name first, so that an incomplete one is never taken for a complete one."""
+    """Write a folder under a temporary name and rename it, so that an incomplete folder never looks complete."""
     scratch = folder.with_name(f".{folder.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -97,7 +97,10 @@ def _make(shape: Shape, folder: Path) -> None:
 
 
 def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
-    """Both tables with each row's arrival. The draws are the peer's, in its order: another order would give other data."""
+    """Both tables, with the arrival time of each row.
+
+    Random numbers are drawn in the order of the Flink benchmark's generator; another order would give other data.
+    """
     n, keys, draw = shape.rows, shape.keys or shape.rows, np.random.default_rng(42)
     row = np.arange(n, dtype=np.int64)
     time, amount = START + row * shape.step_ms, draw.integers(100, 100_000, n)
@@ -112,7 +115,7 @@ def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
 
 
 def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
-    """Ten bids a millisecond; half of them for one hot auction of each hundred, the others for the newest hundred or so."""
+    """Ten bids per millisecond: half of them for the one hot auction in each hundred, the others for about the newest hundred auctions."""
     n, draw = shape.rows, np.random.default_rng(7)
     row = np.arange(n, dtype=np.int64)
     newest = row * 3 // 46
@@ -137,7 +140,7 @@ def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def by_arrival(data: Path, table: str) -> pa.Table:
-    """A table in arrival order: its two files, a row of each in turn."""
+    """A table in arrival order: its two files, with rows from each file in turn."""
     parts = [pq.read_table(data / table / f"part-{part}.parquet") for part in range(2)]
     order = np.empty(sum(p.num_rows for p in parts), np.int64)
     order[0::2], order[1::2] = np.arange(parts[0].num_rows), parts[0].num_rows + np.arange(parts[1].num_rows)
@@ -145,18 +148,18 @@ def by_arrival(data: Path, table: str) -> pa.Table:
 
 
 def ends(rows: int, batches: int, first: int = 0) -> list[int]:
-    """The bounds of the micro-batches: `batches + 1` row numbers, the first 0, the last `rows`."""
+    """The bounds of the micro-batches: `batches + 1` row numbers from 0 to `rows`."""
     if first:
         return [0, *(first + end for end in ends(rows - first, batches - 1))]
     return [rows * n // batches for n in range(batches + 1)]
 
 
 def cut(data: Path, target: Path, batches: int, first: int = 0) -> None:
-    """Cut the tables, by arrival, into files whose modification times give their order."""
+    """Split the tables by arrival into files; the modification times of the files have the same order."""
     for table in tables_of(data):
         rows = by_arrival(data, table)
         (target / table).mkdir(parents=True)
-        halves = 2 // len(tables_of(data))  # two files a micro-batch, so that both cores have one to read
+        halves = 2 // len(tables_of(data))  # two files per micro-batch, so that each of two cores reads one
         for n, (begin, end) in enumerate(pairwise(ends(rows.num_rows, batches, first))):
             for half in range(halves):
                 low, high = (begin + (end - begin) * h // halves for h in (half, half + 1))
@@ -166,13 +169,13 @@ def cut(data: Path, target: Path, batches: int, first: int = 0) -> None:
 
 
 def micro_batches(data: Path, batches: int, first: int = 0) -> list[list[tuple[str, Path]]]:
-    """The micro-batches: (table, file) of each of the tables."""
+    """The micro-batches, each as pairs (table, file)."""
     folder = batches_folder(data, batches, first)
     return [[(t, path) for t in tables_of(data) for path in sorted((folder / t).glob(f"{n:05d}-*.parquet"))] for n in range(batches)]
 
 
 def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
-    """The true number of pairs of a join within the time, counted by numpy and cached with the data."""
+    """The true number of pairs of the join, counted by numpy and cached with the data."""
     kept = data / "pairs.json"
     known: dict[str, int] = json.loads(kept.read_text()) if kept.exists() else {}
     if str(within_ms) not in known:
@@ -182,7 +185,7 @@ def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
 
 
 def _count_pairs(data: Path, within_ms: int) -> int:
-    """Each (key, time) as one number, orders sorted: a payment's orders are between two positions."""
+    """Encode (key, time) as one number and sort the orders: the orders of a payment are between two positions."""
     key, time = _columns(data, "orders")
     paid_key, paid_time = _columns(data, "payments")
     room = max(time.max(), paid_time.max()) - START + within_ms + 1
@@ -198,14 +201,14 @@ def _columns(data: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
-    """The true number of ranks of the windows, and their checksum, counted by numpy and cached with the data.
+    """The true number of ranks in all windows and their checksum, computed by numpy and cached with the data.
 
     Args:
         data: the data's folder.
-        window_ms: how long a window is.
-        slide_ms: how far one begins after the one before.
-        top: how many ranks a window has.
-        open_ms: leave the windows out that end later than this before the newest bid; None for none.
+        window_ms: length of a window.
+        slide_ms: time from the start of one window to the start of the next.
+        top: number of ranks per window.
+        open_ms: excludes windows that end less than this before the newest bid; None to include all.
     """
     kept, name = data / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
     known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -216,7 +219,7 @@ def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms:
 
 
 def _count_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None) -> dict[str, int]:
-    """Bids counted by auction and pane, then for each window the sum of its panes."""
+    """Count bids by auction and pane, then sum the panes of each window."""
     read = pq.read_table(data / "bids", columns=["auction", "ts"])
     auction, time = read["auction"].to_numpy(), read["ts"].to_numpy()
     pane, latest = time // slide_ms, time.max() + window_ms if open_ms is None else time.max() - open_ms
@@ -234,9 +237,9 @@ def _count_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_m
 
 
 def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
-    """The true number of the highest bids of each auction, and their checksum, counted by numpy and cached with the data.
+    """The true number of the highest bids of each auction and their checksum, computed by numpy and cached with the data.
 
-    Bids of one price may stand in any order: the number is the same.
+    The order of bids with equal prices does not change the checksum.
     """
     kept, name = data / "top_bids.json", f"{top}-{ranked}"
     known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -255,5 +258,5 @@ def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
 
 
 def checksum(end_ms: np.ndarray, rank: np.ndarray, auction: np.ndarray, bids: np.ndarray) -> int:
-    """A checksum of all ranks, in any order."""
+    """A checksum of all ranks that does not depend on their order."""
     return int(((rank * 1_009 + (end_ms - START) // 1_000) * (auction * 7 + bids)).sum())

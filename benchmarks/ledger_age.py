@@ -1,4 +1,4 @@
-"""The cost of a long ledger: opening it in a new process, querying it, and appending to it. Needs no Spark."""
+"""The cost of a long ledger: to open it in a new process, to query it, and to append to it. Needs no Spark."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ _BEGAN, _EVERY_MS, _AT_ONCE = 1_760_000_000_000, 60_000, 10_000
 
 
 def make(root: Path, batches: int) -> None:
-    """Write a ledger of one batch a minute, each with a file of each of five sources."""
+    """Write a ledger with one batch per minute; each batch has one file of each of five sources."""
     for first in range(1, batches + 1, _AT_ONCE):
         seqs = [seq for seq in range(first, min(first + _AT_ONCE, batches + 1)) for _ in SOURCES]
         write_deltalake(f"{root}/ledger", _rows(seqs), mode="append", description="Tidemark lake, format 2")
@@ -53,7 +53,7 @@ def _file(seq: int, source: str) -> File:
 
 
 def measure(root: Path, batches: int) -> dict[str, float]:
-    """Measure a ledger in this process, which should be fresh: CPU seconds, and MB of resident memory that opening took."""
+    """Measure a ledger in this process, which must be new: CPU seconds, and the MB of resident memory that opening it takes."""
     ledger, found = Ledger(Lake(str(root)), lambda: _BEGAN + _EVERY_MS * (batches + 1)), dict[str, float]()
     before = _resident_mb()
     found["open"] = _cpu(lambda: ledger.head)
@@ -72,7 +72,7 @@ def measure(root: Path, batches: int) -> dict[str, float]:
     found["look up 64 files, again"] = _cpu(lambda: ledger.known(SOURCES[0], files))
     found["totals of five sources"] = _cpu(lambda: [ledger.totals(source) for source in SOURCES])
     commits = [_cpu(lambda: _commit(ledger)) for _ in range(100)]
-    found["commit, median of 100"], found["commit, dearest of 100"] = sorted(commits)[50], max(commits)
+    found["commit, median of 100"], found["commit, slowest of 100"] = sorted(commits)[50], max(commits)
     found["watermarks, new batches"] = _cpu(extend)
     return found
 
@@ -93,13 +93,13 @@ def _cpu(act: Callable[[], object]) -> float:
 
 
 def _resident_mb() -> float:
-    """The largest resident memory of this process so far."""
+    """The peak resident memory of this process in MB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def run(work: Path, batches: int) -> dict[str, float]:
-    """Make a ledger if there is none, and measure it in a new process."""
+    """Write the ledger if it does not exist, and measure it in a new process."""
     root = work / f"ledger-age-{batches}"
     if not (root / "ledger").exists():
         make(root, batches)

@@ -1,4 +1,4 @@
-"""One contender as one process: its wall time, the CPU time and peak memory of its whole tree, and the machine's load."""
+"""Run a contender as a process, and measure its wall time, the CPU time and peak memory of its process tree, and the machine's load."""
 
 import json
 import os
@@ -20,11 +20,11 @@ LEAVE_S = 20
 
 
 class RunFailed(RuntimeError):
-    """A contender ended without an outcome."""
+    """A contender ended without a result."""
 
     @classmethod
     def ended(cls, why: str, log: Path) -> "RunFailed":
-        """It failed, or took too long."""
+        """The contender failed or exceeded its time limit; the message has the end of its log."""
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         return cls(f"{why}; its log is {log}, and ends with:\n{tail}")
 
@@ -34,12 +34,12 @@ class Measured:
     """The cost of a process.
 
     Args:
-        wall_s: from its start to its end.
-        cpu_s: of it and all of its children, the JVM among them.
-        peak_mb: the most memory that the tree held at one moment (resident), in MiB.
-        other_cpu_s: CPU time that the rest of the machine used meanwhile: near 0 on a quiet machine.
-        load: the machine's load average of the last minute, before.
-        outcome: what the contender printed last: its seconds, and what it found.
+        wall_s: seconds from its start to its end.
+        cpu_s: CPU seconds of the process and all its children, including the JVM.
+        peak_mb: peak resident memory of the process tree, in MiB.
+        other_cpu_s: CPU seconds that other processes used during the run: near 0 on a quiet machine.
+        load: the machine's load average over one minute, before the run.
+        outcome: the JSON object that the contender printed last: its seconds and its results.
     """
 
     wall_s: float
@@ -51,9 +51,10 @@ class Measured:
 
 
 class Tree:
-    """A process and its descendants, sampled; an ended process keeps its last sample.
+    """Samples of a process and its descendants. A process that has ended keeps its last sample.
 
-    Memory counts from the second look on: the child that a process forks only to start another program shares all its memory.
+    The memory of a process counts from its second sample on: a child that was forked to start another program shares all memory of its
+    parent, and would be counted twice.
     """
 
     def __init__(self, pid: int) -> None:
@@ -63,11 +64,11 @@ class Tree:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time so far."""
+        """The CPU time until the last sample."""
         return sum(self._cpu.values())
 
     def sample(self) -> None:
-        """Look at every process of the tree."""
+        """Read CPU time and memory of every process in the tree."""
         now = 0
         for process in self._members():
             try:
@@ -80,12 +81,12 @@ class Tree:
         self.peak = max(self.peak, now)
 
     def end(self) -> None:
-        """Wait for processes that outlive the root, and stop those that do not end."""
+        """Wait for processes that run longer than the root process, and kill those that do not end."""
         _, left = psutil.wait_procs(list(self._cpu), timeout=LEAVE_S)
         _kill(left)
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Kill all processes of the tree."""
         _kill(self._members())
 
     def _members(self) -> list[psutil.Process]:
@@ -102,16 +103,16 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
 
 
 def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None = None) -> Measured:
-    """Run a contender to its end.
+    """Run a contender until it ends.
 
     Args:
-        command: the process.
-        log: where its output goes.
-        timeout_s: how long it may take.
+        command: the command line of the process.
+        log: the file for its output.
+        timeout_s: the time limit.
         cwd: its working folder.
 
     Raises:
-        RunFailed: it did not end well, in time, and with an outcome.
+        RunFailed: the contender failed, exceeded its time limit, or printed no outcome.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     load, busy, began = os.getloadavg()[0], _busy(), time.perf_counter()
@@ -132,7 +133,7 @@ def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None
 
 
 def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None:
-    """Sample until it ends; None when it had to be stopped."""
+    """Sample until the process ends. Returns its exit code, or None if it exceeded the deadline and was killed."""
     while (code := process.poll()) is None:
         tree.sample()
         if time.perf_counter() > deadline:
@@ -144,7 +145,7 @@ def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None
 
 
 def outcome(log: Path) -> Mapping[str, Any]:
-    """The outcome that a contender printed."""
+    """The outcome in a contender's log."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(OUTCOME_PREFIX)]
     if not lines:
         raise RunFailed.ended("ended without an outcome", log)
@@ -152,11 +153,11 @@ def outcome(log: Path) -> Mapping[str, Any]:
 
 
 def _busy() -> float:
-    """CPU seconds that the whole machine has used."""
+    """CPU seconds that the whole machine has used since it started."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
 
 
 def contender_command(module: str, job: Job) -> list[str]:
-    """The process that runs a contender."""
+    """The command line that runs a contender."""
     return [sys.executable, "-m", "benchmarks.contenders", module, json.dumps(job.as_json())]

@@ -1,4 +1,4 @@
-"""The payment-order join."""
+"""The payment-order join as a workload for Tidemark."""
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from benchmarks.contenders import Job
@@ -16,7 +16,7 @@ RULES = (RowRule("amount_is_positive", "amount > 0"), RowRule("order_is_named", 
 
 
 def sources(job: Job) -> list[SourceContract]:
-    """Orders and payments; the option `without` leaves a part out, `repeated_keys` allows several orders with one key."""
+    """The sources orders and payments. The option `without` removes a part; `repeated_keys` allows several orders with one key."""
     return [_source(name, job, job.options.get("without")) for name in TABLES]
 
 
@@ -35,7 +35,7 @@ def _source(name: str, job: Job, without: str | None) -> SourceContract:
 
 
 def asset(job: Job) -> DerivedAsset:
-    """Each payment with its order."""
+    """The table of payments, each joined with its order."""
     join = IntervalJoin(on="order_id", lower=0, upper=f"{job.within_ms} ms", how="inner")
     return DerivedAsset(name="payment_orders", inputs=TABLES, operator=join)
 

@@ -1,4 +1,4 @@
-"""The plan of runs: cells (a contender, a size, a turn), each run once, and recorded if the answer is right."""
+"""The plan of runs. Each cell (contender, size and turn) runs once, and is recorded if its results are correct."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,10 @@ class WrongResults(AssertionError):
 
     @classmethod
     def of(cls, cell: "Cell", found: Mapping[str, Any], true: Mapping[str, int]) -> "WrongResults":
-        """Name the contender, its results and the true ones."""
+        """Report a contender with its results and the true ones."""
         answer = {key: found[key] for key in true if key in found}
-        return cls(f"{cell.contender.name} at {cell.shape.rows:,} rows a table has {answer}; true is {dict(true)}. Its time is not kept")
+        contender = f"{cell.contender.name} at {cell.shape.rows:,} rows per table"
+        return cls(f"{contender} returned {answer}, but {dict(true)} is correct. Its time is not recorded")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,11 @@ class Cell:
     """One run of one contender.
 
     Args:
-        kind: the question it is asked for.
+        kind: the measurement that the run belongs to.
         contender: the contender.
         shape: the data.
-        turn: which of its runs, from 0.
-        batches: micro-batches.
+        turn: the number of the run, from 0.
+        batches: number of micro-batches.
         first: rows of each table in the first micro-batch; 0 for as many as in the others.
         within_ms: the join's interval.
         heap: the JVM's heap.
@@ -57,12 +58,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of the cell's log."""
+        """The name of the cell's log file."""
         parts = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
         return "-".join(map(str, parts))
 
     def truth(self, data: Path) -> dict[str, int]:
-        """The true results: `found`, and `checksum` for contenders that keep the results."""
+        """The true results: `found`, and `checksum` where the workload has one."""
         if self.shape.data == "payments":
             return {"found": true_pairs(data, self.within_ms)}
         options = {**self.contender.options, **self.options}
@@ -72,7 +73,7 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The cell as a JSON object: what identifies it in the results."""
+        """The cell as a JSON object, which identifies it in the recorded results."""
         own = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
         return {"kind": self.kind, "contender": self.contender.name, **asdict(self.shape), **own, "options": self.options}
 
@@ -82,11 +83,11 @@ class Bench:
     """Runs cells.
 
     Args:
-        work: the folder for data, scratch and results.
-        flink: the Flink peer's folder.
+        work: the folder for data, temporary files and results.
+        flink: the folder of the Flink benchmark.
         cores: cores that each contender uses.
-        timeout_s: how long one run may take.
-        again: whether to run what has a result too.
+        timeout_s: the time limit of one run.
+        again: whether to repeat runs that already have a result.
     """
 
     work: Path
@@ -97,14 +98,14 @@ class Bench:
 
     @property
     def results(self) -> Path:
-        """The file of results."""
+        """The file of recorded results."""
         return self.work / "results.jsonl"
 
     def run(self, cells: Sequence[Cell]) -> list[str]:
-        """Run the cells without a result; returns the failures.
+        """Run the cells that have no result yet; returns the failures.
 
         Raises:
-            WrongResults: a contender's answer is not the true one.
+            WrongResults: a contender's results are wrong.
         """
         done = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
         pending = [cell for cell in cells if cell.identity not in done]
@@ -143,7 +144,7 @@ class Bench:
 
 
 def _asked(cell: Cell, true: Mapping[str, int]) -> list[str]:
-    """The results to check. Flink has no sink here: it counts its results, and of a changelog the changes."""
+    """The results to compare with the true ones. Flink has no sink here: it only counts its results, or the changes of a changelog."""
     if cell.contender.module != "flink":
         return [*true]
     return [] if cell.contender.workload == "top_bids" else ["found"]
@@ -159,7 +160,7 @@ def _line(cell: Cell, record: dict[str, Any]) -> str:
 
 
 def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
-    """The contenders in turn: A B C, A B C. The slow ones have one turn, at sizes of their own."""
+    """The contenders in turn: A B C, A B C. Slow ones have one turn and their own sizes."""
     chosen = [c for c in JOIN if (c.name in only if only else not c.optional)]
     runnable = [c for c in chosen if c.module != "flink" or is_set_up(flink)]
     for turn in range(runs):
@@ -170,19 +171,19 @@ def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Itera
 
 
 def hot_items(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
-    """The contenders that count hot items, in turn."""
+    """The contenders of hot items, in turn."""
     return _of_bids("hot_items", HOT_ITEMS, sizes, runs, only, flink)
 
 
 def top_bids(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
-    """The contenders that keep the top bids, in turn."""
+    """The contenders of top bids, in turn."""
     return _of_bids("top_bids", TOP_BIDS, sizes, runs, only, flink)
 
 
 def _of_bids(
     kind: str, contenders: Sequence[Contender], sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path
 ) -> Iterator[Cell]:
-    """Contenders in turn; a slow one has one turn."""
+    """Contenders in turn; slow ones have one turn."""
     chosen = [c for c in contenders if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
     for turn in range(runs):
         for contender in chosen:
@@ -191,7 +192,7 @@ def _of_bids(
 
 
 def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], slides_ms: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of growing numbers of bids, with fewer and fewer auctions, and in windows with growing overlap."""
+    """Catch-ups with more and more bids, with fewer and fewer auctions, and with more and more overlap of windows."""
     step = HOT_ITEMS[0]
     for rows in sizes:
         yield Cell(kind="bids_rows", contender=step, shape=Shape(rows, data="bids"))
@@ -202,20 +203,20 @@ def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], s
 
 
 def variants(rows: int, runs: int) -> Iterator[Cell]:
-    """Ten micro-batches with one part left out, or one added."""
+    """Ten micro-batches with one part removed or added."""
     for turn in range(runs):
         for contender in VARIANTS:
             yield Cell(kind="variants", contender=contender, shape=Shape(rows), turn=turn)
 
 
 def rows(sizes: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of growing numbers of rows."""
+    """Catch-ups with more and more rows."""
     for size in sizes:
         yield Cell(kind="rows", contender=CATCH_UP, shape=Shape(size))
 
 
 def keys(size: int, per_key: Iterable[int]) -> Iterator[Cell]:
-    """A catch-up of equal rows and pairs with fewer and fewer keys: a key is reused long after its last payment."""
+    """Catch-ups with equal numbers of rows and pairs and fewer and fewer keys. A key is reused only long after its last payment."""
     for repeats in per_key:
         count = max(1, size // repeats)
         step = 1 if repeats == 1 else -(-2 * LONGEST_DELAY_MS // count)
@@ -223,14 +224,14 @@ def keys(size: int, per_key: Iterable[int]) -> Iterator[Cell]:
 
 
 def bounds(size: int, minutes: Iterable[int]) -> Iterator[Cell]:
-    """Ten micro-batches under growing intervals: the longer the lookback, the more rows a step reads again."""
+    """Ten micro-batches with longer and longer intervals: a step reads again all rows within the lookback."""
     span_ms = 4_000_000
     for minute in minutes:
         yield Cell(kind="bounds", contender=TEN, shape=Shape(size, 0, max(1, span_ms // size)), within_ms=minute * 60_000)
 
 
 def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
-    """Micro-batches of growing size (both tables), on a log that fills the join's lookback."""
+    """Larger and larger micro-batches (`sizes` counts both tables), on a log that already fills the join's lookback."""
     for size in sizes:
         steps = 5 if size >= 300_000 else 10 if size >= 100_000 else 20
         small = WARM_STEPS + steps + tail(size)
@@ -238,19 +239,19 @@ def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
 
 
 def tail(size: int) -> int:
-    """How many of the last micro-batches have no newer row, so that their steps close nothing."""
+    """The number of last micro-batches without newer event times; their steps finalize nothing."""
     return 2 * JITTER_MS // size
 
 
 def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:
-    """Many small micro-batches, on a log that fills the join's lookback."""
+    """Many small micro-batches, on a log that already fills the join's lookback."""
     shape = Shape(base + steps * step_rows // 2, 0, -(-(WITHIN_MS + LONGEST_DELAY_MS) // base))
     every = {"count_files_every": max(1, steps // 40)}
     yield Cell(kind="age", contender=TEN, shape=shape, batches=1 + steps, first=base, options=every)
 
 
 def backlog(sizes: Iterable[int], heap: str, max_step: int) -> Iterator[Cell]:
-    """Backlogs of growing size (both tables), under one small heap."""
+    """Larger and larger backlogs (`sizes` counts both tables) with one small heap."""
     for size in sizes:
         batches = max(1, size // max_step)
         options = {"max_step": max_step}

@@ -1,4 +1,4 @@
-"""The plots, as SVG files that are reproducible from the results."""
+"""Plots of the results as SVG files; equal results give equal files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
-    """Draw the plots that have results; returns the files by title."""
+    """Draw the plots that have results; returns their files by title."""
     folder.mkdir(parents=True, exist_ok=True)
     drawable = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
     return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in drawable.items()}
@@ -46,17 +46,17 @@ def _figure(path: Path, width: float, height: float, axes: int) -> Iterator[list
 
 
 def _join(records: Sequence[Record], path: Path) -> Path:
-    """The slopes of the payment-order join."""
+    """Slopes of the payment-order join."""
     return _slopes([(c.title, slope(medians(records, "join", c.name, *SECONDS))) for c in JOIN], path)
 
 
 def _hot_items(records: Sequence[Record], path: Path) -> Path:
-    """The slopes of hot items."""
+    """Slopes of hot items."""
     return _slopes([(c.title, slope(medians(records, "hot_items", c.name, *SECONDS), tables=1)) for c in HOT_ITEMS], path)
 
 
 def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
-    """Slopes, the best on top, on a logarithmic scale, since they span two orders of magnitude."""
+    """Slopes with the best on top. The scale is logarithmic, because slopes span two orders of magnitude."""
     bars = sorted(((title, s) for title, s in found if s is not None and s > 0), key=lambda bar: -bar[1])
     with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
         colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
@@ -64,16 +64,16 @@ def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
         axes.bar_label(drawn, fmt="%.2f", padding=3)
         axes.set_xscale("log")
         axes.margins(x=0.15)
-        axes.set_xlabel("seconds per further million rows read (logarithmic)")
+        axes.set_xlabel("seconds per additional million rows read (logarithmic)")
     return path
 
 
 def _growth(records: Sequence[Record], path: Path) -> Path:
     with _figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
         seconds = medians(records, "rows", "catch_up", *SECONDS)
-        _line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows a table", "catch-up, s")
+        _line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows per table", "catch-up, s")
         keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["outcome"]["seconds"]) for r in chosen(records, "keys")]
-        _line(by_keys, *_columns(keys), "rows of a key, a table", "catch-up, s")
+        _line(by_keys, *_columns(keys), "rows per key and table", "catch-up, s")
         by_keys.set_xscale("log")
         bounds = [(r["cell"]["within_ms"] / 60_000, r["outcome"]["seconds"]) for r in chosen(records, "bounds")]
         _line(by_bounds, *_columns(bounds), "upper bound, min", "ten micro-batches, s")
@@ -81,12 +81,12 @@ def _growth(records: Sequence[Record], path: Path) -> Path:
 
 
 def _batch(records: Sequence[Record], path: Path) -> Path:
-    """Latency against throughput: each point a size of micro-batch."""
+    """Latency against throughput; each point is one size of micro-batches."""
     points = curve(records)
     with _figure(path, 8, 3, 2) as (by_size, by_rate):
-        _line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows a micro-batch", "a step, s")
+        _line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows per micro-batch", "step, s")
         by_size.set_xscale("log")
-        _line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "a step, s")
+        _line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "step, s")
         by_rate.set_xscale("log")
         for point in points:
             by_rate.annotate(f"{point.rows:,}", (point.rows / point.step_s, point.step_s), (4, -9), textcoords="offset points", fontsize=7)
@@ -94,12 +94,12 @@ def _batch(records: Sequence[Record], path: Path) -> Path:
 
 
 def _age(records: Sequence[Record], path: Path) -> Path:
-    """Step time, each point the median of a hundredth of the steps, and the numbers of files."""
+    """Step times, each point the median of one hundredth of the steps, and numbers of files."""
     record = chosen(records, "age")[-1]
     seconds, files = step_seconds(record), record["outcome"]["files"]
     places = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
     with _figure(path, 8, 3, 2) as (times, counts):
-        _line(times, [b for _, b in pairwise(places)], [median(seconds[a:b]) for a, b in pairwise(places)], "step", "a step, s")
+        _line(times, [b for _, b in pairwise(places)], [median(seconds[a:b]) for a, b in pairwise(places)], "step", "step, s")
         for name in [n for n in files[-1] if n != "step"] if files else []:
             counts.plot([f["step"] for f in files], [f.get(name, 0) for f in files], label=name)
         counts.set(xlabel="step", ylabel="files", ylim=(0, None))

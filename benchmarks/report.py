@@ -1,4 +1,4 @@
-"""The report: tables between the markers of docs/benchmarks.md, and the plots next to it, from the recorded results."""
+"""Write the recorded results as tables between the markers of docs/benchmarks.md, and as plots."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,17 +16,17 @@ NOTHING = "Not measured."
 
 
 class ReportError(ValueError):
-    """The page has no markers for the report."""
+    """The page has no markers for a section of the report."""
 
     @classmethod
     def no_marker(cls, section: str, page: Path) -> "ReportError":
-        """The page has no markers for a section."""
-        return cls(f"{page} has no `<!-- measured:{section} -->` and `<!-- /measured:{section} -->`: put both where the table is to stand")
+        """Report the missing markers of a section."""
+        return cls(f"{page} has no `<!-- measured:{section} -->` and `<!-- /measured:{section} -->`: add both where the table belongs")
 
 
 def write(recorded: Path, docs: Path) -> list[Path]:
-    """Write the tables and plots of the results; returns the files. A section without results keeps its text."""
-    from benchmarks import plots  # matplotlib is needed for the plots alone
+    """Write tables and plots of the results; returns their files. A section without results keeps its text."""
+    from benchmarks import plots  # only the plots need matplotlib
 
     records, page = results.read(recorded), docs / "benchmarks.md"
     drawn = plots.draw(records, docs / "images")
@@ -50,7 +50,7 @@ def between(text: str, section: str, body: str, page: Path) -> str:
 
 
 def machine(records: Sequence[Record]) -> str:
-    """The machine and the days of the measurement."""
+    """The machine, its software, and the days of the measurements."""
     if not records:
         return NOTHING
     host = records[-1]["machine"]
@@ -61,8 +61,8 @@ def machine(records: Sequence[Record]) -> str:
     where = (
         f"{host['cores']} cores ({host['cpu']}), {host['memory_gib']} GiB, {host['system']}; Java {host['java']}, Python {host['python']}"
     )
-    when = f"Measured {span}, at {', '.join(f'`{c}`' for c in commits)}"
-    return f"{where}; {versions}. {when}; beside a contender the machine was at most {_others(records):.0%} busy with something else."
+    when = f"Measured {span} at {', '.join(f'`{c}`' for c in commits)}"
+    return f"{where}; {versions}. {when}. Other processes used at most {_others(records):.0%} of the CPU during a run."
 
 
 def _others(records: Sequence[Record]) -> float:
@@ -71,12 +71,12 @@ def _others(records: Sequence[Record]) -> float:
 
 
 def join(records: Sequence[Record]) -> str:
-    """The payment-order join, a line for each contender."""
+    """The payment-order join: one line per contender."""
     return _contenders([r for r in records if r["kind"] == "join"], "join", JOIN, tables=2)
 
 
 def hot_items(records: Sequence[Record]) -> str:
-    """Hot items, a line for each contender."""
+    """Hot items: one line per contender."""
     return _contenders([r for r in records if r["kind"] == "hot_items"], "hot_items", HOT_ITEMS, tables=1)
 
 
@@ -84,9 +84,9 @@ def _contenders(records: Sequence[Record], kind: str, contenders: Sequence[Conte
     lines = [_line(records, kind, c, tables) for c in contenders if chosen(records, kind, contender=c.name)]
     if not lines:
         return NOTHING
-    head = ("", "rows a table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
+    head = ("", "rows per table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
     own = [_ingest_note(records, kind), _step_note(records, kind)]
-    left_out = [] if chosen(records, kind, contender="flink") else ["", "Flink was left out: the peer was not set up."]
+    left_out = [] if chosen(records, kind, contender="flink") else ["", "Flink was skipped: its benchmark was not set up."]
     broken = [f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r]
     return "\n".join([table(head, lines), "", *own, *left_out, *(["", "Failed:", "", *broken] if broken else [])])
 
@@ -107,25 +107,25 @@ def _line(records: Sequence[Record], kind: str, contender: Contender, tables: in
 
 def _ingest_note(records: Sequence[Record], kind: str) -> str:
     ingest = medians(records, kind, "catch_up", "outcome", "ingest_s")
-    return f"Letting everything in as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
+    return f"Ingest of all rows as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
-    """The median of the ten micro-batches, without the first, which runs on a cold session."""
+    """Median times of a micro-batch in the last run at each size, without the first one, which runs in a cold session."""
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, kind, contender="ten")}
     seconds = {
         part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
     }
-    parts = ", ".join(f"{part} {_each(map(_number, values)) or '-'} s" for part, values in seconds.items())
-    return f"One of the ten micro-batches, the first put aside: {parts}."
+    parts = ", ".join(f"{PARTS[part]} {_each(map(_number, values)) or '-'} s" for part, values in seconds.items())
+    return f"Median times of a micro-batch in the last run, without the first: {parts}."
 
 
 def targets(records: Sequence[Record]) -> str:
-    """The targets, and whether they are met."""
+    """The targets of the join, and whether they are met."""
     slopes = {c.name: slope(medians(records, "join", c.name, *SECONDS)) for c in JOIN}
     lines = [_ratio(slopes, *target) for target in RATIOS]
     empty = medians(records, "join", "ten", "outcome", "empty_s")
-    lines.append(_target("an empty step", max(empty.values(), default=None), 1.5, " s"))
+    lines.append(_target("empty step", max(empty.values(), default=None), 1.5, " s"))
     return table(("target", "at most", "measured", ""), lines)
 
 
@@ -136,14 +136,14 @@ def hot_items_targets(records: Sequence[Record]) -> str:
 
 
 def top_bids(records: Sequence[Record]) -> str:
-    """Top bids, a line for each contender, and the changes out for each row in."""
+    """Top bids: one line per contender, and the number of changes per input row."""
     comparison = _contenders([r for r in records if r["kind"] == "top_bids"], "top_bids", TOP_BIDS, tables=1)
     lines = [[c.title, _changes(records, c)] for c in TOP_BIDS if c.module != "top_bids_in_duckdb"]
-    return f"{comparison}\n\n{table(('', 'changes out for each row in'), [line for line in lines if line[1]])}"
+    return f"{comparison}\n\n{table(('', 'changes per input row'), [line for line in lines if line[1]])}"
 
 
 def _changes(records: Sequence[Record], contender: Contender) -> str:
-    """Flink counts its output in a sink that counts; ours are counted in the changelog."""
+    """Changes per input row. Flink counts them in its counting sink, Tidemark in the changelog."""
     outcomes = {r["cell"]["rows"]: r["outcome"] for r in chosen(records, "top_bids", contender=contender.name)}
     counts = {rows: outcome.get("changes", outcome.get("found")) for rows, outcome in sorted(outcomes.items())}
     return _each(_number(count / rows) for rows, count in counts.items() if count is not None)
@@ -156,11 +156,11 @@ def top_bids_targets(records: Sequence[Record]) -> str:
 
 
 def hot_items_growth(records: Sequence[Record]) -> str:
-    """How the cost of hot items grows: three tables."""
+    """How the cost of hot items grows, as three tables."""
     parts = {
         "Bids": ("bids_rows", "bids", lambda cell: _count(cell["rows"])),
-        "Auctions": ("bids_keys", "auctions, at most", lambda cell: _count(cell["keys"])),
-        "Overlap": ("bids_overlap", "windows a bid lies in", lambda cell: str(-(-WINDOW_MS // cell["options"]["slide_ms"]))),
+        "Auctions": ("bids_keys", "auctions (at most)", lambda cell: _count(cell["keys"])),
+        "Overlap": ("bids_overlap", "windows per bid", lambda cell: str(-(-WINDOW_MS // cell["options"]["slide_ms"]))),
     }
     return "\n\n".join(f"### {title}\n\n{_bids(records, *part)}" for title, part in parts.items())
 
@@ -175,18 +175,18 @@ def _bids(records: Sequence[Record], kind: str, head: str, named: Callable[[Mapp
 
 
 RATIOS = (
-    ("catch_up", "flink", 0.4, "catch-up slope, of Flink's (heap state, no sink)"),
-    ("ten", "flink", 1.0, "ten-batch slope, of Flink's (heap state, no sink)"),
-    ("catch_up", "spark_stream_rocksdb", 1 / 30, "catch-up slope, of Spark's stream-stream join's (RocksDB)"),
-    ("catch_up", "spark_batch", 1.3, "catch-up slope, of the hand-written batch query's (both into Delta)"),
+    ("catch_up", "flink", 0.4, "catch-up slope, relative to Flink (heap state, no sink)"),
+    ("ten", "flink", 1.0, "ten-batch slope, relative to Flink (heap state, no sink)"),
+    ("catch_up", "spark_stream_rocksdb", 1 / 30, "catch-up slope, relative to Spark's stream-stream join (RocksDB)"),
+    ("catch_up", "spark_batch", 1.3, "catch-up slope, relative to the hand-written batch query (both into Delta)"),
 )
 
 
 TOP_BIDS_RATIOS = (
-    ("catch_up", "flink", 0.7, "catch-up slope, of Flink's (heap state), with ranks"),
-    ("catch_up_norn", "flink_norn", 0.7, "catch-up slope, of Flink's (heap state), without"),
-    ("ten", "flink", 1.0, "ten-batch slope, of Flink's (heap state), with ranks"),
-    ("ten_norn", "flink_norn", 1.0, "ten-batch slope, of Flink's (heap state), without"),
+    ("catch_up", "flink", 0.7, "catch-up slope, relative to Flink (heap state), with ranks"),
+    ("catch_up_norn", "flink_norn", 0.7, "catch-up slope, relative to Flink (heap state), without ranks"),
+    ("ten", "flink", 1.0, "ten-batch slope, relative to Flink (heap state), with ranks"),
+    ("ten_norn", "flink_norn", 1.0, "ten-batch slope, relative to Flink (heap state), without ranks"),
 )
 
 
@@ -202,7 +202,7 @@ def _target(title: str, measured: float | None, most: float, unit: str) -> list[
 
 
 def costs(records: Sequence[Record]) -> str:
-    """The cost of each part: ten micro-batches with one part left out, or added."""
+    """The cost of each part: ten micro-batches with one part removed or added."""
     base = _variant(records, "ten")
     if base is None:
         return NOTHING
@@ -214,8 +214,9 @@ def costs(records: Sequence[Record]) -> str:
             parts = [_number(found[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
             lines.append([variant.title, _number(found["seconds"]), change, *parts])
     cell = chosen(records, "variants", contender="ten")[-1]["cell"]
-    head = ("", "job, s", "change, s", "ingest, s", "advance, s", "law, s", "checks, s", "drain, s", "empty step, s", "quiet step, s")
-    return f"{_count(cell['rows'])} rows a table.\n\n{table(head, lines)}"
+    titles = ("ingest", "advance", "conservation check", "suites", "drain", "empty step", "quiet step")
+    head = ("", "job, s", "change, s", *(f"{title}, s" for title in titles))
+    return f"{_count(cell['rows'])} rows per table.\n\n{table(head, lines)}"
 
 
 def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
@@ -224,15 +225,15 @@ def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
 
 
 def growth(records: Sequence[Record]) -> str:
-    """How cost grows: four tables."""
-    parts = {"Rows (catch-up)": _rows, "Keys (catch-up)": _keys, "Bounds (ten micro-batches)": _bounds, "Rows a micro-batch": _batches}
+    """How the cost of the join grows, as four tables."""
+    parts = {"Rows (catch-up)": _rows, "Keys (catch-up)": _keys, "Bounds (ten micro-batches)": _bounds, "Rows per micro-batch": _batches}
     return "\n\n".join(f"### {title}\n\n{part(records)}" for title, part in parts.items())
 
 
 def _rows(records: Sequence[Record]) -> str:
     seconds, peak = medians(records, "rows", "catch_up", *SECONDS), medians(records, "rows", "catch_up", "peak_mb")
     lines = [[_count(n), _number(s), _number(s / (2 * n / 1e6)), _number(peak[n])] for n, s in seconds.items()]
-    return table(("rows a table", "step, s", "s/M rows", "peak, MiB"), lines)
+    return table(("rows per table", "step, s", "s/M rows", "peak, MiB"), lines)
 
 
 def _keys(records: Sequence[Record]) -> str:
@@ -245,7 +246,7 @@ def _keys(records: Sequence[Record]) -> str:
         ]
         for r in chosen(records, "keys")
     ]
-    return table(("keys", "rows of each, a table", "step, s", "pairs"), lines)
+    return table(("keys", "rows per key and table", "step, s", "pairs"), lines)
 
 
 def _bounds(records: Sequence[Record]) -> str:
@@ -255,11 +256,11 @@ def _bounds(records: Sequence[Record]) -> str:
         return [f"{minutes}", _number(outcome["seconds"]), _number(median(steps)), _count(outcome["found"])]
 
     lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
-    return table(("upper bound, min", "job, s", "a micro-batch, s", "pairs"), lines)
+    return table(("upper bound, min", "job, s", "micro-batch, s", "pairs"), lines)
 
 
 def _batches(records: Sequence[Record]) -> str:
-    head = ("rows a micro-batch", "a step, s", *(f"of it {part}, s" for part in PARTS), "rows/s")
+    head = ("rows per micro-batch", "step, s", *(f"{title}, s" for title in PARTS.values()), "rows/s")
     lines = [[_count(p.rows), *map(_number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
     return table(head, lines)
 
@@ -275,8 +276,8 @@ def age(records: Sequence[Record]) -> str:
     lines = [_tenth(seconds[n : n + each], n, outcome["files"]) for n in range(0, len(seconds), each)]
     names = [name for name in (outcome["files"][-1] if outcome["files"] else {}) if name != "step"]
     size = _count(round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1)))
-    head = ("steps", "median, s", "90 %, s", *(f"files of {name}" for name in names))
-    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])}.\n\n{table(head, lines)}"
+    head = ("steps", "median, s", "90th percentile, s", *(f"files in {name}" for name in names))
+    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])} rows.\n\n{table(head, lines)}"
 
 
 def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
@@ -287,7 +288,7 @@ def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, in
 
 
 def backlog(records: Sequence[Record]) -> str:
-    """Peak memory by the backlog's size, under one heap."""
+    """Peak memory by the size of the backlog, with one heap."""
     lines = [_backlog_line(r) for r in sorted(chosen(records, "backlog"), key=lambda r: r["cell"]["rows"])]
     if not lines:
         return NOTHING
@@ -301,7 +302,7 @@ def _backlog_line(record: Record) -> list[str]:
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, or a sentence if it has no line."""
+    """A Markdown table, or a sentence if it has no lines."""
     made = ["| " + " | ".join(line) + " |" for line in lines]
     rule = "|".join(["---", *["---:"] * (len(head) - 1)])
     return "\n".join([f"| {' | '.join(head)} |", f"|{rule}|", *made]) if made else NOTHING
@@ -316,7 +317,7 @@ def _each(values: Iterable[str]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, or all of the integer part; an integer unchanged."""
+    """A number with three significant digits, or its whole integer part; integers are not rounded."""
     if value is None:
         return "-"
     if isinstance(value, int):
@@ -326,7 +327,7 @@ def _number(value: float | None) -> str:
 
 
 def _count(value: int) -> str:
-    """A number of rows in words: 5 M, 300 k, 74,976."""
+    """A number of rows with a unit if it is round: 5 M, 300 k, 74,976."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if value >= size and value % (size // 10) == 0:
             return f"{value / size:g} {unit}"
@@ -362,5 +363,5 @@ KINDS: Mapping[str, set[str]] = {
     "top_bids": {"top_bids"},
     "top_bids_targets": {"top_bids"},
 }
-"""The kinds of results of each section."""
+"""The kinds of results that each section shows."""
 PLOTS = {"join": ["Slopes"], "hot_items": ["Hot items"], "growth": ["Growth", "Latency and throughput"], "age": ["Age"]}

@@ -1,4 +1,4 @@
-"""The results, one JSON line a run, so that an interrupted session can resume."""
+"""The recorded results: one JSON line per run, so that an interrupted benchmark can resume."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")
 
 
 def read(path: Path) -> list[Record]:
-    """All records; the newest of each cell."""
+    """The newest record of each cell."""
     if not path.exists():
         return []
     lines = [_renamed(json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
@@ -27,19 +27,19 @@ def read(path: Path) -> list[Record]:
 
 
 def _renamed(record: dict[str, Any]) -> Record:
-    """A record with its outcome under the key `outcome`; earlier versions wrote `told`."""
+    """A record with its outcome under the key `outcome`, which earlier versions called `told`."""
     return {"outcome" if key == "told" else key: value for key, value in record.items()}
 
 
 def append(path: Path, record: Record) -> None:
-    """Add a record."""
+    """Append a record."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as out:
         out.write(json.dumps(record) + "\n")
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions of a run."""
+    """The machine and the software versions of a run."""
     return {
         "cpu": _processor(),
         "cores": psutil.cpu_count(),
@@ -70,7 +70,7 @@ def chosen(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
 
 
 def medians(records: Iterable[Record], kind: str, contender: str, *path: str) -> dict[int, float]:
-    """The median of a figure by rows of each table; `path` locates the figure in the record."""
+    """The median of a figure by the number of rows per table; `path` locates the figure in a record."""
     by_rows: dict[int, list[float]] = {}
     for record in chosen(records, kind, contender=contender):
         value: Any = record
@@ -81,14 +81,14 @@ def medians(records: Iterable[Record], kind: str, contender: str, *path: str) ->
 
 
 def slope(seconds: Mapping[int, float], tables: int = 2) -> float | None:
-    """Seconds for each further million rows read, of all tables, from the smallest size to the largest.
+    """Seconds per additional million rows read, of all tables together, between the smallest size and the largest.
 
     Args:
-        seconds: the seconds by rows of each table.
-        tables: how many tables are read.
+        seconds: seconds by the number of rows per table.
+        tables: number of tables that are read.
 
     Returns:
-        The slope; None where there is but one size.
+        The slope; None if there are fewer than two sizes.
     """
     if len(seconds) < 2:
         return None

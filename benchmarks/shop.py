@@ -1,6 +1,6 @@
-"""Tidemark's part of the benchmark: the engine on a workload, and its timings.
+"""Tidemark's part of the benchmarks: runs the engine on a workload and times it.
 
-Every call into the platform stands here, so that a change of the engine needs a change in this module alone.
+Only this module calls the platform, so that a change of the engine needs a change in this module only.
 """
 
 import time
@@ -26,16 +26,16 @@ from platform_defs.settings import Settings
 
 
 class WrongAnswer(AssertionError):
-    """The results are wrong, so their time is meaningless."""
+    """The results are wrong, so their time means nothing."""
 
 
 def spark_session(job: Job, **more: str) -> SparkSession:
-    """The platform's session, the same for all contenders on Spark."""
+    """The platform's Spark session; all contenders on Spark use it."""
     return session(Settings(spark_master=f"local[{job.cores}]", driver_memory=job.heap), **more)  # pyright: ignore[reportCallIssue]
 
 
 def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
-    """An engine for a job's workload, on an empty lake in the job's folder."""
+    """An engine for the workload of a job, with an empty lake in the job's folder."""
     chosen = workload.of(job)
     sources, asset = {s.name: s for s in chosen.sources(job)}, chosen.asset(job)
     folders = {name: str(batches_folder(job.data, job.batches, job.first) / name) for name in sources}
@@ -51,15 +51,15 @@ def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
 
 
 def whole_files(job: Job) -> list[tuple[str, Path]]:
-    """The uncut files of the tables."""
+    """The complete files of the tables, as pairs (table, file)."""
     return [(table, path) for table in tables_of(job.data) for path in sorted((job.data / table).glob("*.parquet"))]
 
 
 def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
-    """Check the finalized rows of steps by the conservation law of a step; returns how many they are.
+    """Check the conservation law for the rows that each step finalized; returns the number of these rows.
 
     Raises:
-        WrongAnswer: it does not hold.
+        WrongAnswer: the conservation law does not hold.
     """
     accounts = [account for step in steps for account in engine.accounts.step(only(engine), step)]
     broken = [account for account in accounts if not account.holds]
@@ -69,23 +69,23 @@ def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
 
 
 def only(engine: Engine) -> str:
-    """The one derived table."""
+    """The name of the only derived table."""
     [name] = engine.assets
     return name
 
 
 def has_a_law(engine: Engine) -> bool:
-    """Whether the law of single steps applies: results of windows name no rows, so theirs is a law of whole days."""
+    """Whether single steps can be accounted for. Results of windows do not name their rows, so only whole days can."""
     return isinstance(engine.assets[only(engine)].operator, TracesInputs)
 
 
 def ingested_so_far(engine: Engine) -> int:
-    """The number of ingested rows in the ledger."""
+    """The number of ingested rows in the ledger, of all sources."""
     return sum(source.accepted for entry in engine.ledger.entries() for source in entry)
 
 
 def check_batch(engine: Engine, job: Job) -> None:
-    """Run the platform's suites on the rows of the newest batch, as far as the logs have their columns.
+    """Run the platform's expectation suites on the rows of the newest batch, limited to columns that the logs have.
 
     Raises:
         WrongAnswer: an expectation is not met.
@@ -103,20 +103,20 @@ def _columns(kwargs: Mapping[str, Any]) -> set[str]:
 
 
 def pass_time(engine: Engine, ms: int = 1) -> None:
-    """Raise the watermarks of the sources, without a row."""
+    """Raise the watermarks of all sources by a control batch without rows."""
     last = engine.ledger.last()
     engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
-    """A summary of the derived table."""
+    """The summary of the derived table, and the number of changes of an upserted table."""
     answer = workload.of(job).outcome(engine.views.table(only(engine)))
     upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
     return answer | ({"changes": engine.views.metrics(only(engine))["changes_out"]} if upserts else {})
 
 
 def tables(engine: Engine) -> dict[str, str]:
-    """The lake's tables by short name."""
+    """The paths of the lake's tables by short name."""
     return {"ledger": "ledger", only(engine): only(engine), **{name: source.log for name, source in engine.sources.items()}}
 
 
@@ -127,25 +127,25 @@ def files_by_table(engine: Engine) -> dict[str, int]:
 
 
 class Stopwatch:
-    """Seconds by name, lap by lap."""
+    """Seconds by name, separately for each lap."""
 
     def __init__(self) -> None:
         self.laps: list[dict[str, float]] = []
 
     def lap(self) -> None:
-        """Begin the next lap."""
+        """Start the next lap."""
         self.laps.append({})
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
-        """Time a block as a part of the current lap."""
+        """Add the time of a block to a part of the current lap."""
         began = time.perf_counter()
         yield
         self.laps[-1][name] = round(self.laps[-1].get(name, 0.0) + time.perf_counter() - began, 3)
 
 
 def seconds_of(act: Callable[[], Any]) -> float:
-    """The duration of a call."""
+    """The duration of a call in seconds."""
     began = time.perf_counter()
     act()
     return round(time.perf_counter() - began, 3)

@@ -1,4 +1,4 @@
-"""The results of benchmarks of many small steps, for the report and the plots."""
+"""Times of the steps of a run, for the report and the plots."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -7,11 +7,12 @@ from benchmarks.plan import WARM_STEPS, tail
 from benchmarks.results import Record, chosen
 
 SECONDS = ("outcome", "seconds")
-PARTS = ("ingest", "advance", "law")
+PARTS = {"ingest": "ingest", "advance": "advance", "law": "conservation check"}
+"""The timed parts of a step: their names in the recorded results, and in the report."""
 
 
 class Point:
-    """One point of the latency-throughput curve: medians over its steps, without the warm-up and the tail."""
+    """A point of the latency-throughput curve: medians of the steps, without the first steps (warm-up) and the last (no newer rows)."""
 
     def __init__(self, record: Record) -> None:
         cell, laps = record["cell"], record["outcome"]["steps"]
@@ -22,10 +23,10 @@ class Point:
 
 
 def curve(records: Sequence[Record]) -> list[Point]:
-    """The latency-throughput curve."""
+    """The points of the latency-throughput curve, by rows per step."""
     return sorted((Point(r) for r in chosen(records, "batch")), key=lambda point: point.rows)
 
 
 def step_seconds(record: Record) -> list[float]:
-    """Seconds of each small step, without the first micro-batch."""
+    """Seconds of each step, without the first micro-batch."""
     return [sum(lap.values()) for lap in record["outcome"]["steps"][1:]]

@@ -1,4 +1,4 @@
-"""A workload for Tidemark: the sources, the derived table, and the summary of its result."""
+"""A workload for Tidemark: its sources, its derived table, and a summary of the results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from benchmarks.contenders import Job
 
 BOUND = "5 seconds"
-"""Rows are out of order by less than 3 s; with this bound none is late."""
+"""The watermark's bound. Rows are out of order by less than 3 s, so none is late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +20,10 @@ class Workload:
     """A workload.
 
     Args:
-        sources: the sources, of a job.
-        asset: the derived table, of a job.
-        outcome: `found`, and `checksum` if the number of results is not conclusive, of the table's rows.
-        suites: the expectations of logs, by source.
+        sources: returns the sources for a job.
+        asset: returns the derived table for a job.
+        outcome: summarizes the rows of the derived table: `found` (their number), and `checksum` if their number alone proves little.
+        suites: expectation suites of the event logs, by source.
     """
 
     sources: Callable[[Job], list[SourceContract]]
@@ -33,5 +33,5 @@ class Workload:
 
 
 def of(job: Job) -> Workload:
-    """A job's workload."""
+    """The workload of a job."""
     return import_module(f"benchmarks.{job.workload}").WORKLOAD

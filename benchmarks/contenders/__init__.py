@@ -1,7 +1,7 @@
-"""The contenders: each a module with `run(job) -> outcome`, each run as a process of its own.
+"""The contenders. Each is a module with `run(job) -> outcome`, and runs in a separate process.
 
-An outcome is a dict that holds `seconds` (the job alone, without start-up), `found` (how many results) if they were counted, and
-`checksum` if the contender keeps them and their number is not conclusive.
+An outcome is a dict with `seconds` (the job alone, without start-up), `found` (the number of results) if results were counted, and
+`checksum` if the contender stores its results and their number alone proves little.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from typing import Any
 
 WITHIN_MS = 600_000
 WINDOW_MS, SLIDE_MS, TOP = 10_000, 2_000, 10
-"""The windows of hot items; how many rows a ranking keeps."""
+"""The windows of hot items, and the number of rows that a ranking keeps."""
 OUTCOME_PREFIX = "outcome: "
-"""The start of a contender's last line; a JSON object follows."""
+"""The prefix of a contender's last line; the rest of the line is a JSON object."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Job:
     """The instructions for a contender.
 
     Args:
-        data: the input's folder, made by `benchmarks.data.prepare`.
-        scratch: an empty folder of its own.
+        data: the folder of the input, written by `benchmarks.data.prepare`.
+        scratch: an empty folder for the contender's files.
         rows: rows of each table.
-        batches: micro-batches the input is cut into.
-        first: rows of each table in the first micro-batch, the others being equal; 0 for all equal.
-        within_ms: the join's interval: a payment comes at most this long after its order.
-        heap: the JVM's heap, or the engine's memory limit.
-        cores: how many cores to use.
-        flink: the Flink peer's folder.
-        workload: what is computed: a module of `benchmarks` with its `WORKLOAD`.
-        options: the contender's own.
+        batches: number of micro-batches.
+        first: rows of each table in the first micro-batch; 0 for as many as in the others.
+        within_ms: the join's interval: a payment is at most this much later than its order.
+        heap: the JVM's heap, or DuckDB's memory limit.
+        cores: number of cores to use.
+        flink: the folder of the Flink benchmark.
+        workload: the computation: the name of a module of `benchmarks` with a `WORKLOAD`.
+        options: options of the contender.
     """
 
     data: Path
@@ -47,28 +47,28 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The job as JSON, for the command line of the contender's process."""
+        """The job as a JSON object, for the command line of the contender's process."""
         return {k: str(v) if isinstance(v, Path) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Job":
-        """The job from the values of `as_json`."""
+        """The job from the result of `as_json`."""
         paths = {k: Path(fields[k]) for k in ("data", "scratch", "flink") if fields.get(k)}
         return cls(**{**fields, **paths})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One line of the table.
+    """A contender, one line of a table in the report.
 
     Args:
-        name: its name, on the command line and in the results.
-        title: its name in the table.
-        module: the module below `benchmarks.contenders`.
-        options: the options of the module.
-        slow: whether it runs once, and at the small sizes where a workload has such.
-        optional: whether it runs only when it is named.
-        workload: what it computes, if the data does not determine it.
+        name: its name on the command line and in the recorded results.
+        title: its name in the report.
+        module: its module in `benchmarks.contenders`.
+        options: options for the module.
+        slow: whether it runs only once, and at smaller sizes if the workload has them.
+        optional: whether it runs only if it is named on the command line.
+        workload: its workload, if the data does not determine it.
     """
 
     name: str
@@ -137,7 +137,7 @@ _TOP_BIDS: dict[str, tuple[str, str, dict[str, Any]]] = {
 TOP_BIDS = tuple(
     Contender(
         name=name if shown else f"{name}_norn",
-        title=f"{title}, {'with ranks' if shown else 'without'}",
+        title=f"{title}, {'with ranks' if shown else 'without ranks'}",
         module=module,
         options={**options, "with_rank": shown},
         slow=name == "flink_counted",
@@ -146,13 +146,13 @@ TOP_BIDS = tuple(
     for shown in (True, False)
     for name, (title, module, options) in _TOP_BIDS.items()
 )
-"""The contenders of top bids, with ranks and without. Flink's SQL counts its output only in a counting sink, which is not its best case."""
+"""The contenders of top bids, with and without ranks. Flink SQL counts its output only with a counting sink, which is not its best case."""
 
 VARIANTS = (
-    Contender(name="ten", title="everything on", module="micro_batches"),
+    Contender(name="ten", title="all parts", module="micro_batches"),
     Contender(name="no_duplicates", title="without the duplicate check", module="micro_batches", options={"without": "duplicates"}),
     Contender(name="no_rules", title="without rules", module="micro_batches", options={"without": "rules"}),
-    Contender(name="no_law", title="without the law", module="micro_batches", options={"without": "law"}),
-    Contender(name="checks", title="with the suites' checks of each micro-batch", module="micro_batches", options={"checks": True}),
+    Contender(name="no_law", title="without the conservation check", module="micro_batches", options={"without": "law"}),
+    Contender(name="checks", title="with the suites on each micro-batch", module="micro_batches", options={"checks": True}),
     Contender(name="stream", title="from landing folders", module="micro_batches", options={"stream": True}),
 )

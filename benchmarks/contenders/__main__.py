@@ -1,4 +1,4 @@
-"""`python -m benchmarks.contenders MODULE JOB`: run one contender, and print its outcome as the last line."""
+"""`python -m benchmarks.contenders MODULE JOB`: run one contender and print its outcome as the last line."""
 
 import json
 import sys

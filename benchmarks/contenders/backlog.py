@@ -1,4 +1,4 @@
-"""Tidemark, a backlog: ingested piece by piece, then advanced by bounded steps with a heap far smaller than the input."""
+"""Tidemark, backlog: ingest the input in several batches, then advance in steps of bounded size, with a heap smaller than the input."""
 
 from typing import Any
 

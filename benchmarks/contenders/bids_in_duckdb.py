@@ -1,4 +1,4 @@
-"""DuckDB: hot items over the same Parquet files, into Parquet. Each bid is counted in its 2 s pane, panes are summed into windows."""
+"""DuckDB: hot items over the same Parquet files, into Parquet. Bids are counted by 2 s pane, and panes are summed into windows."""
 
 import time
 from typing import Any

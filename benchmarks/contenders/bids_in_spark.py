@@ -1,4 +1,4 @@
-"""Hot items as a Spark user would write them: a batch query into Delta, or two chained aggregations of a stream, into nothing."""
+"""Hot items as a Spark user would write them: a batch query into Delta, or a stream with two chained aggregations into the no-op sink."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tidemark, catch-up: all rows are in the log, then one step closes them into a Delta table."""
+"""Tidemark, catch-up: the log contains all rows, and one step finalizes them into a Delta table."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def run(job: Job) -> dict[str, Any]:
     steps: list[Any] = []
     seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))
     if len(steps) != 1:
-        raise shop.WrongAnswer(f"a catch-up is one step; it took {len(steps)}")
+        raise shop.WrongAnswer(f"a catch-up must take one step, but took {len(steps)}")
     found = shop.outcome(engine, job)
     spark.stop()
     return {"seconds": seconds, **found, "ingest_s": ingest_s}

@@ -1,4 +1,4 @@
-"""DuckDB: the same join over the same Parquet files, into Parquet, or read as Arrow and discarded."""
+"""DuckDB: the same join over the same Parquet files, written to Parquet, or read as Arrow and discarded."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import duckdb
-import pyarrow as pa  # DuckDB imports it on first use: imported here, it is not timed
+import pyarrow as pa  # DuckDB imports it on first use; imported here, it is not timed
 
 from benchmarks.contenders import Job
 
@@ -20,7 +20,7 @@ def run(job: Job) -> dict[str, Any]:
 
 @contextmanager
 def connected(job: Job) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the job's memory and cores."""
+    """A DuckDB connection with the job's memory limit and cores."""
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = {job.cores}")
         connection.execute(f"SET memory_limit = '{job.heap.rstrip('gG')}GiB'")

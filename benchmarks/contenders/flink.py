@@ -1,4 +1,4 @@
-"""The Flink peer: the same computation over the same Parquet files, with the class path and flags of its own scripts."""
+"""Flink: the same computation over the same Parquet files, with the class path and flags of the Flink benchmark's scripts."""
 
 import re
 import subprocess
@@ -17,11 +17,11 @@ exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.conf
 
 
 WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn", "top_bids_norn": "topn_norn"}
-"""The peer's names of the workloads."""
+"""The Flink benchmark's names of the workloads."""
 
 
 def is_set_up(folder: Path | None) -> bool:
-    """Whether the peer's classes exist."""
+    """Whether the Flink benchmark is compiled."""
     return folder is not None and (folder / "java" / "bclasses").is_dir()
 
 
@@ -34,7 +34,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def environment(job: Job, java_home: str) -> dict[str, str]:
-    """The environment of the command: heap state without checkpoint or sink is Flink's best case, RocksDB with both runs in production."""
+    """The environment of the command. Heap state without checkpoints or a sink is Flink's best case; production uses RocksDB with both."""
     state = job.options["state"]
     production = state == "rocksdb"
     return {
@@ -53,6 +53,6 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
 
 
 def outcome(printed: str) -> dict[str, Any]:
-    """The values of the peer's one line; its SQL does not count results without a sink."""
+    """The values in the line that the Flink benchmark prints. Without a sink, its SQL workloads do not count results."""
     fields = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
     return {"seconds": float(fields["seconds"]), **({"found": int(fields["out"])} if fields["out"] != "?" else {})}

@@ -1,4 +1,4 @@
-"""Tidemark, live: micro-batches, each ingested exactly once, advanced and checked by the law; then a drain, and empty steps."""
+"""Tidemark, micro-batches: each is ingested exactly once, advanced, and checked by the conservation law; then a drain and empty steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ PARTS = ("ingest", "advance", "law", "checks")
 
 @dataclass
 class Live:
-    """One run: its timings, and how many rows the law has counted as final so far."""
+    """One run: its times, and the number of rows that the conservation law has counted as finalized."""
 
     job: Job
     engine: Engine
@@ -28,7 +28,7 @@ class Live:
         return self.job.options.get("without") != "law" and shop.has_a_law(self.engine)
 
     def advance(self) -> None:
-        """Advance, and check the finalized rows by the law."""
+        """Advance the table, and check the conservation law for the finalized rows."""
         with self.watch.time("advance"):
             steps = self.engine.advance(shop.only(self.engine))
         if self.lawful:
@@ -36,14 +36,14 @@ class Live:
                 self.settled += shop.hold_to_law(self.engine, steps)
 
     def entered(self) -> None:
-        """Advance and run the checks after each micro-batch."""
+        """Advance the table and run the expectation suites after a micro-batch."""
         self.advance()
         if self.job.options.get("checks"):
             with self.watch.time("checks"):
                 shop.check_batch(self.engine, self.job)
 
     def straight(self, after: Callable[[], None]) -> None:
-        """Hand each micro-batch to the engine."""
+        """Pass the files of each micro-batch to the engine."""
         for files in micro_batches(self.job.data, self.job.batches, self.job.first):
             self.watch.lap()
             with self.watch.time("ingest"):
@@ -52,7 +52,7 @@ class Live:
             after()
 
     def through_folders(self) -> None:
-        """Ingest from the landing folders, one file of each table at a time."""
+        """Let the engine ingest the landing folders, one file per table at a time."""
 
         def entered(_: Any) -> None:
             self.watch.lap()
@@ -60,18 +60,18 @@ class Live:
 
         made = self.engine.ingestion.stream.run(on_entry=entered)
         if len(made) != self.job.batches:
-            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} ledger batches")
+            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} batches in the ledger")
 
     def drain(self) -> None:
-        """End the input, and finalize every row."""
+        """Drain the input, finalize every row, and compare the number of finalized rows with that of ingested rows."""
         self.watch.lap()
         self.engine.drain()
         self.advance()
         if self.lawful and self.settled != shop.ingested_so_far(self.engine):
-            raise shop.WrongAnswer(f"of {shop.ingested_so_far(self.engine)} rows ingested the law has settled {self.settled}")
+            raise shop.WrongAnswer(f"{shop.ingested_so_far(self.engine)} rows were ingested, but {self.settled} were finalized")
 
     def empty_steps(self) -> float:
-        """The median time of steps without a row: a moved watermark, an advance and the law."""
+        """The median time of steps without rows: a raised watermark, an advance and the conservation check."""
 
         def step() -> None:
             self.watch.lap()
@@ -104,7 +104,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _costs(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
-    """The costs of the micro-batches; the ingest of files from landing folders is the time that is left."""
+    """The costs of the micro-batches. Ingest from landing folders is not timed itself: it is the time that the other parts leave."""
     parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
     ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)
     return {"seconds": round(feed_s + end_s, 3), **parts, "ingest_s": ingest_s, "end_s": end_s, "steps": laps}

@@ -1,4 +1,4 @@
-"""The query a Spark user would write by hand: both tables from Parquet, one join, into Delta or into nothing."""
+"""The join as a Spark user would write it: a batch query over both tables' Parquet files, into Delta or the no-op sink."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _into_nothing(spark: SparkSession, job: Job) -> tuple[float, int]:
 
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:
-    """Each payment with its order within the interval."""
+    """Each payment with its order, if it is within the interval."""
     orders = spark.read.parquet(str(job.data / "orders")).withColumn("ordered_at", F.timestamp_millis("ts")).drop("ts").alias("o")
     payments = spark.read.parquet(str(job.data / "payments")).withColumn("paid_at", F.timestamp_millis("ts")).drop("ts").alias("p")
     latest = F.col("ordered_at") + F.make_dt_interval(secs=F.lit(job.within_ms / 1_000))

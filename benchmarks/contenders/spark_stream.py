@@ -1,4 +1,4 @@
-"""Spark's own stream-stream join: both tables as streams of files, watermarks of 5 s, into nothing."""
+"""Spark's stream-stream join: both tables as streams of files, with watermarks of 5 s, into the no-op sink."""
 
 from typing import Any
 
