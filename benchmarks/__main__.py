@@ -24,7 +24,7 @@ Scale = Annotated[float, typer.Option(help="Factor for every number of rows.", m
 WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
 GROWTH = ["rows", "keys", "bounds", "batch"]
 SIZES, SLOW_SIZES, BACKLOGS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000]
-ALL: list[str] = []
+ALL_CONTENDERS: list[str] = []
 
 
 @app.command()
@@ -34,7 +34,7 @@ def join(
     variant_rows: Annotated[int, typer.Option(help="Rows per table in runs with one part removed or added; 0 skips them.")] = 1_000_000,
     variant_runs: Runs = 1,
     runs: Runs = 3,
-    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in JOIN)}.")] = ALL,
+    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in JOIN)}.")] = ALL_CONTENDERS,
     flink_rocksdb: Annotated[bool, typer.Option(help="Also run Flink with RocksDB, checkpoints and files.")] = False,
     work: Work = WORK,
     flink: Flink = FLINK,
@@ -43,11 +43,11 @@ def join(
     again: Again = False,
 ) -> None:
     """Run the payment-order join with all contenders in turn; a run that has a result is skipped."""
-    _check(only, JOIN, flink)
-    wanted = [*only, *(["flink_rocksdb"] if flink_rocksdb else [])]
+    _check_contenders(only, JOIN, flink)
+    selected = [*only, *(["flink_rocksdb"] if flink_rocksdb else [])]
     if flink_rocksdb and not only:
-        wanted = [c.name for c in JOIN]
-    cells = [*plan.join(sizes, slow_sizes, runs, wanted, flink)]
+        selected = [c.name for c in JOIN]
+    cells = [*plan.join(sizes, slow_sizes, runs, selected, flink)]
     cells += plan.variants(variant_rows, variant_runs) if variant_rows and not only else []
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
 
@@ -56,7 +56,7 @@ def join(
 def hot_items(
     sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
     runs: Runs = 3,
-    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in HOT_ITEMS)}.")] = ALL,
+    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in HOT_ITEMS)}.")] = ALL_CONTENDERS,
     growth: Annotated[bool, typer.Option(help="Also measure how cost grows with rows, auctions and overlap.")] = True,
     work: Work = WORK,
     flink: Flink = FLINK,
@@ -65,7 +65,7 @@ def hot_items(
     again: Again = False,
 ) -> None:
     """Find the ten auctions with the most bids in each sliding window, with all contenders in turn."""
-    _check(only, HOT_ITEMS, flink)
+    _check_contenders(only, HOT_ITEMS, flink)
     cells = [*plan.hot_items(sizes, runs, only, flink)]
     if growth and not only:
         size = max(sizes)
@@ -79,7 +79,7 @@ def hot_items(
 def top_bids(
     sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
     runs: Runs = 3,
-    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in TOP_BIDS)}.")] = ALL,
+    only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in TOP_BIDS)}.")] = ALL_CONTENDERS,
     work: Work = WORK,
     flink: Flink = FLINK,
     cores: Cores = 2,
@@ -87,7 +87,7 @@ def top_bids(
     again: Again = False,
 ) -> None:
     """Keep the ten highest bids of each auction, with and without ranks, with all contenders in turn."""
-    _check(only, TOP_BIDS, flink)
+    _check_contenders(only, TOP_BIDS, flink)
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), plan.top_bids(sizes, runs, only, flink))
 
 
@@ -163,7 +163,7 @@ def report(
         print(path)
 
 
-def _check(only: Iterable[str], contenders: Sequence[Contender], flink: Path) -> None:
+def _check_contenders(only: Iterable[str], contenders: Sequence[Contender], flink: Path) -> None:
     """Refuse an unknown contender, and print a message if Flink is skipped."""
     names = [c.name for c in contenders]
     unknown = sorted(set(only) - set(names))

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from benchmarks.contenders import SLIDE_MS, TOP, WINDOW_MS, Job
 from benchmarks.data import START
-from benchmarks.workload import BOUND, Workload
+from benchmarks.workload import WATERMARK_BOUND, Workload
 from operators import Consecutive, Sliding, TopK, WindowedAggregate
 
 SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, ts bigint"
@@ -26,7 +26,7 @@ def sources(job: Job) -> list[SourceContract]:
         name="bids",
         schema=SCHEMA,
         event_time="timestamp_millis(ts)",
-        watermark=BoundedOutOfOrderness(BOUND),
+        watermark=BoundedOutOfOrderness(WATERMARK_BOUND),
         future_skew=None,
         rules=rules,
     )
@@ -44,8 +44,8 @@ def asset(job: Job) -> DerivedAsset:
 def outcome(rows: DataFrame) -> dict[str, Any]:
     """The number of ranks, and a checksum of all of them."""
     end = F.unix_millis("window_end")
-    [(found, checksum)] = rows.agg(F.count("*"), checksum_of(end, F.col("rank"), F.col("auction"), F.col("bids"))).collect()
-    return {"found": found, "checksum": checksum}
+    [(count, checksum)] = rows.agg(F.count("*"), checksum_of(end, F.col("rank"), F.col("auction"), F.col("bids"))).collect()
+    return {"found": count, "checksum": checksum}
 
 
 def checksum_of(end_ms: Column, rank: Column, auction: Column, bids: Column) -> Column:

@@ -66,10 +66,10 @@ def prepare(shape: Shape, folder: Path, batches: int = 0, first: int = 0) -> Pat
     """
     data = folder / shape.name
     if not (data / TABLES_OF[shape.data][-1]).exists():
-        _whole(data, lambda scratch: _make(shape, scratch))
+        _write_complete_folder(data, lambda scratch: _write_data(shape, scratch))
     target = batches_folder(data, batches, first)
     if batches and not target.exists():
-        _whole(target, lambda scratch: cut(data, scratch, batches, first))
+        _write_complete_folder(target, lambda scratch: write_micro_batches(data, scratch, batches, first))
     return data
 
 
@@ -78,7 +78,7 @@ def batches_folder(data: Path, batches: int, first: int = 0) -> Path:
     return data / f"batches-{batches}-{first}"
 
 
-def _whole(folder: Path, make: Callable[[Path], None]) -> None:
+def _write_complete_folder(folder: Path, make: Callable[[Path], None]) -> None:
     """Write a folder under a temporary name and rename it, so that an incomplete folder never looks complete."""
     scratch = folder.with_name(f".{folder.name}")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -88,45 +88,45 @@ def _whole(folder: Path, make: Callable[[Path], None]) -> None:
     scratch.rename(folder)
 
 
-def _make(shape: Shape, folder: Path) -> None:
-    made = [_bids(shape)] if shape.data == "bids" else _tables(shape)
-    for table, (columns, arrival) in zip(TABLES_OF[shape.data], made, strict=True):
+def _write_data(shape: Shape, folder: Path) -> None:
+    tables = [_bids(shape)] if shape.data == "bids" else _orders_and_payments(shape)
+    for table, (columns, arrival) in zip(TABLES_OF[shape.data], tables, strict=True):
         order = np.argsort(arrival, kind="stable")
         for part in range(2):
             _write({name: values[order[part::2]] for name, values in columns.items()}, folder / table / f"part-{part}.parquet")
 
 
-def _tables(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
+def _orders_and_payments(shape: Shape) -> Iterator[tuple[Columns, np.ndarray]]:
     """Both tables, with the arrival time of each row.
 
     Random numbers are drawn in the order of the Flink benchmark's generator; another order would give other data.
     """
-    n, keys, draw = shape.rows, shape.keys or shape.rows, np.random.default_rng(42)
+    n, keys, rng = shape.rows, shape.keys or shape.rows, np.random.default_rng(42)
     row = np.arange(n, dtype=np.int64)
-    time, amount = START + row * shape.step_ms, draw.integers(100, 100_000, n)
-    customer = draw.integers(0, max(1, n // 50), n)
-    yield {"order_id": row % keys, "customer_id": customer, "amount": amount, "ts": time}, time + draw.integers(0, JITTER_MS, n)
-    paid, delay = draw.integers(0, n, n), draw.integers(0, LONGEST_DELAY_MS, n)
-    stray = draw.random(n) < 0.1
-    named = np.where(stray, n + paid, paid % keys)
+    time, amount = START + row * shape.step_ms, rng.integers(100, 100_000, n)
+    customer = rng.integers(0, max(1, n // 50), n)
+    yield {"order_id": row % keys, "customer_id": customer, "amount": amount, "ts": time}, time + rng.integers(0, JITTER_MS, n)
+    paid, delay = rng.integers(0, n, n), rng.integers(0, LONGEST_DELAY_MS, n)
+    is_stray = rng.random(n) < 0.1
+    paid_order_ids = np.where(is_stray, n + paid, paid % keys)
     paid_at = time[paid] + delay
-    columns = {"payment_id": row, "order_id": named, "amount": np.where(stray, 1, amount[paid]), "ts": paid_at}
-    yield columns, paid_at + draw.integers(0, JITTER_MS, n)
+    columns = {"payment_id": row, "order_id": paid_order_ids, "amount": np.where(is_stray, 1, amount[paid]), "ts": paid_at}
+    yield columns, paid_at + rng.integers(0, JITTER_MS, n)
 
 
 def _bids(shape: Shape) -> tuple[Columns, np.ndarray]:
     """Ten bids per millisecond: half of them for the one hot auction in each hundred, the others for about the newest hundred auctions."""
-    n, draw = shape.rows, np.random.default_rng(7)
+    n, rng = shape.rows, np.random.default_rng(7)
     row = np.arange(n, dtype=np.int64)
     newest = row * 3 // 46
-    hot = draw.random(n) < HOT_SHARE
-    others = np.maximum(0, newest - HOT_AUCTIONS) + draw.integers(0, 110, n)
-    auction = np.where(hot, newest // HOT_AUCTIONS * HOT_AUCTIONS, others)
+    is_hot = rng.random(n) < HOT_SHARE
+    others = np.maximum(0, newest - HOT_AUCTIONS) + rng.integers(0, 110, n)
+    auction = np.where(is_hot, newest // HOT_AUCTIONS * HOT_AUCTIONS, others)
     auction = (auction % shape.keys if shape.keys else auction) + 1_000
-    price = np.round(np.power(10.0, draw.random(n) * 6) * 100).astype(np.int64)
-    bidder, time = draw.integers(1_000, 1_000 + n // 46 + 1_000, n), START + row // 10
-    channel = np.array(["Google", "Facebook", "Baidu", "Apple"])[draw.integers(0, 4, n)]
-    return {"auction": auction, "bidder": bidder, "price": price, "channel": channel, "ts": time}, time + draw.integers(0, JITTER_MS, n)
+    price = np.round(np.power(10.0, rng.random(n) * 6) * 100).astype(np.int64)
+    bidder, time = rng.integers(1_000, 1_000 + n // 46 + 1_000, n), START + row // 10
+    channel = np.array(["Google", "Facebook", "Baidu", "Apple"])[rng.integers(0, 4, n)]
+    return {"auction": auction, "bidder": bidder, "price": price, "channel": channel, "ts": time}, time + rng.integers(0, JITTER_MS, n)
 
 
 def tables_of(data: Path) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
     pq.write_table(pa.table(dict(columns)), path, compression="snappy", row_group_size=500_000)
 
 
-def by_arrival(data: Path, table: str) -> pa.Table:
+def read_by_arrival(data: Path, table: str) -> pa.Table:
     """A table in arrival order: its two files, with rows from each file in turn."""
     parts = [pq.read_table(data / table / f"part-{part}.parquet") for part in range(2)]
     order = np.empty(sum(p.num_rows for p in parts), np.int64)
@@ -147,20 +147,20 @@ def by_arrival(data: Path, table: str) -> pa.Table:
     return pa.concat_tables(parts).take(pa.array(order))
 
 
-def ends(rows: int, batches: int, first: int = 0) -> list[int]:
+def batch_bounds(rows: int, batches: int, first: int = 0) -> list[int]:
     """The bounds of the micro-batches: `batches + 1` row numbers from 0 to `rows`."""
     if first:
-        return [0, *(first + end for end in ends(rows - first, batches - 1))]
+        return [0, *(first + end for end in batch_bounds(rows - first, batches - 1))]
     return [rows * n // batches for n in range(batches + 1)]
 
 
-def cut(data: Path, target: Path, batches: int, first: int = 0) -> None:
+def write_micro_batches(data: Path, target: Path, batches: int, first: int = 0) -> None:
     """Split the tables by arrival into files; the modification times of the files have the same order."""
     for table in tables_of(data):
-        rows = by_arrival(data, table)
+        rows = read_by_arrival(data, table)
         (target / table).mkdir(parents=True)
         halves = 2 // len(tables_of(data))  # two files per micro-batch, so that each of two cores reads one
-        for n, (begin, end) in enumerate(pairwise(ends(rows.num_rows, batches, first))):
+        for n, (begin, end) in enumerate(pairwise(batch_bounds(rows.num_rows, batches, first))):
             for half in range(halves):
                 low, high = (begin + (end - begin) * h // halves for h in (half, half + 1))
                 path = target / table / f"{n:05d}-{half}.parquet"
@@ -176,28 +176,28 @@ def micro_batches(data: Path, batches: int, first: int = 0) -> list[list[tuple[s
 
 def true_pairs(data: Path, within_ms: int = WITHIN_MS) -> int:
     """The true number of pairs of the join, counted by numpy and cached with the data."""
-    kept = data / "pairs.json"
-    known: dict[str, int] = json.loads(kept.read_text()) if kept.exists() else {}
-    if str(within_ms) not in known:
-        known[str(within_ms)] = _count_pairs(data, within_ms)
-        kept.write_text(json.dumps(known))
-    return known[str(within_ms)]
+    cache_file = data / "pairs.json"
+    cache: dict[str, int] = json.loads(cache_file.read_text()) if cache_file.exists() else {}
+    if str(within_ms) not in cache:
+        cache[str(within_ms)] = _count_pairs(data, within_ms)
+        cache_file.write_text(json.dumps(cache))
+    return cache[str(within_ms)]
 
 
 def _count_pairs(data: Path, within_ms: int) -> int:
     """Encode (key, time) as one number and sort the orders: the orders of a payment are between two positions."""
-    key, time = _columns(data, "orders")
-    paid_key, paid_time = _columns(data, "payments")
-    room = max(time.max(), paid_time.max()) - START + within_ms + 1
-    orders = np.sort(key * room + (time - START))
+    key, time = _keys_and_times(data, "orders")
+    paid_key, paid_time = _keys_and_times(data, "payments")
+    time_range = max(time.max(), paid_time.max()) - START + within_ms + 1
+    orders = np.sort(key * time_range + (time - START))
     paid_at = paid_time - START
-    first = np.searchsorted(orders, paid_key * room + np.maximum(paid_at - within_ms, 0), "left")
-    return int((np.searchsorted(orders, paid_key * room + paid_at, "right") - first).sum())
+    first = np.searchsorted(orders, paid_key * time_range + np.maximum(paid_at - within_ms, 0), "left")
+    return int((np.searchsorted(orders, paid_key * time_range + paid_at, "right") - first).sum())
 
 
-def _columns(data: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
-    read = pq.read_table(data / table, columns=["order_id", "ts"])
-    return read["order_id"].to_numpy(), read["ts"].to_numpy()
+def _keys_and_times(data: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
+    columns = pq.read_table(data / table, columns=["order_id", "ts"])
+    return columns["order_id"].to_numpy(), columns["ts"].to_numpy()
 
 
 def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None = None) -> dict[str, int]:
@@ -210,30 +210,30 @@ def true_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms:
         top: number of ranks per window.
         open_ms: excludes windows that end less than this before the newest bid; None to include all.
     """
-    kept, name = data / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
-    known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
-    if name not in known:
-        known[name] = _count_hot_items(data, window_ms, slide_ms, top, open_ms)
-        kept.write_text(json.dumps(known))
-    return known[name]
+    cache_file, name = data / "hot_items.json", f"{window_ms}-{slide_ms}-{top}-{open_ms}"
+    cache: dict[str, dict[str, int]] = json.loads(cache_file.read_text()) if cache_file.exists() else {}
+    if name not in cache:
+        cache[name] = _count_hot_items(data, window_ms, slide_ms, top, open_ms)
+        cache_file.write_text(json.dumps(cache))
+    return cache[name]
 
 
 def _count_hot_items(data: Path, window_ms: int, slide_ms: int, top: int, open_ms: int | None) -> dict[str, int]:
     """Count bids by auction and pane, then sum the panes of each window."""
-    read = pq.read_table(data / "bids", columns=["auction", "ts"])
-    auction, time = read["auction"].to_numpy(), read["ts"].to_numpy()
+    bids = pq.read_table(data / "bids", columns=["auction", "ts"])
+    auction, time = bids["auction"].to_numpy(), bids["ts"].to_numpy()
     pane, latest = time // slide_ms, time.max() + window_ms if open_ms is None else time.max() - open_ms
     panes = window_ms // slide_ms
-    inside = {p: np.unique(auction[pane == p], return_counts=True) for p in np.unique(pane)}
-    found, total = 0, 0
+    counts_by_pane = {p: np.unique(auction[pane == p], return_counts=True) for p in np.unique(pane)}
+    count, total = 0, 0
     for last in range(int(pane.min()), min(int(pane.max()) + panes, int(latest // slide_ms))):
-        parts = [inside[p] for p in range(last - panes + 1, last + 1) if p in inside]
-        keys, which = np.unique(np.concatenate([k for k, _ in parts]), return_inverse=True)
-        counts = np.bincount(which, weights=np.concatenate([n for _, n in parts])).astype(np.int64)
+        parts = [counts_by_pane[p] for p in range(last - panes + 1, last + 1) if p in counts_by_pane]
+        keys, positions = np.unique(np.concatenate([k for k, _ in parts]), return_inverse=True)
+        counts = np.bincount(positions, weights=np.concatenate([n for _, n in parts])).astype(np.int64)
         best = np.lexsort((keys, -counts))[:top]
-        ends, ranks = np.full(len(best), (last + 1) * slide_ms), np.arange(1, len(best) + 1)
-        found, total = found + len(best), total + checksum(ends, ranks, keys[best], counts[best])
-    return {"found": found, "checksum": total}
+        end_times, ranks = np.full(len(best), (last + 1) * slide_ms), np.arange(1, len(best) + 1)
+        count, total = count + len(best), total + checksum(end_times, ranks, keys[best], counts[best])
+    return {"found": count, "checksum": total}
 
 
 def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
@@ -241,20 +241,20 @@ def true_top_bids(data: Path, top: int, *, ranked: bool) -> dict[str, int]:
 
     The order of bids with equal prices does not change the checksum.
     """
-    kept, name = data / "top_bids.json", f"{top}-{ranked}"
-    known: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
-    if name not in known:
-        read = pq.read_table(data / "bids", columns=["auction", "price"])
-        auction, price = read["auction"].to_numpy(), read["price"].to_numpy()
+    cache_file, name = data / "top_bids.json", f"{top}-{ranked}"
+    cache: dict[str, dict[str, int]] = json.loads(cache_file.read_text()) if cache_file.exists() else {}
+    if name not in cache:
+        bids = pq.read_table(data / "bids", columns=["auction", "price"])
+        auction, price = bids["auction"].to_numpy(), bids["price"].to_numpy()
         order = np.lexsort((-price, auction))
         auction, price = auction[order], price[order]
         first = np.flatnonzero(np.r_[True, auction[1:] != auction[:-1]])
         rank = np.arange(len(auction)) - np.repeat(first, np.diff(np.r_[first, len(auction)])) + 1
         best = rank <= top
         terms = (rank if ranked else np.ones_like(rank))[best] * (auction[best] * 7 + price[best])
-        known[name] = {"found": int(best.sum()), "checksum": int(terms.sum())}
-        kept.write_text(json.dumps(known))
-    return known[name]
+        cache[name] = {"found": int(best.sum()), "checksum": int(terms.sum())}
+        cache_file.write_text(json.dumps(cache))
+    return cache[name]
 
 
 def checksum(end_ms: np.ndarray, rank: np.ndarray, auction: np.ndarray, bids: np.ndarray) -> int:

@@ -18,19 +18,19 @@ from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.rows import SCHEMA
 
 SOURCES = ("orders", "payments", "order_items", "clicks", "order_updates")
-_BEGAN, _EVERY_MS, _AT_ONCE = 1_760_000_000_000, 60_000, 10_000
+_START_MS, _INTERVAL_MS, _BATCHES_PER_COMMIT = 1_760_000_000_000, 60_000, 10_000
 
 
 def make(root: Path, batches: int) -> None:
     """Write a ledger with one batch per minute; each batch has one file of each of five sources."""
-    for first in range(1, batches + 1, _AT_ONCE):
-        seqs = [seq for seq in range(first, min(first + _AT_ONCE, batches + 1)) for _ in SOURCES]
+    for first in range(1, batches + 1, _BATCHES_PER_COMMIT):
+        seqs = [seq for seq in range(first, min(first + _BATCHES_PER_COMMIT, batches + 1)) for _ in SOURCES]
         write_deltalake(f"{root}/ledger", _rows(seqs), mode="append", description="Tidemark lake, format 2")
     DeltaTable(f"{root}/ledger").create_checkpoint()
 
 
 def _rows(seqs: list[int]) -> pa.Table:
-    times, sources = [_BEGAN + _EVERY_MS * seq for seq in seqs], [*SOURCES] * (len(seqs) // len(SOURCES))
+    times, sources = [_START_MS + _INTERVAL_MS * seq for seq in seqs], [*SOURCES] * (len(seqs) // len(SOURCES))
     offsets = [[_file(seq, source).offset] for seq, source in zip(seqs, sources, strict=True)]
     values: dict[str, Any] = {"seq": seqs, "kind": ["rows"] * len(seqs), "ingested_at": times, "source": sources, "offsets": offsets}
     values |= {"watermark": [t - 20_000 for t in times], "max_event_time": [t - 10_000 for t in times], "idle": [False] * len(seqs)}
@@ -49,32 +49,32 @@ def _rows(seqs: list[int]) -> pa.Table:
 
 def _file(seq: int, source: str) -> File:
     folder = f"/data/landing/{source}"
-    return File(_BEGAN + _EVERY_MS * seq, f"file:{folder}/{seq // 1_440}/part-{seq:08}.jsonl", 4_096, source, folder=folder)
+    return File(_START_MS + _INTERVAL_MS * seq, f"file:{folder}/{seq // 1_440}/part-{seq:08}.jsonl", 4_096, source, folder=folder)
 
 
 def measure(root: Path, batches: int) -> dict[str, float]:
     """Measure a ledger in this process, which must be new: CPU seconds, and the MB of resident memory that opening it takes."""
-    ledger, found = Ledger(Lake(str(root)), lambda: _BEGAN + _EVERY_MS * (batches + 1)), dict[str, float]()
+    ledger, costs = Ledger(Lake(str(root)), lambda: _START_MS + _INTERVAL_MS * (batches + 1)), dict[str, float]()
     before = _resident_mb()
-    found["open"] = _cpu(lambda: ledger.head)
-    found["open MB"] = round(_resident_mb() - before, 1)
+    costs["open"] = _cpu(lambda: ledger.head)
+    costs["open MB"] = round(_resident_mb() - before, 1)
     timelines: list[watermarks.Timeline] = []
-    every = range(len(SOURCES))
+    positions = range(len(SOURCES))
 
     def extend() -> None:
-        known = timelines or [watermarks.NOTHING] * (len(SOURCES) + 1)
-        inputs = [watermarks.of_source(ledger.source(SOURCES[i]), ledger.head, known[i]) for i in every]
-        timelines[:] = [*inputs, watermarks.of_operator(inputs, known[-1])]
+        previous = timelines or [watermarks.NOTHING] * (len(SOURCES) + 1)
+        inputs = [watermarks.of_source(ledger.source(SOURCES[i]), ledger.head, previous[i]) for i in positions]
+        timelines[:] = [*inputs, watermarks.of_operator(inputs, previous[-1])]
 
-    found["watermarks, all batches"] = _cpu(extend)
+    costs["watermarks, all batches"] = _cpu(extend)
     files = [_file(seq, SOURCES[0]) for seq in range(batches - 32, batches + 32)]
-    found["look up 64 files, the first time"] = _cpu(lambda: ledger.known(SOURCES[0], files))
-    found["look up 64 files, again"] = _cpu(lambda: ledger.known(SOURCES[0], files))
-    found["totals of five sources"] = _cpu(lambda: [ledger.totals(source) for source in SOURCES])
+    costs["look up 64 files, the first time"] = _cpu(lambda: ledger.known(SOURCES[0], files))
+    costs["look up 64 files, again"] = _cpu(lambda: ledger.known(SOURCES[0], files))
+    costs["totals of five sources"] = _cpu(lambda: [ledger.totals(source) for source in SOURCES])
     commits = [_cpu(lambda: _commit(ledger)) for _ in range(100)]
-    found["commit, median of 100"], found["commit, slowest of 100"] = sorted(commits)[50], max(commits)
-    found["watermarks, new batches"] = _cpu(extend)
-    return found
+    costs["commit, median of 100"], costs["commit, slowest of 100"] = sorted(commits)[50], max(commits)
+    costs["watermarks, new batches"] = _cpu(extend)
+    return costs
 
 
 def _commit(ledger: Ledger) -> None:
@@ -86,10 +86,10 @@ def _last(ledger: Ledger) -> Iterator[SourceEntry]:
     yield from ledger.last().values()
 
 
-def _cpu(act: Callable[[], object]) -> float:
-    begun = time.process_time()
-    act()
-    return round(time.process_time() - begun, 4)
+def _cpu(action: Callable[[], object]) -> float:
+    start = time.process_time()
+    action()
+    return round(time.process_time() - start, 4)
 
 
 def _resident_mb() -> float:

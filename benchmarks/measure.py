@@ -15,18 +15,18 @@ import psutil
 
 from benchmarks.contenders import OUTCOME_PREFIX, Job
 
-EVERY_S = 0.1
-LEAVE_S = 20
+SAMPLE_INTERVAL_S = 0.1
+EXIT_TIMEOUT_S = 20
 
 
 class RunFailed(RuntimeError):
     """A contender ended without a result."""
 
     @classmethod
-    def ended(cls, why: str, log: Path) -> "RunFailed":
+    def ended(cls, reason: str, log: Path) -> "RunFailed":
         """The contender failed or exceeded its time limit; the message has the end of its log."""
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        return cls(f"{why}; its log is {log}, and ends with:\n{tail}")
+        return cls(f"{reason}; its log is {log}, and ends with:\n{tail}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Measured:
     outcome: Mapping[str, Any]
 
 
-class Tree:
+class ProcessTree:
     """Samples of a process and its descendants. A process that has ended keeps its last sample.
 
     The memory of a process counts from its second sample on: a child that was forked to start another program shares all memory of its
@@ -69,27 +69,27 @@ class Tree:
 
     def sample(self) -> None:
         """Read CPU time and memory of every process in the tree."""
-        now = 0
-        for process in self._members():
+        resident = 0
+        for process in self._processes():
             try:
                 with process.oneshot():
                     times = process.cpu_times()
-                    now += process.memory_info().rss if process in self._cpu else 0
+                    resident += process.memory_info().rss if process in self._cpu else 0
             except psutil.Error:
                 continue
             self._cpu[process] = times.user + times.system
-        self.peak = max(self.peak, now)
+        self.peak = max(self.peak, resident)
 
     def end(self) -> None:
         """Wait for processes that run longer than the root process, and kill those that do not end."""
-        _, left = psutil.wait_procs(list(self._cpu), timeout=LEAVE_S)
-        _kill(left)
+        _, running = psutil.wait_procs(list(self._cpu), timeout=EXIT_TIMEOUT_S)
+        _kill(running)
 
     def stop(self) -> None:
         """Kill all processes of the tree."""
-        _kill(self._members())
+        _kill(self._processes())
 
-    def _members(self) -> list[psutil.Process]:
+    def _processes(self) -> list[psutil.Process]:
         try:
             return [self._root, *self._root.children(recursive=True)]
         except psutil.Error:
@@ -115,24 +115,24 @@ def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None
         RunFailed: the contender failed, exceeded its time limit, or printed no outcome.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    load, busy, began = os.getloadavg()[0], _busy(), time.perf_counter()
+    load, machine_cpu_s, start = os.getloadavg()[0], _machine_cpu_s(), time.perf_counter()
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd)
-        tree = Tree(process.pid)
+        tree = ProcessTree(process.pid)
         try:
-            code = _watch(process, tree, began + timeout_s)
+            code = _watch(process, tree, start + timeout_s)
         except BaseException:
             tree.stop()
             raise
-        wall = time.perf_counter() - began
+        wall = time.perf_counter() - start
         tree.end()
     if code != 0:
         raise RunFailed.ended("took too long and was stopped" if code is None else f"ended with {code}", log)
-    other = max(0.0, _busy() - busy - tree.cpu_s)
-    return Measured(round(wall, 2), round(tree.cpu_s, 1), round(tree.peak / 2**20), round(other, 1), round(load, 2), outcome(log))
+    other_cpu_s = max(0.0, _machine_cpu_s() - machine_cpu_s - tree.cpu_s)
+    return Measured(round(wall, 2), round(tree.cpu_s, 1), round(tree.peak / 2**20), round(other_cpu_s, 1), round(load, 2), outcome(log))
 
 
-def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None:
+def _watch(process: subprocess.Popen, tree: ProcessTree, deadline: float) -> int | None:
     """Sample until the process ends. Returns its exit code, or None if it exceeded the deadline and was killed."""
     while (code := process.poll()) is None:
         tree.sample()
@@ -140,7 +140,7 @@ def _watch(process: subprocess.Popen, tree: Tree, deadline: float) -> int | None
             tree.stop()
             process.wait()
             return None
-        time.sleep(EVERY_S)
+        time.sleep(SAMPLE_INTERVAL_S)
     return code
 
 
@@ -152,7 +152,7 @@ def outcome(log: Path) -> Mapping[str, Any]:
     return json.loads(lines[-1].removeprefix(OUTCOME_PREFIX))
 
 
-def _busy() -> float:
+def _machine_cpu_s() -> float:
     """CPU seconds that the whole machine has used since it started."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)

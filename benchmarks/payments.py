@@ -3,7 +3,7 @@
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES
-from benchmarks.workload import BOUND, Workload
+from benchmarks.workload import WATERMARK_BOUND, Workload
 from expectations import suites
 from operators import IntervalJoin
 
@@ -27,7 +27,7 @@ def _source(name: str, job: Job, without: str | None) -> SourceContract:
         name=name,
         schema=SCHEMAS[name],
         event_time="timestamp_millis(ts)",
-        watermark=BoundedOutOfOrderness(BOUND),
+        watermark=BoundedOutOfOrderness(WATERMARK_BOUND),
         unique_key=(KEYS[name],) if keyed else (),
         future_skew=None,
         rules=() if without == "rules" else RULES,

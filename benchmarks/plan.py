@@ -14,7 +14,7 @@ from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_ho
 from benchmarks.measure import Measured, RunFailed, contender_command, run
 from platform_defs.settings import PROJECT
 
-CATCH_UP, TEN = JOIN[0], JOIN[1]
+CATCH_UP, TEN_BATCHES = JOIN[0], JOIN[1]
 BACKLOG = Contender(name="backlog", title="Tidemark, a backlog in bounded steps", module="backlog")
 WARM_STEPS = 3
 
@@ -62,7 +62,7 @@ class Cell:
         parts = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
         return "-".join(map(str, parts))
 
-    def truth(self, data: Path) -> dict[str, int]:
+    def true_outcome(self, data: Path) -> dict[str, int]:
         """The true results: `found`, and `checksum` where the workload has one."""
         if self.shape.data == "payments":
             return {"found": true_pairs(data, self.within_ms)}
@@ -74,8 +74,8 @@ class Cell:
     @property
     def identity(self) -> dict[str, Any]:
         """The cell as a JSON object, which identifies it in the recorded results."""
-        own = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
-        return {"kind": self.kind, "contender": self.contender.name, **asdict(self.shape), **own, "options": self.options}
+        run_fields = {k: getattr(self, k) for k in ("turn", "batches", "first", "within_ms", "heap")}
+        return {"kind": self.kind, "contender": self.contender.name, **asdict(self.shape), **run_fields, "options": self.options}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,43 +107,54 @@ class Bench:
         Raises:
             WrongResults: a contender's results are wrong.
         """
-        done = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
-        pending = [cell for cell in cells if cell.identity not in done]
-        failed: list[str] = []
+        recorded = [] if self.again else [r["cell"] for r in results.read(self.results) if "failed" not in r]
+        pending = [cell for cell in cells if cell.identity not in recorded]
+        failures: list[str] = []
         for n, cell in enumerate(pending, 1):
             record = self._record(cell)
             results.append(self.results, record)
             print(f"[{n}/{len(pending)}] {_line(cell, record)}", flush=True)
-            failed += [f"{cell.contender.name}: {record['failed']}"] if "failed" in record else []
-        return failed
+            failures += [f"{cell.contender.name}: {record['failed']}"] if "failed" in record else []
+        return failures
 
     def _record(self, cell: Cell) -> dict[str, Any]:
-        about = {"kind": cell.kind, "cell": cell.identity, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
+        header = {"kind": cell.kind, "cell": cell.identity, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "machine": results.machine()}
         data = prepare(cell.shape, self.work / "data", cell.batches, cell.first)
-        true = cell.truth(data)
+        true = cell.true_outcome(data)
         try:
             measured = asdict(self._measured(cell, data))
         except RunFailed as failure:
-            return {**about, "failed": str(failure)}
-        asked = _asked(cell, true)
-        if any(measured["outcome"].get(key) != true[key] for key in asked):
+            return {**header, "failed": str(failure)}
+        compared = _compared_keys(cell, true)
+        if any(measured["outcome"].get(key) != true[key] for key in compared):
             raise WrongResults.of(cell, measured["outcome"], true)
-        return {**about, **measured}
+        return {**header, **measured}
 
     def _measured(self, cell: Cell, data: Path) -> Measured:
         scratch, log = self.work / "scratch", self.work / "logs" / f"{cell.name}.log"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         options = {**cell.contender.options, **cell.options}
-        cut = cell.shape.rows, cell.batches, cell.first, cell.within_ms
-        job = Job(data, scratch, *cut, cell.heap, self.cores, self.flink, cell.contender.workload or cell.shape.data, options)
+        job = Job(
+            data=data,
+            scratch=scratch,
+            rows=cell.shape.rows,
+            batches=cell.batches,
+            first=cell.first,
+            within_ms=cell.within_ms,
+            heap=cell.heap,
+            cores=self.cores,
+            flink=self.flink,
+            workload=cell.contender.workload or cell.shape.data,
+            options=options,
+        )
         try:
             return run(contender_command(cell.contender.module, job), log, timeout_s=self.timeout_s, cwd=PROJECT)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _asked(cell: Cell, true: Mapping[str, int]) -> list[str]:
+def _compared_keys(cell: Cell, true: Mapping[str, int]) -> list[str]:
     """The results to compare with the true ones. Flink has no sink here: it only counts its results, or the changes of a changelog."""
     if cell.contender.module != "flink":
         return [*true]
@@ -161,8 +172,8 @@ def _line(cell: Cell, record: dict[str, Any]) -> str:
 
 def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders in turn: A B C, A B C. Slow ones have one turn and their own sizes."""
-    chosen = [c for c in JOIN if (c.name in only if only else not c.optional)]
-    runnable = [c for c in chosen if c.module != "flink" or is_set_up(flink)]
+    selected = [c for c in JOIN if (c.name in only if only else not c.optional)]
+    runnable = [c for c in selected if c.module != "flink" or is_set_up(flink)]
     for turn in range(runs):
         for contender in runnable:
             for rows in slow_sizes if contender.slow else sizes:
@@ -172,21 +183,21 @@ def join(sizes: Sequence[int], slow_sizes: Sequence[int], runs: int, only: Itera
 
 def hot_items(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders of hot items, in turn."""
-    return _of_bids("hot_items", HOT_ITEMS, sizes, runs, only, flink)
+    return _bid_cells("hot_items", HOT_ITEMS, sizes, runs, only, flink)
 
 
 def top_bids(sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path) -> Iterator[Cell]:
     """The contenders of top bids, in turn."""
-    return _of_bids("top_bids", TOP_BIDS, sizes, runs, only, flink)
+    return _bid_cells("top_bids", TOP_BIDS, sizes, runs, only, flink)
 
 
-def _of_bids(
+def _bid_cells(
     kind: str, contenders: Sequence[Contender], sizes: Sequence[int], runs: int, only: Iterable[str], flink: Path
 ) -> Iterator[Cell]:
     """Contenders in turn; slow ones have one turn."""
-    chosen = [c for c in contenders if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
+    runnable = [c for c in contenders if (c.name in only or not only) and (c.module != "flink" or is_set_up(flink))]
     for turn in range(runs):
-        for contender in chosen:
+        for contender in runnable:
             for rows in sizes if turn == 0 or not contender.slow else ():
                 yield Cell(kind=kind, contender=contender, shape=Shape(rows, data="bids"), turn=turn)
 
@@ -227,18 +238,18 @@ def bounds(size: int, minutes: Iterable[int]) -> Iterator[Cell]:
     """Ten micro-batches with longer and longer intervals: a step reads again all rows within the lookback."""
     span_ms = 4_000_000
     for minute in minutes:
-        yield Cell(kind="bounds", contender=TEN, shape=Shape(size, 0, max(1, span_ms // size)), within_ms=minute * 60_000)
+        yield Cell(kind="bounds", contender=TEN_BATCHES, shape=Shape(size, 0, max(1, span_ms // size)), within_ms=minute * 60_000)
 
 
 def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
     """Larger and larger micro-batches (`sizes` counts both tables), on a log that already fills the join's lookback."""
     for size in sizes:
         steps = 5 if size >= 300_000 else 10 if size >= 100_000 else 20
-        small = WARM_STEPS + steps + tail(size)
-        yield Cell(kind="batch", contender=TEN, shape=Shape(base + small * size // 2), batches=1 + small, first=base)
+        small = WARM_STEPS + steps + tail_steps(size)
+        yield Cell(kind="batch", contender=TEN_BATCHES, shape=Shape(base + small * size // 2), batches=1 + small, first=base)
 
 
-def tail(size: int) -> int:
+def tail_steps(size: int) -> int:
     """The number of last micro-batches without newer event times; their steps finalize nothing."""
     return 2 * JITTER_MS // size
 
@@ -246,8 +257,8 @@ def tail(size: int) -> int:
 def age(steps: int, step_rows: int, base: int) -> Iterator[Cell]:
     """Many small micro-batches, on a log that already fills the join's lookback."""
     shape = Shape(base + steps * step_rows // 2, 0, -(-(WITHIN_MS + LONGEST_DELAY_MS) // base))
-    every = {"count_files_every": max(1, steps // 40)}
-    yield Cell(kind="age", contender=TEN, shape=shape, batches=1 + steps, first=base, options=every)
+    options = {"count_files_every": max(1, steps // 40)}
+    yield Cell(kind="age", contender=TEN_BATCHES, shape=shape, batches=1 + steps, first=base, options=options)
 
 
 def backlog(sizes: Iterable[int], heap: str, max_step: int) -> Iterator[Cell]:

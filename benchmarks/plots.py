@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.contenders import HOT_ITEMS, JOIN
-from benchmarks.results import Record, chosen, medians, slope
+from benchmarks.results import Record, medians, slope, successful
 from benchmarks.steps import SECONDS, curve, step_seconds
 
 OURS, OTHERS = "#0b6e99", "#b0b7bf"
@@ -31,15 +31,15 @@ STYLE: dict[Any, Any] = {
 def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
     """Draw the plots that have results; returns their files by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawable = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(chosen(records, k) for k in kinds)}
+    drawable = {title: (name, plot) for title, (name, kinds, plot) in PLOTS.items() if any(successful(records, k) for k in kinds)}
     return {title: plot(records, folder / f"bench-{name}.svg") for title, (name, plot) in drawable.items()}
 
 
 @contextmanager
 def _figure(path: Path, width: float, height: float, axes: int) -> Iterator[list[Axes]]:
     with mpl.rc_context(STYLE):
-        figure, made = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
-        yield list(made[0])
+        figure, grid = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
+        yield list(grid[0])
         figure.tight_layout()
         figure.savefig(path, metadata={"Date": None, "Creator": None})
         plt.close(figure)
@@ -55,9 +55,9 @@ def _hot_items(records: Sequence[Record], path: Path) -> Path:
     return _slopes([(c.title, slope(medians(records, "hot_items", c.name, *SECONDS), tables=1)) for c in HOT_ITEMS], path)
 
 
-def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
+def _slopes(slopes: Sequence[tuple[str, float | None]], path: Path) -> Path:
     """Slopes with the best on top. The scale is logarithmic, because slopes span two orders of magnitude."""
-    bars = sorted(((title, s) for title, s in found if s is not None and s > 0), key=lambda bar: -bar[1])
+    bars = sorted(((title, s) for title, s in slopes if s is not None and s > 0), key=lambda bar: -bar[1])
     with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
         colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
         drawn = axes.barh([title for title, _ in bars], [s for _, s in bars], color=colors)
@@ -71,12 +71,12 @@ def _slopes(found: Sequence[tuple[str, float | None]], path: Path) -> Path:
 def _growth(records: Sequence[Record], path: Path) -> Path:
     with _figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
         seconds = medians(records, "rows", "catch_up", *SECONDS)
-        _line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows per table", "catch-up, s")
-        keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["outcome"]["seconds"]) for r in chosen(records, "keys")]
-        _line(by_keys, *_columns(keys), "rows per key and table", "catch-up, s")
+        _draw_line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows per table", "catch-up, s")
+        keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["outcome"]["seconds"]) for r in successful(records, "keys")]
+        _draw_line(by_keys, *_sorted_columns(keys), "rows per key and table", "catch-up, s")
         by_keys.set_xscale("log")
-        bounds = [(r["cell"]["within_ms"] / 60_000, r["outcome"]["seconds"]) for r in chosen(records, "bounds")]
-        _line(by_bounds, *_columns(bounds), "upper bound, min", "ten micro-batches, s")
+        bounds = [(r["cell"]["within_ms"] / 60_000, r["outcome"]["seconds"]) for r in successful(records, "bounds")]
+        _draw_line(by_bounds, *_sorted_columns(bounds), "upper bound, min", "ten micro-batches, s")
     return path
 
 
@@ -84,9 +84,9 @@ def _batch(records: Sequence[Record], path: Path) -> Path:
     """Latency against throughput; each point is one size of micro-batches."""
     points = curve(records)
     with _figure(path, 8, 3, 2) as (by_size, by_rate):
-        _line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows per micro-batch", "step, s")
+        _draw_line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows per micro-batch", "step, s")
         by_size.set_xscale("log")
-        _line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "step, s")
+        _draw_line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "step, s")
         by_rate.set_xscale("log")
         for point in points:
             by_rate.annotate(f"{point.rows:,}", (point.rows / point.step_s, point.step_s), (4, -9), textcoords="offset points", fontsize=7)
@@ -95,11 +95,11 @@ def _batch(records: Sequence[Record], path: Path) -> Path:
 
 def _age(records: Sequence[Record], path: Path) -> Path:
     """Step times, each point the median of one hundredth of the steps, and numbers of files."""
-    record = chosen(records, "age")[-1]
+    record = successful(records, "age")[-1]
     seconds, files = step_seconds(record), record["outcome"]["files"]
-    places = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
+    bounds = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
     with _figure(path, 8, 3, 2) as (times, counts):
-        _line(times, [b for _, b in pairwise(places)], [median(seconds[a:b]) for a, b in pairwise(places)], "step", "step, s")
+        _draw_line(times, [b for _, b in pairwise(bounds)], [median(seconds[a:b]) for a, b in pairwise(bounds)], "step", "step, s")
         for name in [n for n in files[-1] if n != "step"] if files else []:
             counts.plot([f["step"] for f in files], [f.get(name, 0) for f in files], label=name)
         counts.set(xlabel="step", ylabel="files", ylim=(0, None))
@@ -107,12 +107,12 @@ def _age(records: Sequence[Record], path: Path) -> Path:
     return path
 
 
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+def _sorted_columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     ordered = sorted(points)
     return [x for x, _ in ordered], [y for _, y in ordered]
 
 
-def _line(axes: Axes, x: Sequence[float], y: Sequence[float], x_label: str, y_label: str) -> None:
+def _draw_line(axes: Axes, x: Sequence[float], y: Sequence[float], x_label: str, y_label: str) -> None:
     axes.plot(x, y, marker="o", markersize=3, color=OURS)
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
 

@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks import results
 from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, VARIANTS, WINDOW_MS, Contender
 from benchmarks.plan import WARM_STEPS
-from benchmarks.results import Record, chosen, medians, slope
+from benchmarks.results import Record, medians, slope, successful
 from benchmarks.steps import PARTS, SECONDS, curve, step_seconds
 
-NOTHING = "Not measured."
+NOT_MEASURED = "Not measured."
 
 
 class ReportError(ValueError):
@@ -36,36 +36,36 @@ def write(recorded: Path, docs: Path) -> list[Path]:
         if not measured & KINDS[section]:
             continue
         images = [f"![{alt}]({drawn[alt].relative_to(docs)})\n" for alt in PLOTS.get(section, ()) if alt in drawn]
-        text = between(text, section, "\n".join([*images, tables(records)]), page)
+        text = replace_section(text, section, "\n".join([*images, tables(records)]), page)
     page.write_text(text)
     return [page, *drawn.values()]
 
 
-def between(text: str, section: str, body: str, page: Path) -> str:
+def replace_section(text: str, section: str, body: str, page: Path) -> str:
     """The page with a section's text replaced."""
     marked = re.compile(rf"(<!-- measured:{section} -->\n).*?(<!-- /measured:{section} -->)", re.DOTALL)
     if not marked.search(text):
         raise ReportError.no_marker(section, page)
-    return marked.sub(lambda found: f"{found[1]}{body}\n{found[2]}", text)
+    return marked.sub(lambda match: f"{match[1]}{body}\n{match[2]}", text)
 
 
 def machine(records: Sequence[Record]) -> str:
     """The machine, its software, and the days of the measurements."""
     if not records:
-        return NOTHING
+        return NOT_MEASURED
     host = records[-1]["machine"]
     commits = sorted({r["machine"]["commit"] for r in records})
     versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items())
     days = sorted({r["at"][:10] for r in records})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    where = (
+    host_text = (
         f"{host['cores']} cores ({host['cpu']}), {host['memory_gib']} GiB, {host['system']}; Java {host['java']}, Python {host['python']}"
     )
-    when = f"Measured {span} at {', '.join(f'`{c}`' for c in commits)}"
-    return f"{where}; {versions}. {when}. Other processes used at most {_others(records):.0%} of the CPU during a run."
+    measured_at = f"Measured {span} at {', '.join(f'`{c}`' for c in commits)}"
+    return f"{host_text}; {versions}. {measured_at}. Other processes used at most {_other_load(records):.0%} of the CPU during a run."
 
 
-def _others(records: Sequence[Record]) -> float:
+def _other_load(records: Sequence[Record]) -> float:
     """The largest share of the machine's CPU that other processes used during a run."""
     return max((r["other_cpu_s"] / (r["wall_s"] * r["machine"]["cores"]) for r in records if "failed" not in r), default=0.0)
 
@@ -81,58 +81,60 @@ def hot_items(records: Sequence[Record]) -> str:
 
 
 def _contenders(records: Sequence[Record], kind: str, contenders: Sequence[Contender], tables: int) -> str:
-    lines = [_line(records, kind, c, tables) for c in contenders if chosen(records, kind, contender=c.name)]
+    lines = [_contender_line(records, kind, c, tables) for c in contenders if successful(records, kind, contender=c.name)]
     if not lines:
-        return NOTHING
-    head = ("", "rows per table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
-    own = [_ingest_note(records, kind), _step_note(records, kind)]
-    left_out = [] if chosen(records, kind, contender="flink") else ["", "Flink was skipped: its benchmark was not set up."]
-    broken = [f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r]
-    return "\n".join([table(head, lines), "", *own, *left_out, *(["", "Failed:", "", *broken] if broken else [])])
+        return NOT_MEASURED
+    header = ("", "rows per table", "runs", "slope, s/M rows", "job, s", "process, s", "CPU, s", "peak, MiB")
+    notes = [_ingest_note(records, kind), _step_note(records, kind)]
+    flink_note = [] if successful(records, kind, contender="flink") else ["", "Flink was skipped: its benchmark was not set up."]
+    failures = [
+        f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r
+    ]
+    return "\n".join([table(header, lines), "", *notes, *flink_note, *(["", "Failed:", "", *failures] if failures else [])])
 
 
-def _line(records: Sequence[Record], kind: str, contender: Contender, tables: int) -> list[str]:
+def _contender_line(records: Sequence[Record], kind: str, contender: Contender, tables: int) -> list[str]:
     name = contender.name
     seconds = medians(records, kind, name, *SECONDS)
-    runs = [len(chosen(records, kind, contender=name, rows=rows)) for rows in seconds]
+    runs = [len(successful(records, kind, contender=name, rows=rows)) for rows in seconds]
     cost = [medians(records, kind, name, figure) for figure in ("wall_s", "cpu_s", "peak_mb")]
     return [
         contender.title,
-        _each(_count(r) for r in seconds),
-        _each(map(str, sorted(set(runs)))),
+        _joined(_count(r) for r in seconds),
+        _joined(map(str, sorted(set(runs)))),
         _number(slope(seconds, tables)),
-        *map(_values, [seconds, *cost]),
+        *map(_joined_numbers, [seconds, *cost]),
     ]
 
 
 def _ingest_note(records: Sequence[Record], kind: str) -> str:
     ingest = medians(records, kind, "catch_up", "outcome", "ingest_s")
-    return f"Ingest of all rows as one micro-batch, before the catch-up: {_values(ingest) or '-'} s."
+    return f"Ingest of all rows as one micro-batch, before the catch-up: {_joined_numbers(ingest) or '-'} s."
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
     """Median times of a micro-batch in the last run at each size, without the first one, which runs in a cold session."""
-    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in chosen(records, kind, contender="ten")}
+    by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in successful(records, kind, contender="ten")}
     seconds = {
         part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
     }
-    parts = ", ".join(f"{PARTS[part]} {_each(map(_number, values)) or '-'} s" for part, values in seconds.items())
+    parts = ", ".join(f"{PARTS[part]} {_joined(map(_number, values)) or '-'} s" for part, values in seconds.items())
     return f"Median times of a micro-batch in the last run, without the first: {parts}."
 
 
 def targets(records: Sequence[Record]) -> str:
     """The targets of the join, and whether they are met."""
     slopes = {c.name: slope(medians(records, "join", c.name, *SECONDS)) for c in JOIN}
-    lines = [_ratio(slopes, *target) for target in RATIOS]
+    lines = [_ratio_line(slopes, *target) for target in RATIOS]
     empty = medians(records, "join", "ten", "outcome", "empty_s")
-    lines.append(_target("empty step", max(empty.values(), default=None), 1.5, " s"))
+    lines.append(_target_line("empty step", max(empty.values(), default=None), 1.5, " s"))
     return table(("target", "at most", "measured", ""), lines)
 
 
 def hot_items_targets(records: Sequence[Record]) -> str:
     """The targets of hot items, and whether they are met."""
     slopes = {c.name: slope(medians(records, "hot_items", c.name, *SECONDS), tables=1) for c in HOT_ITEMS}
-    return table(("target", "at most", "measured", ""), [_ratio(slopes, *target) for target in RATIOS[:2]])
+    return table(("target", "at most", "measured", ""), [_ratio_line(slopes, *target) for target in RATIOS[:2]])
 
 
 def top_bids(records: Sequence[Record]) -> str:
@@ -144,15 +146,15 @@ def top_bids(records: Sequence[Record]) -> str:
 
 def _changes(records: Sequence[Record], contender: Contender) -> str:
     """Changes per input row. Flink counts them in its counting sink, Tidemark in the changelog."""
-    outcomes = {r["cell"]["rows"]: r["outcome"] for r in chosen(records, "top_bids", contender=contender.name)}
+    outcomes = {r["cell"]["rows"]: r["outcome"] for r in successful(records, "top_bids", contender=contender.name)}
     counts = {rows: outcome.get("changes", outcome.get("found")) for rows, outcome in sorted(outcomes.items())}
-    return _each(_number(count / rows) for rows, count in counts.items() if count is not None)
+    return _joined(_number(count / rows) for rows, count in counts.items() if count is not None)
 
 
 def top_bids_targets(records: Sequence[Record]) -> str:
     """The targets of top bids, and whether they are met."""
     slopes = {c.name: slope(medians(records, "top_bids", c.name, *SECONDS), tables=1) for c in TOP_BIDS}
-    return table(("target", "at most", "measured", ""), [_ratio(slopes, *target) for target in TOP_BIDS_RATIOS])
+    return table(("target", "at most", "measured", ""), [_ratio_line(slopes, *target) for target in TOP_BIDS_RATIOS])
 
 
 def hot_items_growth(records: Sequence[Record]) -> str:
@@ -162,16 +164,16 @@ def hot_items_growth(records: Sequence[Record]) -> str:
         "Auctions": ("bids_keys", "auctions (at most)", lambda cell: _count(cell["keys"])),
         "Overlap": ("bids_overlap", "windows per bid", lambda cell: str(-(-WINDOW_MS // cell["options"]["slide_ms"]))),
     }
-    return "\n\n".join(f"### {title}\n\n{_bids(records, *part)}" for title, part in parts.items())
+    return "\n\n".join(f"### {title}\n\n{_hot_items_table(records, *part)}" for title, part in parts.items())
 
 
-def _bids(records: Sequence[Record], kind: str, head: str, named: Callable[[Mapping[str, Any]], str]) -> str:
-    found = chosen(records, kind)
+def _hot_items_table(records: Sequence[Record], kind: str, header: str, label: Callable[[Mapping[str, Any]], str]) -> str:
+    runs = successful(records, kind)
     lines = [
-        [named(r["cell"]), _number(s := r["outcome"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])]
-        for r in found
+        [label(r["cell"]), _number(s := r["outcome"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])]
+        for r in runs
     ]
-    return table((head, "step, s", "s/M rows", "peak, MiB"), lines)
+    return table((header, "step, s", "s/M rows", "peak, MiB"), lines)
 
 
 RATIOS = (
@@ -190,53 +192,58 @@ TOP_BIDS_RATIOS = (
 )
 
 
-def _ratio(slopes: Mapping[str, float | None], ours: str, theirs: str, most: float, title: str) -> list[str]:
-    one, other = slopes[ours], slopes[theirs]
-    return _target(title, one / other if one is not None and other else None, most, " times")
+def _ratio_line(slopes: Mapping[str, float | None], ours: str, theirs: str, limit: float, title: str) -> list[str]:
+    our_slope, their_slope = slopes[ours], slopes[theirs]
+    return _target_line(title, our_slope / their_slope if our_slope is not None and their_slope else None, limit, " times")
 
 
-def _target(title: str, measured: float | None, most: float, unit: str) -> list[str]:
+def _target_line(title: str, measured: float | None, limit: float, unit: str) -> list[str]:
     if measured is None:
-        return [title, f"{_number(most)}{unit}", "not measured", ""]
-    return [title, f"{_number(most)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= most else "**missed**"]
+        return [title, f"{_number(limit)}{unit}", "not measured", ""]
+    return [title, f"{_number(limit)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= limit else "**missed**"]
 
 
 def costs(records: Sequence[Record]) -> str:
     """The cost of each part: ten micro-batches with one part removed or added."""
     base = _variant(records, "ten")
     if base is None:
-        return NOTHING
+        return NOT_MEASURED
     lines: list[list[str]] = []
     for variant in VARIANTS:
-        found = _variant(records, variant.name)
-        if found is not None:
-            change = "" if variant.name == "ten" else f"{found['seconds'] - base['seconds']:+.1f}"
-            parts = [_number(found[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
-            lines.append([variant.title, _number(found["seconds"]), change, *parts])
-    cell = chosen(records, "variants", contender="ten")[-1]["cell"]
+        outcome = _variant(records, variant.name)
+        if outcome is not None:
+            change = "" if variant.name == "ten" else f"{outcome['seconds'] - base['seconds']:+.1f}"
+            parts = [_number(outcome[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
+            lines.append([variant.title, _number(outcome["seconds"]), change, *parts])
+    cell = successful(records, "variants", contender="ten")[-1]["cell"]
     titles = ("ingest", "advance", "conservation check", "suites", "drain", "empty step", "quiet step")
-    head = ("", "job, s", "change, s", *(f"{title}, s" for title in titles))
-    return f"{_count(cell['rows'])} rows per table.\n\n{table(head, lines)}"
+    header = ("", "job, s", "change, s", *(f"{title}, s" for title in titles))
+    return f"{_count(cell['rows'])} rows per table.\n\n{table(header, lines)}"
 
 
 def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
-    outcomes = [r["outcome"] for r in chosen(records, "variants", contender=name)]
+    outcomes = [r["outcome"] for r in successful(records, "variants", contender=name)]
     return {k: median(t[k] for t in outcomes) for k, v in outcomes[0].items() if isinstance(v, int | float)} if outcomes else None
 
 
 def growth(records: Sequence[Record]) -> str:
     """How the cost of the join grows, as four tables."""
-    parts = {"Rows (catch-up)": _rows, "Keys (catch-up)": _keys, "Bounds (ten micro-batches)": _bounds, "Rows per micro-batch": _batches}
+    parts = {
+        "Rows (catch-up)": _rows_table,
+        "Keys (catch-up)": _keys_table,
+        "Bounds (ten micro-batches)": _bounds_table,
+        "Rows per micro-batch": _batches_table,
+    }
     return "\n\n".join(f"### {title}\n\n{part(records)}" for title, part in parts.items())
 
 
-def _rows(records: Sequence[Record]) -> str:
+def _rows_table(records: Sequence[Record]) -> str:
     seconds, peak = medians(records, "rows", "catch_up", *SECONDS), medians(records, "rows", "catch_up", "peak_mb")
     lines = [[_count(n), _number(s), _number(s / (2 * n / 1e6)), _number(peak[n])] for n, s in seconds.items()]
     return table(("rows per table", "step, s", "s/M rows", "peak, MiB"), lines)
 
 
-def _keys(records: Sequence[Record]) -> str:
+def _keys_table(records: Sequence[Record]) -> str:
     lines = [
         [
             _count(r["cell"]["keys"]),
@@ -244,54 +251,54 @@ def _keys(records: Sequence[Record]) -> str:
             _number(r["outcome"]["seconds"]),
             _count(r["outcome"]["found"]),
         ]
-        for r in chosen(records, "keys")
+        for r in successful(records, "keys")
     ]
     return table(("keys", "rows per key and table", "step, s", "pairs"), lines)
 
 
-def _bounds(records: Sequence[Record]) -> str:
+def _bounds_table(records: Sequence[Record]) -> str:
     def line(record: Record) -> list[str]:
         steps = [sum(lap.values()) for lap in record["outcome"]["steps"][WARM_STEPS:]]
         minutes, outcome = record["cell"]["within_ms"] // 60_000, record["outcome"]
         return [f"{minutes}", _number(outcome["seconds"]), _number(median(steps)), _count(outcome["found"])]
 
-    lines = [line(r) for r in sorted(chosen(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
+    lines = [line(r) for r in sorted(successful(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
     return table(("upper bound, min", "job, s", "micro-batch, s", "pairs"), lines)
 
 
-def _batches(records: Sequence[Record]) -> str:
-    head = ("rows per micro-batch", "step, s", *(f"{title}, s" for title in PARTS.values()), "rows/s")
+def _batches_table(records: Sequence[Record]) -> str:
+    header = ("rows per micro-batch", "step, s", *(f"{title}, s" for title in PARTS.values()), "rows/s")
     lines = [[_count(p.rows), *map(_number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
-    return table(head, lines)
+    return table(header, lines)
 
 
 def age(records: Sequence[Record]) -> str:
     """How step time and file counts change over many small steps."""
-    found = chosen(records, "age")
-    if not found:
-        return NOTHING
-    outcome, cell = found[-1]["outcome"], found[-1]["cell"]
-    seconds = step_seconds(found[-1])
-    each = max(1, -(-len(seconds) // 10))
-    lines = [_tenth(seconds[n : n + each], n, outcome["files"]) for n in range(0, len(seconds), each)]
+    runs = successful(records, "age")
+    if not runs:
+        return NOT_MEASURED
+    outcome, cell = runs[-1]["outcome"], runs[-1]["cell"]
+    seconds = step_seconds(runs[-1])
+    group_size = max(1, -(-len(seconds) // 10))
+    lines = [_age_line(seconds[n : n + group_size], n, outcome["files"]) for n in range(0, len(seconds), group_size)]
     names = [name for name in (outcome["files"][-1] if outcome["files"] else {}) if name != "step"]
     size = _count(round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1)))
-    head = ("steps", "median, s", "90th percentile, s", *(f"files in {name}" for name in names))
-    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])} rows.\n\n{table(head, lines)}"
+    header = ("steps", "median, s", "90th percentile, s", *(f"files in {name}" for name in names))
+    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])} rows.\n\n{table(header, lines)}"
 
 
-def _tenth(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
+def _age_line(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
     worst = quantiles(seconds, n=10, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
-    known = [f for f in files if f["step"] <= begin + len(seconds) + 1]
-    counts = [str(count) for name, count in (known[-1] if known else {}).items() if name != "step"]
+    counted = [f for f in files if f["step"] <= begin + len(seconds) + 1]
+    counts = [str(count) for name, count in (counted[-1] if counted else {}).items() if name != "step"]
     return [f"{begin + 1} to {begin + len(seconds)}", _number(median(seconds)), _number(worst), *counts]
 
 
 def backlog(records: Sequence[Record]) -> str:
     """Peak memory by the size of the backlog, with one heap."""
-    lines = [_backlog_line(r) for r in sorted(chosen(records, "backlog"), key=lambda r: r["cell"]["rows"])]
+    lines = [_backlog_line(r) for r in sorted(successful(records, "backlog"), key=lambda r: r["cell"]["rows"])]
     if not lines:
-        return NOTHING
+        return NOT_MEASURED
     return table(("rows, both tables", "heap", "`max_step`", "steps", "advance, s", "s/M rows", "ingest, s", "peak, MiB"), lines)
 
 
@@ -301,18 +308,18 @@ def _backlog_line(record: Record) -> list[str]:
     return [_count(rows), cell["heap"], _count(cell["options"]["max_step"]), str(outcome["steps"]), *map(_number, cost)]
 
 
-def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table, or a sentence if it has no lines."""
-    made = ["| " + " | ".join(line) + " |" for line in lines]
-    rule = "|".join(["---", *["---:"] * (len(head) - 1)])
-    return "\n".join([f"| {' | '.join(head)} |", f"|{rule}|", *made]) if made else NOTHING
+    body = ["| " + " | ".join(line) + " |" for line in lines]
+    rule = "|".join(["---", *["---:"] * (len(header) - 1)])
+    return "\n".join([f"| {' | '.join(header)} |", f"|{rule}|", *body]) if body else NOT_MEASURED
 
 
-def _values(by_rows: Mapping[int, float]) -> str:
-    return _each(_number(value) for value in by_rows.values())
+def _joined_numbers(by_rows: Mapping[int, float]) -> str:
+    return _joined(_number(value) for value in by_rows.values())
 
 
-def _each(values: Iterable[str]) -> str:
+def _joined(values: Iterable[str]) -> str:
     return " / ".join(values)
 
 

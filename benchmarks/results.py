@@ -22,11 +22,11 @@ def read(path: Path) -> list[Record]:
     """The newest record of each cell."""
     if not path.exists():
         return []
-    lines = [_renamed(json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
+    lines = [_with_outcome(json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
     return list({json.dumps(line["cell"], sort_keys=True): line for line in lines}.values())
 
 
-def _renamed(record: dict[str, Any]) -> Record:
+def _with_outcome(record: dict[str, Any]) -> Record:
     """A record with its outcome under the key `outcome`, which earlier versions called `told`."""
     return {"outcome" if key == "told" else key: value for key, value in record.items()}
 
@@ -64,7 +64,7 @@ def _commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
-def chosen(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
+def successful(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
     """The successful records of a kind whose cells have the given values."""
     return [r for r in records if r["kind"] == kind and "failed" not in r and all(r["cell"].get(k) == v for k, v in cell.items())]
 
@@ -72,10 +72,10 @@ def chosen(records: Iterable[Record], kind: str, **cell: Any) -> list[Record]:
 def medians(records: Iterable[Record], kind: str, contender: str, *path: str) -> dict[int, float]:
     """The median of a figure by the number of rows per table; `path` locates the figure in a record."""
     by_rows: dict[int, list[float]] = {}
-    for record in chosen(records, kind, contender=contender):
+    for record in successful(records, kind, contender=contender):
         value: Any = record
-        for step in path:
-            value = value[step]
+        for key in path:
+            value = value[key]
         by_rows.setdefault(record["cell"]["rows"], []).append(value)
     return {rows: median(values) for rows, values in sorted(by_rows.items())}
 

@@ -26,8 +26,8 @@ def asset(job: Job) -> DerivedAsset:
 def outcome(rows: DataFrame) -> dict[str, Any]:
     """The number of bids in the leaderboard and their checksum, as in `benchmarks.data.true_top_bids`."""
     rank = F.col("rank") if "rank" in rows.columns else F.lit(1)
-    [(found, checksum)] = rows.agg(F.count("*"), F.sum(rank * (F.col("auction") * 7 + F.col("price"))).cast("bigint")).collect()
-    return {"found": found, "checksum": checksum}
+    [(count, checksum)] = rows.agg(F.count("*"), F.sum(rank * (F.col("auction") * 7 + F.col("price"))).cast("bigint")).collect()
+    return {"found": count, "checksum": checksum}
 
 
 WORKLOAD = Workload(sources=bids.sources, asset=asset, outcome=outcome)

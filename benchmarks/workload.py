@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset, SourceContract
 from benchmarks.contenders import Job
 
-BOUND = "5 seconds"
+WATERMARK_BOUND = "5 seconds"
 """The watermark's bound. Rows are out of order by less than 3 s, so none is late."""
 
 
@@ -32,6 +32,6 @@ class Workload:
     suites: Mapping[str, Callable[[], ExpectationSuite]] = field(default_factory=dict)
 
 
-def of(job: Job) -> Workload:
+def workload_of(job: Job) -> Workload:
     """The workload of a job."""
     return import_module(f"benchmarks.{job.workload}").WORKLOAD

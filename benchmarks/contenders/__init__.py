@@ -136,14 +136,14 @@ _TOP_BIDS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 TOP_BIDS = tuple(
     Contender(
-        name=name if shown else f"{name}_norn",
-        title=f"{title}, {'with ranks' if shown else 'without ranks'}",
+        name=name if with_rank else f"{name}_norn",
+        title=f"{title}, {'with ranks' if with_rank else 'without ranks'}",
         module=module,
-        options={**options, "with_rank": shown},
+        options={**options, "with_rank": with_rank},
         slow=name == "flink_counted",
         workload="top_bids",
     )
-    for shown in (True, False)
+    for with_rank in (True, False)
     for name, (title, module, options) in _TOP_BIDS.items()
 )
 """The contenders of top bids, with and without ranks. Flink SQL counts its output only with a counting sink, which is not its best case."""

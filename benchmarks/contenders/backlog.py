@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from benchmarks import shop
+from benchmarks import tidemark
 from benchmarks.contenders import Job
 from benchmarks.data import micro_batches
 
 
 def run(job: Job) -> dict[str, Any]:
-    spark = shop.spark_session(job)
-    engine = shop.make_engine(job, spark, max_step=job.options["max_step"])
-    ingest_s = shop.seconds_of(lambda: [shop.ingest(engine, files) for files in micro_batches(job.data, job.batches)])
+    spark = tidemark.spark_session(job)
+    engine = tidemark.make_engine(job, spark, max_step=job.options["max_step"])
+    ingest_s = tidemark.seconds_of(lambda: [tidemark.ingest(engine, files) for files in micro_batches(job.data, job.batches)])
     engine.drain()
     steps: list[Any] = []
-    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))
-    found = shop.outcome(engine, job)
+    seconds = tidemark.seconds_of(lambda: steps.extend(engine.advance(tidemark.derived_table(engine))))
+    summary = tidemark.outcome(engine, job)
     spark.stop()
-    return {"seconds": seconds, **found, "ingest_s": ingest_s, "steps": len(steps)}
+    return {"seconds": seconds, **summary, "ingest_s": ingest_s, "steps": len(steps)}

@@ -14,9 +14,9 @@ from benchmarks.data import checksum
 def run(job: Job) -> dict[str, Any]:
     target = job.scratch / "hot_items.parquet"
     with connected(job) as connection:
-        began = time.perf_counter()
+        start = time.perf_counter()
         _write(connection, job, str(target))
-        seconds = round(time.perf_counter() - began, 3)
+        seconds = round(time.perf_counter() - start, 3)
     table = pq.read_table(target)
     columns = [table[name].to_numpy() for name in ("window_end", "rank", "auction", "bids")]
     return {"seconds": seconds, "found": table.num_rows, "checksum": checksum(*columns)}

@@ -5,7 +5,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from benchmarks import bids, shop
+from benchmarks import bids, tidemark
 from benchmarks.contenders import Job
 from benchmarks.contenders.spark_stream import ROCKSDB
 from benchmarks.data import batches_folder
@@ -13,7 +13,7 @@ from benchmarks.data import batches_folder
 
 def run(job: Job) -> dict[str, Any]:
     state = job.options.get("state")
-    spark = shop.spark_session(job, **({"spark.sql.streaming.stateStore.providerClass": ROCKSDB} if state == "rocksdb" else {}))
+    spark = tidemark.spark_session(job, **({"spark.sql.streaming.stateStore.providerClass": ROCKSDB} if state == "rocksdb" else {}))
     found = _streamed(spark, job) if state else _batch(spark, job)
     spark.stop()
     return found
@@ -30,7 +30,7 @@ def _batch(spark: SparkSession, job: Job) -> dict[str, Any]:
     ranked = _counts(rows, job).withColumn("rank", F.row_number().over(best)).where(F.col("rank") <= bids.TOP)
     target = str(job.scratch / "hot_items")
     ranks = ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
-    seconds = shop.seconds_of(lambda: ranks.write.format("delta").save(target))
+    seconds = tidemark.seconds_of(lambda: ranks.write.format("delta").save(target))
     return {"seconds": seconds, **bids.outcome(spark.read.format("delta").load(target))}
 
 
@@ -44,12 +44,12 @@ def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:
     query = observed.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(job.scratch / "checkpoint"))
     batches: list[dict[str, Any]] = []
 
-    def all_of_it() -> None:
+    def run_query() -> None:
         running = query.trigger(availableNow=True).start()
         running.awaitTermination()
         batches.extend(progress["observedMetrics"].get("ranks") or {} for progress in running.recentProgress)
 
-    return {"seconds": shop.seconds_of(all_of_it), "found": _sum(batches, "found"), "checksum": _sum(batches, "checksum")}
+    return {"seconds": tidemark.seconds_of(run_query), "found": _sum(batches, "found"), "checksum": _sum(batches, "checksum")}
 
 
 def _checksum() -> Column:

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from benchmarks import shop
+from benchmarks import tidemark
 from benchmarks.contenders import Job
 
 
 def run(job: Job) -> dict[str, Any]:
-    spark = shop.spark_session(job)
-    engine = shop.make_engine(job, spark, max_step=2 * job.rows)
-    ingest_s = shop.seconds_of(lambda: shop.ingest(engine, shop.whole_files(job)))
+    spark = tidemark.spark_session(job)
+    engine = tidemark.make_engine(job, spark, max_step=2 * job.rows)
+    ingest_s = tidemark.seconds_of(lambda: tidemark.ingest(engine, tidemark.complete_files(job)))
     engine.drain()
     steps: list[Any] = []
-    seconds = shop.seconds_of(lambda: steps.extend(engine.advance(shop.only(engine))))
+    seconds = tidemark.seconds_of(lambda: steps.extend(engine.advance(tidemark.derived_table(engine))))
     if len(steps) != 1:
-        raise shop.WrongAnswer(f"a catch-up must take one step, but took {len(steps)}")
-    found = shop.outcome(engine, job)
+        raise tidemark.WrongAnswer(f"a catch-up must take one step, but took {len(steps)}")
+    summary = tidemark.outcome(engine, job)
     spark.stop()
-    return {"seconds": seconds, **found, "ingest_s": ingest_s}
+    return {"seconds": seconds, **summary, "ingest_s": ingest_s}

@@ -26,11 +26,11 @@ def is_set_up(folder: Path | None) -> bool:
 
 
 def run(job: Job) -> dict[str, Any]:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-ec", COMMAND], env=environment(job, find_java()), cwd=job.scratch, stdout=subprocess.PIPE, text=True, check=True
     )
-    print(done.stdout)
-    return outcome(done.stdout)
+    print(completed.stdout)
+    return outcome(completed.stdout)
 
 
 def environment(job: Job, java_home: str) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from benchmarks import shop
+from benchmarks import tidemark
 from benchmarks.contenders import Job
 from benchmarks.data import micro_batches
 from platform_defs.engine import Engine
@@ -14,93 +15,93 @@ PARTS = ("ingest", "advance", "law", "checks")
 
 
 @dataclass
-class Live:
+class LiveRun:
     """One run: its times, and the number of rows that the conservation law has counted as finalized."""
 
     job: Job
     engine: Engine
-    watch: shop.Stopwatch = field(default_factory=shop.Stopwatch)
-    settled: int = 0
+    watch: tidemark.Stopwatch = field(default_factory=tidemark.Stopwatch)
+    finalized_rows: int = 0
 
     @property
-    def lawful(self) -> bool:
+    def checks_conservation(self) -> bool:
         """Whether the conservation law is checked after each step."""
-        return self.job.options.get("without") != "law" and shop.has_a_law(self.engine)
+        return self.job.options.get("without") != "law" and tidemark.accounts_for_steps(self.engine)
 
     def advance(self) -> None:
         """Advance the table, and check the conservation law for the finalized rows."""
         with self.watch.time("advance"):
-            steps = self.engine.advance(shop.only(self.engine))
-        if self.lawful:
+            steps = self.engine.advance(tidemark.derived_table(self.engine))
+        if self.checks_conservation:
             with self.watch.time("law"):
-                self.settled += shop.hold_to_law(self.engine, steps)
+                self.finalized_rows += tidemark.check_conservation(self.engine, steps)
 
-    def entered(self) -> None:
+    def finish_batch(self) -> None:
         """Advance the table and run the expectation suites after a micro-batch."""
         self.advance()
         if self.job.options.get("checks"):
             with self.watch.time("checks"):
-                shop.check_batch(self.engine, self.job)
+                tidemark.check_batch(self.engine, self.job)
 
-    def straight(self, after: Callable[[], None]) -> None:
+    def ingest_files(self, after_batch: Callable[[], None]) -> None:
         """Pass the files of each micro-batch to the engine."""
         for files in micro_batches(self.job.data, self.job.batches, self.job.first):
             self.watch.lap()
             with self.watch.time("ingest"):
-                shop.ingest(self.engine, files)
-            self.entered()
-            after()
+                tidemark.ingest(self.engine, files)
+            self.finish_batch()
+            after_batch()
 
-    def through_folders(self) -> None:
+    def ingest_folders(self) -> None:
         """Let the engine ingest the landing folders, one file per table at a time."""
 
-        def entered(_: Any) -> None:
+        def finish_batch(_: Any) -> None:
             self.watch.lap()
-            self.entered()
+            self.finish_batch()
 
-        made = self.engine.ingestion.stream.run(on_entry=entered)
-        if len(made) != self.job.batches:
-            raise shop.WrongAnswer(f"{self.job.batches} micro-batches became {len(made)} batches in the ledger")
+        batches = self.engine.ingestion.stream.run(on_entry=finish_batch)
+        if len(batches) != self.job.batches:
+            raise tidemark.WrongAnswer(f"{self.job.batches} micro-batches became {len(batches)} batches in the ledger")
 
     def drain(self) -> None:
         """Drain the input, finalize every row, and compare the number of finalized rows with that of ingested rows."""
         self.watch.lap()
         self.engine.drain()
         self.advance()
-        if self.lawful and self.settled != shop.ingested_so_far(self.engine):
-            raise shop.WrongAnswer(f"{shop.ingested_so_far(self.engine)} rows were ingested, but {self.settled} were finalized")
+        if self.checks_conservation and self.finalized_rows != tidemark.ingested_rows(self.engine):
+            raise tidemark.WrongAnswer(
+                f"{tidemark.ingested_rows(self.engine)} rows were ingested, but {self.finalized_rows} were finalized"
+            )
 
     def empty_steps(self) -> float:
         """The median time of steps without rows: a raised watermark, an advance and the conservation check."""
 
         def step() -> None:
             self.watch.lap()
-            shop.pass_time(self.engine)
+            tidemark.raise_watermarks(self.engine)
             self.advance()
 
-        return round(shop.middle([shop.seconds_of(step) for _ in range(EMPTY_STEPS)]), 3)
+        return round(median([tidemark.seconds_of(step) for _ in range(EMPTY_STEPS)]), 3)
 
 
 def run(job: Job) -> dict[str, Any]:
-    spark = shop.spark_session(job)
-    live, files, every = (
-        Live(job, shop.make_engine(job, spark, max_step=max(5_000_000, 2 * job.rows))),
-        [],
-        job.options.get("count_files_every"),
-    )
+    spark = tidemark.spark_session(job)
+    live_run = LiveRun(job, tidemark.make_engine(job, spark, max_step=max(5_000_000, 2 * job.rows)))
+    count_every = job.options.get("count_files_every")
+    files: list[dict[str, int]] = []
 
     def count_files() -> None:
-        if every and len(live.watch.laps) % every == 0:
-            files.append({"step": len(live.watch.laps), **shop.files_by_table(live.engine)})
+        if count_every and len(live_run.watch.laps) % count_every == 0:
+            files.append({"step": len(live_run.watch.laps), **tidemark.files_by_table(live_run.engine)})
 
-    feed_s = shop.seconds_of(live.through_folders if job.options.get("stream") else lambda: live.straight(count_files))
-    laps = [*live.watch.laps]
-    quiet_s = live.empty_steps()
-    end_s = shop.seconds_of(live.drain)
-    costs = _costs(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live.empty_steps(), "files": files}
-    found = shop.outcome(live.engine, job)
+    feed_s = tidemark.seconds_of(live_run.ingest_folders if job.options.get("stream") else lambda: live_run.ingest_files(count_files))
+    laps = [*live_run.watch.laps]
+    quiet_s = live_run.empty_steps()
+    end_s = tidemark.seconds_of(live_run.drain)
+    costs = _costs(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live_run.empty_steps(), "files": files}
+    summary = tidemark.outcome(live_run.engine, job)
     spark.stop()
-    return costs | found
+    return costs | summary
 
 
 def _costs(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:

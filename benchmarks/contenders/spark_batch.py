@@ -5,27 +5,27 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks import shop
+from benchmarks import tidemark
 from benchmarks.contenders import Job
 
 
 def run(job: Job) -> dict[str, Any]:
-    spark = shop.spark_session(job)
-    seconds, found = (_into_delta if job.options["sink"] == "delta" else _into_nothing)(spark, job)
+    spark = tidemark.spark_session(job)
+    seconds, found = (_into_delta if job.options["sink"] == "delta" else _into_noop)(spark, job)
     spark.stop()
     return {"seconds": seconds, "found": found}
 
 
 def _into_delta(spark: SparkSession, job: Job) -> tuple[float, int]:
     target = str(job.scratch / "pairs")
-    seconds = shop.seconds_of(lambda: joined(spark, job).write.format("delta").save(target))
+    seconds = tidemark.seconds_of(lambda: joined(spark, job).write.format("delta").save(target))
     return seconds, spark.read.format("delta").load(target).count()
 
 
-def _into_nothing(spark: SparkSession, job: Job) -> tuple[float, int]:
+def _into_noop(spark: SparkSession, job: Job) -> tuple[float, int]:
     observation = Observation("joined")
     pairs = joined(spark, job).observe(observation, F.count(F.lit(1)).alias("pairs"))
-    return shop.seconds_of(lambda: pairs.write.format("noop").mode("append").save()), observation.get["pairs"]
+    return tidemark.seconds_of(lambda: pairs.write.format("noop").mode("append").save()), observation.get["pairs"]
 
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:
@@ -33,7 +33,7 @@ def joined(spark: SparkSession, job: Job) -> DataFrame:
     orders = spark.read.parquet(str(job.data / "orders")).withColumn("ordered_at", F.timestamp_millis("ts")).drop("ts").alias("o")
     payments = spark.read.parquet(str(job.data / "payments")).withColumn("paid_at", F.timestamp_millis("ts")).drop("ts").alias("p")
     latest = F.col("ordered_at") + F.make_dt_interval(secs=F.lit(job.within_ms / 1_000))
-    near = (F.col("paid_at") >= F.col("ordered_at")) & (F.col("paid_at") <= latest)
+    is_within = (F.col("paid_at") >= F.col("ordered_at")) & (F.col("paid_at") <= latest)
     columns = ["o.order_id", "customer_id", "payment_id", "ordered_at", "paid_at"]
     amounts = F.col("o.amount").alias("order_amount"), F.col("p.amount").alias("payment_amount")
-    return orders.join(payments, (F.col("o.order_id") == F.col("p.order_id")) & near).select(*columns, *amounts)
+    return orders.join(payments, (F.col("o.order_id") == F.col("p.order_id")) & is_within).select(*columns, *amounts)

@@ -11,12 +11,12 @@ from benchmarks.data import (
     START,
     TABLES,
     Shape,
+    batch_bounds,
     batches_folder,
-    by_arrival,
     checksum,
-    ends,
     micro_batches,
     prepare,
+    read_by_arrival,
     true_hot_items,
     true_pairs,
     true_top_bids,
@@ -50,13 +50,13 @@ def test_ten_micro_batches_hold_every_row_once_by_arrival_in_equal_parts(tmp_pat
     data = prepare(Shape(10_003), tmp_path, batches=10)
     files = [dict(batch)[table] for batch in micro_batches(data, 10)]
     parts = [pq.read_table(file) for file in files]
-    assert pa.concat_tables(parts).equals(by_arrival(data, table).combine_chunks())
+    assert pa.concat_tables(parts).equals(read_by_arrival(data, table).combine_chunks())
     assert {p.num_rows for p in parts} == {1_000, 1_001}
     assert all(a.stat().st_mtime < b.stat().st_mtime for a, b in pairwise(files))
 
 
 def test_arrival_is_out_of_order_by_less_than_three_seconds(tmp_path):
-    times = by_arrival(prepare(Shape(10_000), tmp_path), "orders")["ts"].to_numpy()
+    times = read_by_arrival(prepare(Shape(10_000), tmp_path), "orders")["ts"].to_numpy()
     behind = np.maximum.accumulate(times) - times
     assert 0 < behind.max() < 3_000
 
@@ -66,7 +66,7 @@ def test_arrival_is_out_of_order_by_less_than_three_seconds(tmp_path):
     [(10, 2, 0, [0, 5, 10]), (10, 3, 0, [0, 3, 6, 10]), (10, 3, 4, [0, 4, 7, 10]), (10, 1, 0, [0, 10])],
 )
 def test_micro_batches_have_equal_sizes_after_the_first(rows, batches, first, expected):
-    assert ends(rows, batches, first) == expected
+    assert batch_bounds(rows, batches, first) == expected
 
 
 @pytest.mark.parametrize("shape", [Shape(300), Shape(300, keys=20, step_ms=72_000), Shape(300, keys=3, step_ms=1_000)])

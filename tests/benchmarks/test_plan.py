@@ -94,6 +94,6 @@ def test_small_micro_batches_follow_one_that_fills_the_lookback():
 def test_windows_that_a_stream_leaves_open_are_not_expected(tmp_path):
     cell = next(plan.hot_items([1_000], 1, ["duckdb"], NOWHERE))
     data = prepare(cell.shape, tmp_path)
-    assert set(cell.truth(data)) == {"found", "checksum"}
+    assert set(cell.true_outcome(data)) == {"found", "checksum"}
     stream = next(plan.hot_items([1_000], 1, ["spark_stream"], NOWHERE))
-    assert stream.truth(data)["found"] < cell.truth(data)["found"]
+    assert stream.true_outcome(data)["found"] < cell.true_outcome(data)["found"]

@@ -127,19 +127,19 @@ def test_growth_age_and_backlog_have_lines():
 @pytest.mark.parametrize("section", report.SECTIONS)
 def test_without_results_a_section_says_so(section):
     text = report.SECTIONS[section]([])
-    assert report.NOTHING in text or "not measured" in text
+    assert report.NOT_MEASURED in text or "not measured" in text
 
 
 @pytest.mark.parametrize("section", report.SECTIONS)
 def test_the_page_has_markers_for_each_section(section):
     page = PROJECT / "docs" / "benchmarks.md"
-    written = report.between(page.read_text(), section, "here it is", page)
+    written = report.replace_section(page.read_text(), section, "here it is", page)
     assert re.search(rf"<!-- measured:{section} -->\nhere it is\n<!-- /measured:{section} -->", written)
 
 
 def test_a_section_without_results_keeps_its_text(tmp_path):
     pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
-    (tmp_path / "benchmarks.md").write_text(report.between(PAGE.read_text(), "join", "of another day", PAGE))
+    (tmp_path / "benchmarks.md").write_text(report.replace_section(PAGE.read_text(), "join", "of another day", PAGE))
     results.append(tmp_path / "results.jsonl", next(r for r in SAMPLE if r["kind"] == "backlog"))
     report.write(tmp_path / "results.jsonl", tmp_path)
     written = (tmp_path / "benchmarks.md").read_text()
@@ -149,7 +149,7 @@ def test_a_section_without_results_keeps_its_text(tmp_path):
 
 def test_a_page_without_markers_is_refused(tmp_path):
     with pytest.raises(report.ReportError, match="has no `<!-- measured:join -->`"):
-        report.between("nothing", "join", "", tmp_path)
+        report.replace_section("nothing", "join", "", tmp_path)
 
 
 def test_the_same_results_make_the_same_files(tmp_path):

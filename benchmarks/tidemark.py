@@ -1,10 +1,10 @@
 """Tidemark's part of the benchmarks: runs the engine on a workload and times it.
 
-Only this module calls the platform, so that a change of the engine needs a change in this module only.
+It wraps the calls of the platform, so that a change of the engine changes few other modules of the benchmarks.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks import workload
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
+from benchmarks.workload import workload_of
 from expectations.validation import validate
 from operators.contract import SEQ, TracesInputs, Upsert
 from platform_defs.engine import Engine
@@ -36,8 +36,8 @@ def spark_session(job: Job, **more: str) -> SparkSession:
 
 def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
     """An engine for the workload of a job, with an empty lake in the job's folder."""
-    chosen = workload.of(job)
-    sources, asset = {s.name: s for s in chosen.sources(job)}, chosen.asset(job)
+    workload = workload_of(job)
+    sources, asset = {s.name: s for s in workload.sources(job)}, workload.asset(job)
     folders = {name: str(batches_folder(job.data, job.batches, job.first) / name) for name in sources}
     lake = Lake(str(job.scratch / "lake"))
     return Engine(lake, sources, {asset.name: asset}, lambda: spark, max_step=max_step, folders=folders, max_files=1)
@@ -45,43 +45,43 @@ def make_engine(job: Job, spark: SparkSession, max_step: int) -> Engine:
 
 def ingest(engine: Engine, files: Iterable[tuple[str, Path]]) -> int:
     """Ingest files as one micro-batch; returns the number of accepted rows."""
-    found = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
-    entry = engine.ingestion.batches.files(found)
-    return sum(source.accepted for source in entry or ())
+    landed = [File(int(p.stat().st_mtime * 1_000), p.absolute().as_uri(), p.stat().st_size, table) for table, p in files]
+    batch = engine.ingestion.batches.files(landed)
+    return sum(source.accepted for source in batch or ())
 
 
-def whole_files(job: Job) -> list[tuple[str, Path]]:
+def complete_files(job: Job) -> list[tuple[str, Path]]:
     """The complete files of the tables, as pairs (table, file)."""
     return [(table, path) for table in tables_of(job.data) for path in sorted((job.data / table).glob("*.parquet"))]
 
 
-def hold_to_law(engine: Engine, steps: Iterable[Step]) -> int:
+def check_conservation(engine: Engine, steps: Iterable[Step]) -> int:
     """Check the conservation law for the rows that each step finalized; returns the number of these rows.
 
     Raises:
         WrongAnswer: the conservation law does not hold.
     """
-    accounts = [account for step in steps for account in engine.accounts.step(only(engine), step)]
-    broken = [account for account in accounts if not account.holds]
-    if broken:
-        raise WrongAnswer(f"the conservation law does not hold: {broken}")
+    accounts = [account for step in steps for account in engine.accounts.step(derived_table(engine), step)]
+    failures = [account for account in accounts if not account.holds]
+    if failures:
+        raise WrongAnswer(f"the conservation law does not hold: {failures}")
     return sum(account.accepted for account in accounts)
 
 
-def only(engine: Engine) -> str:
+def derived_table(engine: Engine) -> str:
     """The name of the only derived table."""
     [name] = engine.assets
     return name
 
 
-def has_a_law(engine: Engine) -> bool:
+def accounts_for_steps(engine: Engine) -> bool:
     """Whether single steps can be accounted for. Results of windows do not name their rows, so only whole days can."""
-    return isinstance(engine.assets[only(engine)].operator, TracesInputs)
+    return isinstance(engine.assets[derived_table(engine)].operator, TracesInputs)
 
 
-def ingested_so_far(engine: Engine) -> int:
+def ingested_rows(engine: Engine) -> int:
     """The number of ingested rows in the ledger, of all sources."""
-    return sum(source.accepted for entry in engine.ledger.entries() for source in entry)
+    return sum(source.accepted for batch in engine.ledger.entries() for source in batch)
 
 
 def check_batch(engine: Engine, job: Job) -> None:
@@ -90,19 +90,19 @@ def check_batch(engine: Engine, job: Job) -> None:
     Raises:
         WrongAnswer: an expectation is not met.
     """
-    for table, suite in workload.of(job).suites.items():
+    for table, suite in workload_of(job).suites.items():
         frame = engine.views.table(engine.sources[table].log).where(F.col(SEQ) == engine.ledger.head)
-        fitting = [e for e in suite().expectations if _columns(e.configuration.kwargs) <= set(frame.columns)]
-        failed = [name for name, found in validate(frame, fitting).items() if not found.passed]
+        fitting = [e for e in suite().expectations if _expectation_columns(e.configuration.kwargs) <= set(frame.columns)]
+        failed = [name for name, result in validate(frame, fitting).items() if not result.passed]
         if failed:
             raise WrongAnswer(f"{table} does not meet {failed}")
 
 
-def _columns(kwargs: Mapping[str, Any]) -> set[str]:
+def _expectation_columns(kwargs: Mapping[str, Any]) -> set[str]:
     return {kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs} | set(kwargs.get("column_list", ()))
 
 
-def pass_time(engine: Engine, ms: int = 1) -> None:
+def raise_watermarks(engine: Engine, ms: int = 1) -> None:
     """Raise the watermarks of all sources by a control batch without rows."""
     last = engine.ledger.last()
     engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
@@ -110,20 +110,24 @@ def pass_time(engine: Engine, ms: int = 1) -> None:
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:
     """The summary of the derived table, and the number of changes of an upserted table."""
-    answer = workload.of(job).outcome(engine.views.table(only(engine)))
-    upserts = isinstance(engine.assets[only(engine)].operator.emits, Upsert)
-    return answer | ({"changes": engine.views.metrics(only(engine))["changes_out"]} if upserts else {})
+    answer = workload_of(job).outcome(engine.views.table(derived_table(engine)))
+    upserts = isinstance(engine.assets[derived_table(engine)].operator.emits, Upsert)
+    return answer | ({"changes": engine.views.metrics(derived_table(engine))["changes_out"]} if upserts else {})
 
 
-def tables(engine: Engine) -> dict[str, str]:
+def table_paths(engine: Engine) -> dict[str, str]:
     """The paths of the lake's tables by short name."""
-    return {"ledger": "ledger", only(engine): only(engine), **{name: source.log for name, source in engine.sources.items()}}
+    return {
+        "ledger": "ledger",
+        derived_table(engine): derived_table(engine),
+        **{name: source.log for name, source in engine.sources.items()},
+    }
 
 
 def files_by_table(engine: Engine) -> dict[str, int]:
     """The number of data files in the newest version of each table."""
-    found = {name: engine.lake.delta(table) for name, table in tables(engine).items()}
-    return {name: len(delta.file_uris()) for name, delta in found.items() if delta is not None}
+    tables = {name: engine.lake.delta(table) for name, table in table_paths(engine).items()}
+    return {name: len(delta.file_uris()) for name, delta in tables.items() if delta is not None}
 
 
 class Stopwatch:
@@ -139,19 +143,13 @@ class Stopwatch:
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
         """Add the time of a block to a part of the current lap."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.laps[-1][name] = round(self.laps[-1].get(name, 0.0) + time.perf_counter() - began, 3)
+        self.laps[-1][name] = round(self.laps[-1].get(name, 0.0) + time.perf_counter() - start, 3)
 
 
-def seconds_of(act: Callable[[], Any]) -> float:
+def seconds_of(action: Callable[[], Any]) -> float:
     """The duration of a call in seconds."""
-    began = time.perf_counter()
-    act()
-    return round(time.perf_counter() - began, 3)
-
-
-def middle(values: Sequence[float]) -> float:
-    """The median."""
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    start = time.perf_counter()
+    action()
+    return round(time.perf_counter() - start, 3)
