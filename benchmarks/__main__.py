@@ -1,5 +1,7 @@
 """`python -m benchmarks`: run the benchmarks and write their results into docs/benchmarks.md."""
 
+import json
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -150,6 +152,29 @@ def ledger_age(
 
     for name, cost in run(work, batches).items():
         print(f"{name}: {cost}{'' if name.endswith('MB') else ' s CPU'}")
+
+
+@app.command()
+def cycle(
+    rows: Annotated[int, typer.Option(help="Rows that land in each cycle, in all sources together, about.", min=1)] = 4_000,
+    cycles: Annotated[int, typer.Option(help="Cycles; the last one counts.", min=1)] = 6,
+    checks: Annotated[bool, typer.Option("--checks", help="Run the suites of Great Expectations too.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Print the costs of the last cycle by table too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the costs of the last cycle as JSON, in the last line.")] = False,
+    heap: Annotated[str, typer.Option(help="The driver's heap.")] = "3g",
+    work: Work = WORK,
+    cores: Cores = 2,
+) -> None:
+    """The cost of one cycle of the whole shop: ingest, advance, account, and the checks. Seconds, Spark jobs and Delta commits."""
+    from benchmarks.cycle import run
+
+    folder = work / "cycle"
+    shutil.rmtree(folder, ignore_errors=True)
+    last = run(folder, rows, cycles, checks=checks, cores=cores, heap=heap, note=print)[-1]
+    for name, cost in last.tables.items() if tables else ():
+        print(f"{name}: {cost}")
+    if as_json:
+        print(json.dumps(last.summary))
 
 
 @app.command()

@@ -1,5 +1,7 @@
 """Great Expectations suites of the shop's data, and the factory that turns them into Dagster asset checks."""
 
+from dataclasses import dataclass
+
 import dagster as dg
 from great_expectations import ExpectationSuite
 
@@ -9,11 +11,28 @@ from expectations.checks import suite_checks
 from expectations.leaderboards import leaderboard_checks
 from operators.columns import FINAL_AT
 
-__all__ = ["all_checks", "leaderboard_checks", "suite_checks"]
+__all__ = ["TableSuite", "all_checks", "leaderboard_checks", "shop_suites", "suite_checks"]
 
 
-def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
-    """The checks of the shop's datasets.
+@dataclass(frozen=True)
+class TableSuite:
+    """A suite, and the table whose rows it checks.
+
+    Args:
+        key: the asset.
+        table: its table, as `engine.views.table` names it.
+        suite: the expectations.
+        day_column: the timestamp by whose days (UTC) a run over partitions limits the rows; None to check all rows in every run.
+    """
+
+    key: dg.AssetKey
+    table: str
+    suite: ExpectationSuite
+    day_column: str | None = None
+
+
+def shop_suites(hot_items: int, category_hot_items: int) -> list[TableSuite]:
+    """The suites of the shop's datasets.
 
     Args:
         hot_items: how many items the ranking of a window keeps.
@@ -36,12 +55,17 @@ def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDe
         keys.HOT_ITEMS: suites.hot_items(keys.HOT_ITEMS, hot_items),
         keys.CATEGORY_HOT_ITEMS: suites.hot_items(keys.CATEGORY_HOT_ITEMS, category_hot_items, "category"),
     }
-    boards: dict[str, ExpectationSuite] = {
+    upserted: dict[str, ExpectationSuite] = {
         keys.SELLER_REVENUE: suites.seller_revenue(),
         keys.ORDER_STATUS_BOARD: suites.order_status_board(),
     }
     return [
-        *[suite_checks(keys.event_key(name), f"events/{name}", suite) for name, suite in logs.items()],
-        *[suite_checks(dg.AssetKey(name), name, suite, day_column=FINAL_AT) for name, suite in tables.items()],
-        *[suite_checks(dg.AssetKey(name), name, suite) for name, suite in boards.items()],
+        *[TableSuite(keys.event_key(name), f"events/{name}", suite) for name, suite in logs.items()],
+        *[TableSuite(dg.AssetKey(name), name, suite, FINAL_AT) for name, suite in tables.items()],
+        *[TableSuite(dg.AssetKey(name), name, suite) for name, suite in upserted.items()],
     ]
+
+
+def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
+    """The checks of the shop's datasets; the arguments are those of `shop_suites`."""
+    return [suite_checks(s.key, s.table, s.suite, day_column=s.day_column) for s in shop_suites(hot_items, category_hot_items)]

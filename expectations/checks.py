@@ -1,6 +1,7 @@
 """The factory from a suite to Dagster asset checks: one check for each expectation, and one validation for all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -56,17 +57,47 @@ def suite_checks(
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
-        frame = _table(engine, table)
-        if frame is None:
+        found = findings(engine, table, list(wanted.values()), day_column=day_column, days=days, sample=sample)
+        if found is None:
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
-        frame = frame.where(_within(day_column, days)) if day_column and days else frame
-        frame = frame.persist() if _bytes(frame) <= KEPT_BYTES else frame  # each expectation reads its rows several times
-        found = validate(frame, list(wanted.values()), sample)
-        yield from (_result(asset_key, wanted[name], finding, frame.schema, days) for name, finding in found.items())
-        frame.unpersist()
+        yield from (_result(asset_key, wanted[name], finding, found.schema, days) for name, finding in found.by_check.items())
 
     return checks
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the expectations of a table found.
+
+    Args:
+        by_check: the findings, by check name.
+        schema: the table's schema.
+    """
+
+    by_check: Mapping[str, Finding]
+    schema: StructType
+
+
+def findings(
+    engine: EnginePort,
+    table: str,
+    expectations: Sequence[Expectation],
+    *,
+    day_column: str | None = None,
+    days: Days | None = None,
+    sample: int = 10,
+) -> Findings | None:
+    """Run expectations on a table, without Dagster; None if the table does not exist yet. The arguments are those of `suite_checks`."""
+    frame = _table(engine, table)
+    if frame is None:
+        return None
+    frame = frame.where(_within(day_column, days)) if day_column and days else frame
+    frame = frame.persist() if _bytes(frame) <= KEPT_BYTES else frame  # each expectation reads its rows several times
+    try:
+        return Findings(validate(frame, expectations, sample), frame.schema)
+    finally:
+        frame.unpersist()
 
 
 def run_days(tags: Mapping[str, str]) -> Days | None:
