@@ -65,6 +65,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),
             "spark.ui.enabled": str(settings.spark_ui).lower(),
             "spark.ui.showConsoleProgress": "false",
+            "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
         }
     )
