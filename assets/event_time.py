@@ -78,7 +78,7 @@ def event_time_asset(
         accounts = engine.accounts.days(derived.name, finalized)
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
-        checks = [law_check(accounts, engine.accounts.uncounted(derived.name, finalized))]
+        checks = [law_check(accounts, engine.accounts.count_differences(derived.name, finalized))]
         checks.append(_in_days(engine.pending.event_times(derived.name), days))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata=_metadata(engine, derived) | done, check_results=checks)

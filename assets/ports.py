@@ -69,7 +69,7 @@ class AccountsPort(Protocol):
         """Account for every row of the asset's sources, by side and day."""
         ...
 
-    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
+    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
         """The batches of an asset's sources whose row counts differ: (source, seq) to the ledger's count and the log's."""
         ...
 

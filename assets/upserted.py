@@ -45,7 +45,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.Asset
             frame = engine.views.table(derived.name)
             schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
             metadata |= {**engine.views.metrics(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
-        checks = [law_check(engine.accounts.days(derived.name), engine.accounts.uncounted(derived.name))]
+        checks = [law_check(engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name))]
         yield dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return table

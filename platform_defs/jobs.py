@@ -139,7 +139,7 @@ def advance_request(
         tags: further tags of the run.
     """
     known = range_of(days) if days else None
-    wanted, upserted = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.boards()
+    wanted, upserted = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.upserted_tables()
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:

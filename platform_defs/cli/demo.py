@@ -125,7 +125,7 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     job = definitions.resolve_job_def("advance")
     if days:
         job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
-    elif not years and (upserted := engine.pending.boards()):
+    elif not years and (upserted := engine.pending.upserted_tables()):
         job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in upserted])
     for name in engine.assets if years else ():
         for _ in engine.steps(name, checked=True):

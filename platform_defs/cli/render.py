@@ -128,7 +128,7 @@ def _asset(engine: Engine, name: str) -> dict[str, Any]:
     counted = (
         {"results": engine.views.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
     )
-    return summary | counted | {**_by_side(accounts), "law": _law(accounts, engine.accounts.uncounted(name))}
+    return summary | counted | {**_by_side(accounts), "law": _law(accounts, engine.accounts.count_differences(name))}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:

@@ -20,7 +20,7 @@ from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
-from platform_defs.engine.inputs.handled_batches import handled
+from platform_defs.engine.inputs.handled_batches import newest_handled
 from platform_defs.engine.inputs.pipeline_checks import checked_assets
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
@@ -43,19 +43,19 @@ def wall_clock() -> int:
 class Engine:
     """Event logs, a ledger, and the tables made of them, in one lake.
 
-    What changes the lake is a method here. The rest is reached through the parts: `ingestion` (files, watermarks, quarantine),
-    `pending` (how far assets are), `accounts` (where every row is) and `views` (what users read).
+    Methods of this class change the lake. The rest is in its parts: `ingestion` (files, watermarks, quarantine), `pending` (the
+    progress of assets), `accounts` (the accounting of rows) and `views` (the tables that users read).
 
     Args:
         lake: the lake.
         sources: the sources, by name.
         assets: the derived assets, by name.
-        connect: makes or finds the Spark session; called when it is first needed.
+        connect: returns the Spark session; called when the session is first needed.
         clock: the wall clock, in epoch ms.
-        max_step: rows that a step may read, about.
+        max_step: the approximate number of rows that a step may read.
         folders: each source's folder of input files.
-        max_files: files of a source that one micro-batch takes.
-        earlier: an engine on the same lake and folders; what it has read of the ledger and the folders is not read again.
+        max_files: the maximum number of files of a source in one micro-batch.
+        earlier: an engine on the same lake and folders, whose cached ledger and folder listings this engine uses.
     """
 
     lake: Lake
@@ -88,43 +88,43 @@ class Engine:
 
     @cached_property
     def ingestion(self) -> Ingestion:
-        """What commits batches to the ledger, and finds new files."""
+        """Finds new files, and commits batches to the ledger."""
         known = self.earlier.ingestion.landings if self.earlier else None
         within = self.sources, self.assets, self.folders, self.max_files
         return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, known)
 
     @property
     def pending(self) -> PendingWork:
-        """How far assets are, and what an advance would reach; needs no session."""
+        """The progress of assets, and the work of the next advance; needs no session."""
         return PendingWork(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
 
     @property
     def accounts(self) -> Accounts:
-        """Accounts for every row."""
+        """Accounts for the rows of every source."""
         return Accounts(self._snapshot, self._naming_lost_files)
 
     @property
     def views(self) -> Views:
-        """What users read of the lake."""
+        """The tables that users read."""
         return Views(self.reading, self._snapshot, self._naming_lost_files)
 
     def ingest(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
-        """Ingest what has landed, and record the sources that have become idle.
+        """Ingest the files that have landed, and record the sources that have become idle.
 
         Args:
-            every: stay, and look for files at this interval, such as `'30 seconds'`; None to end when all is ingested.
-            on_entry: called after each batch of files is committed, and where the stream stays, after one of idle sources.
-            on_quiet: called at each interval that brought no batch, where the stream stays.
+            every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to stop when all are ingested.
+            on_entry: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
+            on_quiet: with `every`, called after each interval in which no batch was committed.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
-            UnreadError: files could not be read now, and `every` is None; all others were ingested.
+            UnreadError: some files could not be read, and `every` is None; all others were ingested.
         """
         with self._naming_lost_files():
             return self.ingestion.run(every, on_entry, on_quiet)
 
     def drain(self) -> Entry | None:
-        """Close the end of the input, far enough for every asset, those made of other assets too.
+        """Declare the end of the input: raise all watermarks so far that every row is finalized in every asset.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
@@ -133,16 +133,16 @@ class Engine:
         return self.ingestion.signals.drain(longest)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False) -> Generator[Step]:
-        """Advance an asset, one committed step after the other.
+        """Advance an asset step by step; each step is committed before it is yielded.
 
         Args:
             asset: the asset.
-            until: the time up to which results are closed (epoch ms); None for its watermark.
-            checked: hold each step to the conservation law before the next one. An asset whose results do not name rows of sources is
-                advanced without it.
+            until: the watermark up to which results are closed (epoch ms); None for the asset's own.
+            checked: check the conservation law for each step before the next one. An asset whose results do not name the rows of
+                sources is not checked.
 
         Raises:
-            LawError: a checked step broke the law.
+            LawError: a step broke the conservation law.
         """
         if checked and names_rows(self._advance(asset)):
             yield from self._checked_steps(asset, until)
@@ -151,16 +151,16 @@ class Engine:
             yield from self._advance(asset)(until)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
-        """Advance an asset as far as it goes, or up to `until` (epoch ms)."""
+        """Advance an asset as far as its watermark allows, or up to `until` (epoch ms)."""
         return list(self.steps(asset, until))
 
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute what is finalized on days, all by default, and correct what differs. An upserted table is recomputed whole."""
+        """Recompute the finalized results of days, all by default, and correct those that differ. An upserted table is recomputed whole."""
         with naming_step_errors(asset), self._naming_lost_files():
             return rebuild(self._advance(asset), first or date.min, last or date.max)
 
     def remake(self, names: Sequence[str], *, downstream: bool = False) -> Generator[tuple[str, Step]]:
-        """Make tables again from the event logs under their present settings; see `remake` of `operations.rebuild`."""
+        """Rebuild whole tables from the event logs with their present settings; see `remake` of `operations.rebuild`."""
         with self._naming_lost_files():
             emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream)
         for name in emptied:
@@ -168,15 +168,15 @@ class Engine:
                 yield name, step
 
     def maintain(self, **limits: Any) -> list[Maintained]:
-        """Compact what is in many small files, delete what no version needs, and make checkpoints; see `Maintenance`."""
+        """Compact small files, delete files that no version needs, and write checkpoints; see `Maintenance`."""
         self._require_handled_batches()
         return self._maintenance(**limits)()
 
     def snapshot(self) -> "Engine":
-        """This engine on the lake as it is now, whatever is committed later: to look at several tables that fit each other."""
+        """This engine on a snapshot of the lake, so that several tables can be read in a state in which they agree."""
         lake = PinnedLake.of(self.lake)
-        for asset in reversed([*self.assets.values()]):  # a table before those that it is made of, and all before the ledger
-            with suppress(UnreadableLogError):  # reading this table raises it; a status of other tables goes on
+        for asset in reversed([*self.assets.values()]):  # each table before its inputs, and all before the ledger
+            with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
                 lake.delta(results_table(asset))
                 lake.delta(asset.name)
         pinned = replace(self, lake=lake)
@@ -195,8 +195,8 @@ class Engine:
                 yield step
 
     def _require_handled_batches(self) -> None:
-        """Pass if the ledger has every batch that a table has handled: a new one would take the number and the rows of a lost one."""
-        for table, seq in handled(self.lake, self.assets):
+        """Raise if the ledger has lost a batch that a table has handled: the next batch would get the number of the lost one."""
+        for table, seq in newest_handled(self.lake, self.assets):
             self.ledger.require(seq, f"table {table}")
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:

@@ -198,7 +198,7 @@ class Child:
         folded = fold(changelog.drop("changed_at"), key=("method",), order="step")
         table = engine.views.table("takings").select(*folded.columns)
         same = folded.exceptAll(table).isEmpty() and table.exceptAll(folded).isEmpty()
-        uncounted = {key: held for asset in ASSETS for key, held in engine.accounts.uncounted(asset).items()}
+        uncounted = {key: held for asset in ASSETS for key, held in engine.accounts.count_differences(asset).items()}
         self.tell({"law": broken, "uncounted": repr(uncounted), "folds": same})
 
 

@@ -151,7 +151,7 @@ class SimIngest(Ingest):
         return _Done(self._source(batch, contract, files, last), [])
 
     def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
-        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.true_now())))
+        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.wall_clock())))
 
     def _spread(self, judged: Any, counts: Any) -> tuple[int, ...]:
         times = sorted(event.t for _, event, reason, _ in judged.rows if reason is None)

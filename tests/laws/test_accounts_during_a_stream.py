@@ -68,4 +68,4 @@ def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: Ma
 
 
 def _alarms(engine: Engine, name: str) -> list[object]:
-    return [*[account for account in engine.accounts.days(name) if not account.holds], *engine.accounts.uncounted(name).items()]
+    return [*[account for account in engine.accounts.days(name) if not account.holds], *engine.accounts.count_differences(name).items()]

@@ -120,8 +120,8 @@ def test_an_unsuitable_upstream_table_is_refused(make_engine: MakeEngine) -> Non
     windowed = WindowedAggregate(by="k", window=Tumbling(size="3 minutes"), aggregates={"n": "count(*)"})
     top = TopN(order_by="k", rank_end=1)
     wrong = {
-        "unsaid": (top, "total", "unsaid reads 'total', whose rows change and go; give TopN `change`, the column to tell it in"),
-        "final": (top, "windows", "final reads new ledger batches, and the rows of 'windows' are of none; let it read the sources"),
+        "unsaid": (top, "total", "unsaid reads 'total', whose rows are updated and deleted; give TopN `change`, the name of a column"),
+        "final": (top, "windows", "final reads the rows of new ledger batches, and the rows of 'windows' belong to no batch; let it read"),
     }
     assets = [
         DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),

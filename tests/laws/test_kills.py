@@ -106,7 +106,7 @@ def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEn
     anew.ingestion.signals.watermark({"r": 5})
     assert anew.views.table("events/l").isEmpty()
     assert anew.views.table("quarantine/l").isEmpty()
-    assert anew.accounts.uncounted("pairs") == {}
+    assert anew.accounts.count_differences("pairs") == {}
 
 
 def test_after_kills_the_changelog_still_applies_to_the_upserted_table(make_engine: MakeEngine) -> None:

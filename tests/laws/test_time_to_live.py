@@ -88,8 +88,8 @@ def test_after_each_batch_the_leaderboard_equals_the_models(make_engine: MakeEng
     assert len({repr(contents) for contents in boards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
     engine.ingestion.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
-    assert engine.pending.boards() == [name for name in names if name != "kept"]
-    for name in engine.pending.boards():
+    assert engine.pending.upserted_tables() == [name for name in names if name != "kept"]
+    for name in engine.pending.upserted_tables():
         engine.advance(name)
         assert engine.views.table(name).isEmpty()
         assert all(account.holds for account in engine.accounts.days(name))

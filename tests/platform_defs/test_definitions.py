@@ -347,9 +347,9 @@ def test_ledger_moved_skips_a_batch_that_opens_no_day(instance, engine):
 def test_ledger_moved_requests_leaderboards_only_when_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
-    assert engine.pending.boards() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
+    assert engine.pending.upserted_tables() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
     (request,) = _ask(ledger_moved, instance, engine).run_requests
-    assert [key.to_user_string() for key in request.asset_selection] == engine.pending.boards()
+    assert [key.to_user_string() for key in request.asset_selection] == engine.pending.upserted_tables()
     assert "dagster/asset_partition_range_start" not in request.tags
 
 

@@ -40,7 +40,7 @@ class Engine:
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         return [DayAccount("l", day, accepted=1, matched=1) for day in (date.min, date(1970, 1, 1), date(2026, 3, 1), date.max)]
 
-    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
+    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
         return {}
 
     def event_times(self, asset: str) -> tuple[int, int]:

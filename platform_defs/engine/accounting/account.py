@@ -1,8 +1,8 @@
-"""The conservation law: every row ingested is matched, unmatched, pending or late, by side and by day of its own time.
+"""The conservation law: every accepted row is matched, unmatched, pending or late. It is checked by side and by the day of the event time.
 
-There are three ways to count the terms: of rows that results name, of rows counted by their finality, and of rows handled by batch.
-Besides, the results are recomputed from the log and compared row by row, so that a row that was deleted, doubled or altered shows on the
-sides and days that it belongs to, even where the sum still fits.
+The terms are counted in one of three ways: by the rows that results name (`traced_rows`), by the time at which rows are finalized
+(`counted_rows`), or by the batches that were handled (`upserted_rows`). The results are also recomputed from the log and compared row by
+row. So a deleted, duplicated or altered row shows on its sides and day, even if the sums are still right.
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ from platform_defs.engine.ledger.columns import pc
 def account(advance: Advance, days: tuple[date, date] | None = None) -> list[DayAccount]:
     """Account for the rows of an asset's inputs.
 
-    Results that name their rows are compared with them, row by row. Of others (of windows, or of derived inputs) rows are counted by
-    when they are final: matched stands for rows in windows that are closed, pending for those in open ones, unmatched for those in
-    none; and missing and extra results are reported on the day of their `final_at`, on each side. For an asset that closes no ranges
-    see `upserted_account`.
+    If the results name the rows of sources, each row is looked up in the results. For other results (of windows, or of derived inputs)
+    rows are counted by when they are finalized: `matched` are the rows in closed windows, `pending` those in open windows, `unmatched`
+    those in no window; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes
+    no ranges see `upserted_account`.
 
     Args:
         advance: the asset.
-        days: the first and last day of the rows' own event time; None for all.
+        days: the first and last day of the rows' event times; None for all.
 
     Returns:
-        One account a side and day that has rows or results; none while an input has no table yet.
+        One account for each side and day with rows or results; none while an input has no table yet.
 
     Raises:
         OperatorError: the operator does not report when its rows are final.
@@ -52,39 +52,39 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
 
 def pairs(advance: Advance) -> int:
-    """How many results are made of a row of every input."""
+    """The number of results with a row of every input."""
     return results_held(advance).where(is_pair(tracing_operator(advance))).count()
 
 
-def uncounted_entries(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
-    """Where ledger and log disagree.
+def count_differences(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
+    """The batches for which the ledger and the log of a source differ in their number of rows.
 
     Args:
         advance: the asset.
-        days: look only at batches that may hold rows of these days; None for all.
+        days: compare only batches that may contain rows of these days; None for all.
 
     Returns:
-        (source, seq) to how many rows the ledger records as accepted, and how many the log holds.
+        (source, seq) to the number of rows that the ledger records as accepted, and the number in the log.
     """
     wrong: dict[tuple[str, int], tuple[int, int]] = {}
     for name in _sources(advance):
         head = advance.reading.ledger.head
-        brought = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
-        brought = brought.filter(pc.greater(brought["accepted"], 0))
-        recorded = dict(zip(brought["seq"].to_pylist(), brought["accepted"].to_pylist(), strict=True))
-        asked = set(brought["seq"].to_pylist() if days is None else brought["seq"].filter(_hold_rows_of(brought, days)).to_pylist())
-        first, last = (1, head) if days is None else (min(asked, default=1), max(asked, default=0))
+        batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
+        batches = batches.filter(pc.greater(batches["accepted"], 0))
+        recorded = dict(zip(batches["seq"].to_pylist(), batches["accepted"].to_pylist(), strict=True))
+        compared = set(batches["seq"].to_pylist() if days is None else batches["seq"].filter(_hold_rows_of(batches, days)).to_pylist())
+        first, last = (1, head) if days is None else (min(compared, default=1), max(compared, default=0))
         rows = advance.reading.log(name, last, after=first - 1)
         held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
-        for seq in asked | (held.keys() - recorded.keys()):
+        for seq in compared | (held.keys() - recorded.keys()):
             if recorded.get(seq, 0) != held.get(seq, 0):
                 wrong[name, seq] = recorded.get(seq, 0), held.get(seq, 0)
     return wrong
 
 
-def _hold_rows_of(brought: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
-    """Whether batches hold rows of days, by the times of their rows."""
-    first, last = pc.coalesce(brought["first_event_time"], 0), pc.coalesce(brought["last_event_time"], 0)
+def _hold_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
+    """Whether batches may contain rows of a range of days, by the first and last event time of their rows."""
+    first, last = pc.coalesce(batches["first_event_time"], 0), pc.coalesce(batches["last_event_time"], 0)
     return pc.and_(pc.less(first, day_start(days[1]) + DAY_MS), pc.greater_equal(last, day_start(days[0])))
 
 

@@ -1,11 +1,11 @@
-"""The accounts of a lake's assets: each of one snapshot."""
+"""The accounts of a lake's assets. Each is computed from one snapshot."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 
-from platform_defs.engine.accounting.account import account, pairs, uncounted_entries
+from platform_defs.engine.accounting.account import account, count_differences, pairs
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.one_step import account_step
 from platform_defs.engine.accounting.traced_rows import names_rows
@@ -17,8 +17,8 @@ class Accounts:
     """Accounts for every row of the sources that an asset reads.
 
     Args:
-        snapshot: an asset and its inputs as they are now.
-        naming_lost_files: names the file where Spark fails over one that is missing.
+        snapshot: returns a snapshot of an asset and its inputs.
+        naming_lost_files: makes an error of Spark over a missing data file name that file.
     """
 
     snapshot: Callable[[str], Advance]
@@ -34,17 +34,17 @@ class Accounts:
             return account(self.snapshot(asset), days)
 
     def step(self, asset: str, step: Step) -> list[DayAccount]:
-        """Account for the rows that one step finalized, at the cost of the step."""
+        """Account for the rows that one step finalized; the cost grows with the step, not with the table."""
         with self.naming_lost_files():
             return account_step(self.snapshot(asset), step)
 
     def pairs(self, asset: str) -> int | None:
-        """How many results are made of a row of every input; None where results do not name rows of sources."""
+        """The number of results with a row of every input; None if results do not name rows of sources."""
         with self.naming_lost_files():
             advance = self.snapshot(asset)
             return pairs(advance) if names_rows(advance) else None
 
-    def uncounted(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
-        """Where ledger and log disagree about an asset's sources: (source, seq) to accepted and held; by the rows' days."""
+    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
+        """The batches for which ledger and log differ in their number of rows; see `count_differences` of `account`."""
         with self.naming_lost_files():
-            return uncounted_entries(self.snapshot(asset), days)
+            return count_differences(self.snapshot(asset), days)

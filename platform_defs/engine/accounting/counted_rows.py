@@ -1,6 +1,7 @@
-"""The terms of an asset whose results do not name rows of sources: those of windows, or of what is made of derived tables.
+"""The terms of an asset whose results do not name rows of sources: results of windows, or of derived inputs.
 
-Rows are counted from the logs with their lateness, and once more by the time from which the operator reports them as final.
+Accepted and late rows are counted from the logs. Matched, pending and unmatched rows are counted by the time at which the operator
+reports them as finalized.
 """
 
 from functools import reduce
@@ -13,22 +14,22 @@ from operators.columns import FINAL_AT
 from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, ReportsFinality
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, print_of
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE, Span
 
 
 def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
-    """The terms by side and day: accepted and late rows, and what the operator reports of those that are not late.
+    """The terms by side and day: accepted and late rows, and for rows that are not late, how the operator reports them.
 
     Raises:
-        OperatorError: the operator does not report when a row is final.
+        OperatorError: the operator does not report when a row is finalized.
     """
     return [*_accepted_and_late(advance, scope).collect(), *_finality(advance, scope).collect()]
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """Each input's rows with `LATE`, as far around the days as a window may reach."""
+    """Each input's rows with `LATE`, including rows before and after the days that may share a window with rows of the days."""
     reading, asset, span = advance.reading, advance.asset, scope.span
     wait = longest_wait(advance)
     wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
@@ -42,7 +43,7 @@ def _accepted_and_late(advance: Advance, scope: Scope) -> DataFrame:
 
 
 def _finality(advance: Advance, scope: Scope) -> DataFrame:
-    """Matched, pending and unmatched rows: those in closed windows alone, in open ones, and in none."""
+    """Matched, pending and unmatched rows: those only in closed windows, those in an open window, and those in none."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
@@ -55,8 +56,8 @@ def _finality(advance: Advance, scope: Scope) -> DataFrame:
 
 
 def counted_difference(advance: Advance, scope: Scope, held: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Missing and extra results by the day they are final, on every side."""
-    copies = bag_difference(held.select(FINAL_AT, print_of(held)), wanted.select(FINAL_AT, print_of(wanted)))
+    """Missing and extra results by the day of their `final_at`, reported on every side."""
+    copies = bag_difference(held.select(FINAL_AT, row_hash(held)), wanted.select(FINAL_AT, row_hash(wanted)))
     side = F.explode(F.array(*[F.lit(i) for i in range(len(advance.asset.inputs))])).alias("side")
     by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
     return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in missing_and_extra().items()])

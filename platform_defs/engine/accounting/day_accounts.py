@@ -1,4 +1,4 @@
-"""The account of a day: its terms, the rows that it covers, and expressions that all counts share."""
+"""The account of a side and day: its terms, the rows that it covers, and the expressions that all ways of counting share."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from platform_defs.engine.inputs.reader import EVER, Span
 
 @dataclass(frozen=True)
 class DayAccount:
-    """One side's rows of one day of their own event time.
+    """The rows of one side with event times on one day.
 
     Args:
         side: the source.
@@ -30,7 +30,7 @@ class DayAccount:
         pending: rows that may still be matched, or are in an open window.
         late: rows that arrived after the watermark had passed them.
         missing: results of this side and day that the table lacks.
-        extra: results that the table should not hold.
+        extra: results that the table should not have.
     """
 
     side: str
@@ -45,7 +45,7 @@ class DayAccount:
 
     @property
     def holds(self) -> bool:
-        """Whether every row is accounted for, once."""
+        """Whether every row is accounted for exactly once, and the results are right."""
         return self.accepted == self.matched + self.unmatched + self.pending + self.late and not self.missing and not self.extra
 
     @property
@@ -60,7 +60,7 @@ class Scope:
     """The rows that an account covers.
 
     Args:
-        span: the rows' own event times.
+        span: the rows' event times.
         results: the `final_at` of results that may contain such rows.
         recount: the range of results to recompute; None if none is closed.
         closed_to: the watermark up to which results are closed; None if none are.
@@ -110,12 +110,12 @@ def day_of(time: Column) -> Column:
 
 
 def missing_and_extra() -> dict[str, Column]:
-    """The terms of a difference of bags, from its `copies`: how many results are missing, and how many are extra."""
+    """The terms of a difference of two bags, from its column `copies`: missing results (positive) and extra ones (negative)."""
     copies = F.col("copies")
     return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
 
 
-def print_of(frame: DataFrame) -> Column:
+def row_hash(frame: DataFrame) -> Column:
     """A row's hash. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal; therefore null flags are hashed too."""
-    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # Spark cannot hash a map
+    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # comparable: Spark cannot hash a map
     return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")

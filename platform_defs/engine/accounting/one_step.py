@@ -1,8 +1,8 @@
-"""The conservation law of one step: every row that it finalized is matched, unmatched or late, at the cost of the step.
+"""The conservation law of one step: every row that it finalized is matched, unmatched or late. The cost grows with the step alone.
 
-One step finalizes a row: the one that passes the row's last possible match, or the one that handles the row's batch where the row is late.
-Each term is counted from its own table, except unmatched rows that no table keeps: they are the rest. The account of whole days compares
-row by row, and recomputes.
+Exactly one step finalizes a row: the step whose closed range contains the row's last possible match, or for a late row the step that
+handles its batch. Each term is counted from its own table. Unmatched rows that no table keeps are the remainder. Unlike the account of
+whole days (`account`), this one does not compare row by row, and recomputes nothing.
 """
 
 from collections import Counter
@@ -37,25 +37,25 @@ class LawError(TidemarkError, RuntimeError):
         )
         return cls(
             f"{asset} breaks the conservation law: {described}. The step is committed, and the stream has stopped before "
-            "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` puts the days right"
+            "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` repairs the days"
         )
 
 
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """Account for the rows that one step has finalized.
 
-    On a side whose unmatched rows are not kept, `unmatched` is the rest; the law is broken there where more rows are matched and late than
-    were accepted.
+    If the operator does not keep a side's unmatched rows, `unmatched` is the remainder, and the law is broken only if more rows are
+    matched and late than were accepted.
 
     Args:
         advance: the asset; its results must name their rows, and its inputs must be sources.
-        step: a committed step of it.
+        step: a committed step of the asset.
 
     Returns:
-        One account a side and day of the rows' own event time; nothing is pending.
+        One account for each side and day of the rows' event times; no row is pending.
 
     Raises:
-        OperatorError: the operator's results do not name the rows they were made of.
+        OperatorError: the operator's results do not name the rows from which they were computed.
     """
     operator, inputs = tracing_operator(advance), advance.asset.inputs
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
@@ -73,11 +73,11 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
 
 
 def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Span:
-    """The event times of an input's rows that a step may finalize: those within its lookback, and those of late rows."""
+    """The event times of the rows of an input that a step may finalize: those within the lookback, and those of late rows."""
     if closing.after is None:
         return Span(None, closing.upto)
-    brought = advance.reading.ledger.source(advance.asset.inputs[which]).brought(step.before.seq, step.after.seq)
-    return Span(min([closing.after - longest_wait(advance, which), *brought["first_event_time"].to_pylist()]), closing.upto)
+    batches = advance.reading.ledger.source(advance.asset.inputs[which]).batches_with_rows(step.before.seq, step.after.seq)
+    return Span(min([closing.after - longest_wait(advance, which), *batches["first_event_time"].to_pylist()]), closing.upto)
 
 
 def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:
@@ -91,7 +91,7 @@ def _logged(rows: DataFrame, which: int) -> DataFrame:
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
-    """Matched and unmatched rows. A row in several pairs counts once, by a bit for its position; every copy of an unmatched row counts."""
+    """Matched and unmatched rows. A row in several pairs sets one bit and so counts once; each copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")

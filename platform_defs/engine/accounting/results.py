@@ -1,4 +1,4 @@
-"""The results of closed ranges: those that the table holds, and those recomputed from the log, where the two differ."""
+"""The results of closed ranges: those in the table and those recomputed from the log, for the days on which they differ."""
 
 from datetime import date
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, print_of
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
@@ -17,7 +17,7 @@ from platform_defs.engine.lake.table_columns import differing_columns
 
 
 def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
-    """The rows of an asset's table that are final in a span; none where there is no table yet."""
+    """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     reading, asset = advance.reading, advance.asset
     if reading.lake.delta(asset.name) is not None:
         return reading.table(asset.name, FINAL_AT, span)
@@ -25,12 +25,12 @@ def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
 
 
 def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
-    """The results that a table holds, and those recomputed from the log, of the days on which they differ; None where they do not.
+    """The results in the table and those recomputed from the log, both of the days on which they differ; None if no day does.
 
-    Results that a correction is still to change are left out.
+    Results that the next correction will recompute are left out.
 
     Raises:
-        ProgressError: the table has other columns than its results.
+        ProgressError: the table has other columns than the recomputed results.
     """
     closing = scope.recount
     if closing is None:
@@ -52,13 +52,13 @@ def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFr
 
 
 def _differing_days(held: DataFrame, wanted: DataFrame) -> list[date]:
-    """The days of `final_at` on which two bags of rows differ: by number, or by the sum of their rows' hashes."""
-    prints = [{row["day"]: tuple(row) for row in _prints_by_day(f).collect()} for f in (held, wanted)]
-    return sorted(day for day in prints[0].keys() | prints[1].keys() if prints[0].get(day) != prints[1].get(day))
+    """The days of `final_at` on which two bags of rows differ in their number of rows or in the sums of their hashes."""
+    hashes = [{row["day"]: tuple(row) for row in _hashes_by_day(f).collect()} for f in (held, wanted)]
+    return sorted(day for day in hashes[0].keys() | hashes[1].keys() if hashes[0].get(day) != hashes[1].get(day))
 
 
-def _prints_by_day(frame: DataFrame) -> DataFrame:
-    """How many rows a day holds, and the sums of their hashes, in two halves that cannot overflow."""
-    rows = frame.select(day_of(F.col(FINAL_AT)), print_of(frame))
+def _hashes_by_day(frame: DataFrame) -> DataFrame:
+    """The number of rows of each day, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow."""
+    rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
     halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
     return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))

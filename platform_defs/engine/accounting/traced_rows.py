@@ -1,7 +1,7 @@
-"""The terms of an asset whose results name the rows of sources that they were made of: each row is looked up by its name.
+"""The terms of an asset whose results name the source rows from which they were computed, by `seq` and `arrival`.
 
-Each term is counted from its own table: accepted and late rows from the log and the ledger, matched rows from the results, and unmatched
-and pending rows by anti-join.
+For each row, the log and the ledger record whether it is accepted and late, and the results whether it is matched or kept as unmatched.
+These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending.
 """
 
 from functools import reduce
@@ -14,7 +14,7 @@ from operators.changelog import bag_difference
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, print_of
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE
@@ -24,7 +24,7 @@ _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
 
 
 def names_rows(advance: Advance) -> bool:
-    """Whether an asset's results name the rows of sources that they were made of."""
+    """Whether an asset's results name the source rows from which they were computed."""
     return isinstance(advance.asset.operator, TracesInputs) and all(of.is_source for of in advance.reading.inputs_of(advance.asset))
 
 
@@ -32,28 +32,30 @@ def tracing_operator(advance: Advance) -> TracesInputs:
     """The asset's operator.
 
     Raises:
-        OperatorError: its results do not name the rows that they were made of.
+        OperatorError: its results do not name the rows from which they were computed.
     """
     operator = advance.asset.operator
     if not isinstance(operator, TracesInputs):
-        raise OperatorError(f"{type(operator).__name__} does not name the rows its results were made of, so they cannot be accounted for")
+        raise OperatorError(
+            f"results of {type(operator).__name__} do not name the rows from which they were computed, so rows cannot be accounted for"
+        )
     return operator
 
 
 def traced(advance: Advance, which: int, results: DataFrame) -> DataFrame:
-    """The rows of input `which` that results were made of, once for each result: `seq`, `arrival`, `event_time`, `is_pair`."""
+    """The rows of input `which` that results name, once for each result: `seq`, `arrival`, `event_time`, `is_pair`."""
     operator = tracing_operator(advance)
     named = [F.col(operator.traced(c)[which]).alias(c) for c in (SEQ, ARRIVAL, EVENT_TIME)]
     return results.select(*named, is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
 
 
 def is_pair(operator: TracesInputs) -> Column:
-    """Whether a result is made of a row of every input."""
+    """Whether a result has a row of every input."""
     return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
 
 
 def traced_terms(advance: Advance, scope: Scope) -> list[Row]:
-    """The terms by side and day, from what the log, the ledger and the result table record of each row."""
+    """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
     parts = [part for which in inputs for part in (_logged(advance, scope, which), _resulting(advance, scope, which))]
     return _counted(advance, reduce(DataFrame.unionByName, parts)).collect()
@@ -74,14 +76,14 @@ def _resulting(advance: Advance, scope: Scope, which: int) -> DataFrame:
 
 
 def _flagged(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
-    """What one table records of a side's rows, as bits; a flag that is not given is false."""
+    """A side's rows with `flags`, a bitmap of the facts that one table records; a flag that is not given is false."""
     bits = [F.when(flag, _BITS[name]).otherwise(0) for name, flag in flags.items()]
     bitmap = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("flags")
     return rows.select(F.lit(which).alias("side"), SEQ, ARRIVAL, EVENT_TIME, bitmap)
 
 
 def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
-    """The terms by side and day. A row that two tables name differently counts as two rows, and neither adds up."""
+    """The terms by side and day. If log and results have different event times for a row, it counts as two rows, which breaks the law."""
     operator = tracing_operator(advance)
     rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))
     logged, late, expired, paired, padded = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
@@ -100,7 +102,7 @@ def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
 def traced_difference(advance: Advance, scope: Scope, held: DataFrame, wanted: DataFrame) -> DataFrame:
     """Missing and extra results by side and day of the rows that they name."""
     times = tracing_operator(advance).traced(EVENT_TIME)
-    wrong = bag_difference(held.select(*times, print_of(held)), wanted.select(*times, print_of(wanted)))
+    wrong = bag_difference(held.select(*times, row_hash(held)), wanted.select(*times, row_hash(wanted)))
     by_input = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
     each = wrong.select(F.explode(by_input).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
     wrongs = missing_and_extra()

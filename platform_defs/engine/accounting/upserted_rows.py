@@ -1,7 +1,7 @@
 """The account of an upserted table, whose asset handles batches or reads an upstream changelog.
 
-Such an asset does not wait for a watermark: a row counts once its batch is handled, and is late only if the operator decides so. The
-table is recomputed from all handled rows, and compared.
+Such an asset does not wait for a watermark: a row counts as matched once its batch is handled, and is late only if the operator decides
+so. The table is recomputed from all handled rows, and compared.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
 from operators.contract import EVENT_TIME, SEQ
-from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, day_of, missing_and_extra, print_of
+from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import moment
 from platform_defs.engine.inputs.changelog_reader import as_of_step
@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.reader import LATE
 
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
-    """One account for each source and day: `matched` stands for handled rows, `pending` for rows of later batches.
+    """One account for each source and day: `matched` are the rows of handled batches, `pending` those of later batches.
 
     Missing and extra results are reported on the last day of each source. An asset that reads another table has no source rows to
     count: it has an account, for the ledger's last day, only if results are wrong.
@@ -53,12 +53,12 @@ def _last_day(advance: Advance) -> date:
 
 
 def _difference(advance: Advance) -> tuple[int, int]:
-    """How many rows the table lacks, and how many it should not hold."""
+    """The number of rows that the table lacks, and the number that it should not have."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return 0, 0
     wanted = advance.strategy.whole(now)
     held = as_of_step(advance.reading, advance.asset, now.step).select(*wanted.columns)
-    copies = bag_difference(held.select(print_of(held)), wanted.select(print_of(wanted)))
+    copies = bag_difference(held.select(row_hash(held)), wanted.select(row_hash(wanted)))
     [counted] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]).collect()
     return counted["missing"], counted["extra"]

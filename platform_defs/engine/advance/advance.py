@@ -1,8 +1,8 @@
 """Advance: bring an asset's table up to the watermark, step by step, each step exactly once.
 
 A step is planned from the ledger and the progress (`plan`), its rows are computed by the asset's strategy, and they are committed together
-with the progress in one Delta commit. A kill at any time loses and doubles nothing: the next run reads the progress and goes on. The
-engine knows an operator by its contract alone.
+with the progress in one Delta commit. A kill at any time loses and duplicates nothing: the next run continues from the stored progress.
+The engine uses only an operator's contract, so that users can write their own operators.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ class Step:
     """One step of an asset.
 
     Args:
-        before: the progress it started from.
-        after: the progress it committed.
-        rows: how many rows it wrote: results, or changes.
+        before: the progress from which it started.
+        after: the progress that it committed.
+        rows: the number of rows that it wrote: results, or changes.
     """
 
     before: Progress
@@ -47,9 +47,9 @@ class Advance:
     """Advances one asset.
 
     Args:
-        reading: reads its inputs.
+        reading: reads the asset's inputs.
         asset: the asset.
-        max_step: rows that one step may read, about.
+        max_step: the approximate number of rows that a step may read.
     """
 
     reading: Reading
@@ -62,9 +62,9 @@ class Advance:
         The head is read once, when the first step starts. Each step is committed before it is yielded.
 
         Raises:
-            LakeError: the asset has another writer, or a later version of the project made the lake.
-            LedgerError: the ledger lacks a batch that the asset has handled.
-            ProgressError: its table was made by another operator.
+            LakeError: the asset has another writer, or a later version of Tidemark made the lake.
+            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
+            ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
         with self.reading.lake.writer(self.asset.name):
             self.recover()
@@ -85,16 +85,16 @@ class Advance:
         return ClosedRanges(self.reading, self.asset)
 
     def pinned(self) -> "Advance":
-        """The asset on a snapshot of its inputs, whatever is committed later."""
+        """This advance on a snapshot of the asset's tables and inputs, which later commits do not change."""
         return replace(self, reading=self.reading.pinned(self.asset.name))
 
     def recover(self) -> Progress:
-        """Finish what a killed step left; returns the progress.
+        """Finish a killed step, and check that the asset can be advanced; returns the progress.
 
         Raises:
-            LakeError: a later version of the project made the lake.
-            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks one of the ledger's.
-            ProgressError: its table was made by another operator, or of tables that were made again since.
+            LakeError: a later version of Tidemark made the lake.
+            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
+            ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
         now = progress(self.reading.lake, self.asset)
         self.reading.ledger.require(now.seq, f"table {self.asset.name}")
@@ -106,7 +106,7 @@ class Advance:
         return now
 
     def next(self, head: int, until: int | None) -> Step | None:
-        """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has made a step since."""
+        """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has committed a step since."""
         now = progress(self.reading.lake, self.asset)
         plan = self.plan(now, head, until)
         if plan is None:
@@ -117,7 +117,7 @@ class Advance:
         return Step(now, after, self.strategy.step(now, after))
 
     def plan(self, now: Progress, head: int, until: int | None) -> StepPlan | None:
-        """What the next step does; None where there is nothing to do."""
+        """The plan of the next step; None if there is nothing to do."""
 
         def row_times(which: int, span: Span) -> tuple[int, int] | None:
             return self.reading.ends(self.asset, which, head, span, after=now.seq)
@@ -140,7 +140,7 @@ class Advance:
         )
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
-        """The results that are final in a range, computed from the log alone."""
+        """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
         return self.strategy.closed(closing, head)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> Step:
@@ -148,7 +148,7 @@ class Advance:
         return Step(now, *self.strategy.correct(now, after, closing, key))
 
     def repair(self) -> dict[str, int]:
-        """Recompute an upserted table and repair what differs, as one step; returns how many changes of each kind."""
+        """Recompute an upserted table and repair what differs, as one step; returns the number of changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
             now = self.recover()
             return self.pinned()._repair_table(now) if now.step else {}

@@ -14,7 +14,7 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class AppendedTable:
-    """Writes a table whose rows are added once. A step is one commit, so a killed run leaves nothing to recover.
+    """Writes a table to which rows are appended. A step is one commit, so a killed run leaves nothing to recover.
 
     Args:
         reading: reads the lake.
@@ -25,11 +25,11 @@ class AppendedTable:
     asset: DerivedAsset
 
     def append(self, rows: DataFrame, after: Progress) -> int:
-        """Commit rows with a progress; returns how many rows."""
+        """Commit rows with a progress; returns the number of rows."""
         require_same_columns(self.reading.lake, self.asset, rows)
         pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
         point("advance.before_commit")
-        followed = is_corrected(self.asset, self.reading.assets)
-        written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, followed=followed)
+        change_feed = is_corrected(self.asset, self.reading.assets)
+        written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, change_feed=change_feed)
         point("advance.after_commit")
         return written

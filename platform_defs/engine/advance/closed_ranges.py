@@ -1,4 +1,4 @@
-"""Closed ranges: a step computes the results that become final between two watermarks, and corrects those that it closed before."""
+"""Closed ranges: a step computes the results that become final between two watermarks, or corrects results of earlier steps."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class ClosedRanges(Strategy):
-    """Advances an asset whose results are final once the watermark has passed them."""
+    """Advances an asset whose results are final when the watermark reaches their `final_at`."""
 
     def results(self, now: Progress, after: Progress) -> DataFrame:
         """The results that are final in `now.closed_to < final_at <= after.closed_to`."""
@@ -40,10 +40,10 @@ class ClosedRanges(Strategy):
             now: the progress before the correction.
             after: the progress to commit with it.
             closing: the range.
-            key: columns that no two rows of the table share, so that a change is an update; empty to delete and insert rows.
+            key: the columns that identify a row of the table, so that a changed row is updated; empty to delete and insert rows.
 
         Returns:
-            The progress that was committed, which records the times of the changed results, and how many changes there were.
+            The progress that was committed, which records the times of the changed results, and the number of changes.
         """
         table = AppendedTable(self.reading, self.asset)
         wanted = self.closed(closing, after.seq)
@@ -64,7 +64,7 @@ class ClosedRanges(Strategy):
             changes.unpersist()
 
     def _repair(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
-        """Merge changes into the table, as the commit of a progress."""
+        """Merge changes into the table, in one commit with the progress."""
         is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
         own = changes.drop(OWN_CHANGE)
         same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from assets.contracts import DerivedAsset
 from operators.timing import ClosedRange
-from platform_defs.engine.advance.position import Position, Stretch
+from platform_defs.engine.advance.position import EventTimeRange, Position
 from platform_defs.engine.inputs.progress import Corrected
 from platform_defs.engine.inputs.reader import Span
 
-MOST_KEPT = 32
+MAX_RANGES = 32
 """The maximum number of corrected ranges in a progress; older ranges are combined."""
 RowTimes = Callable[[int, Span], tuple[int, int] | None]
 """Takes an input's index and a span; returns the oldest and newest event time of new rows that are not late, or None."""
@@ -80,25 +80,25 @@ def oldest_affected(at: Position) -> int | None:
     return min((first for first in found if first <= closed_to), default=None)
 
 
-def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) -> Stretch | None:
-    """The event times of new rows that are not late and not after `closed_to`."""
+def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) -> EventTimeRange | None:
+    """The event times of the new rows of an input that are not late and not after `closed_to`; None if there are no such rows."""
     first = min((first for first, _ in _new_rows(at, at.asset.inputs[which])), default=None)
     if first is None or first > closed_to:
         return None
     ends = row_times(which, Span(first, closed_to))
-    return None if ends is None else Stretch(*ends)
+    return None if ends is None else EventTimeRange(*ends)
 
 
 def _new_rows(at: Position, source: str) -> list[tuple[int, int]]:
     """The first and last event time of a source's rows, for each batch that the asset has not handled."""
-    brought = at.ledger.source(source).brought(at.progress.seq, at.head)
-    return list(zip(brought["first_event_time"].to_pylist(), brought["last_event_time"].to_pylist(), strict=True))
+    batches = at.ledger.source(source).batches_with_rows(at.progress.seq, at.head)
+    return list(zip(batches["first_event_time"].to_pylist(), batches["last_event_time"].to_pylist(), strict=True))
 
 
 def with_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
-    """Add a corrected range. Beyond `MOST_KEPT` the two oldest are combined into one range, with the later step."""
+    """Add a corrected range. Beyond `MAX_RANGES` the two oldest are combined into one range, with the later step."""
     kept = [*corrected, (step, first, last)]
-    if len(kept) > MOST_KEPT:
+    if len(kept) > MAX_RANGES:
         (_, first_1, last_1), (later, first_2, last_2) = kept[:2]
         kept[:2] = [(later, min(first_1, first_2), max(last_1, last_2))]
     return tuple(kept)

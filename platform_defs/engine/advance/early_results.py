@@ -1,8 +1,8 @@
 """Early results: the results so far of open windows, in `early/<asset>`, written when the operator's trigger fires.
 
-Each commit replaces the table, and records the ledger batch and the watermark that it was computed at; a run after a kill computes it
-again. No other table reads it. A result is removed with the first commit after it is final. If the operator loses its trigger, the table
-stays as it was.
+Each commit replaces the table, and records the ledger batch and the watermark for which it was computed; after a kill, the next run
+computes it again. No other table reads it. The first commit after a result is final removes the result. If the operator loses its
+trigger, the table is not changed any more.
 """
 
 from pyspark.sql import DataFrame
@@ -20,10 +20,11 @@ from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.faults import point
 
 SHOWN = "shown"
+"""The metadata key of the commits of `early/<asset>`: for which batch, watermark and operator the results were computed."""
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
-    """Write the early results of an asset's open windows at a ledger batch; nothing where its operator has no early results."""
+    """Write the early results of an asset's open windows at a ledger batch; does nothing if its operator shows none."""
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
@@ -37,7 +38,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     ):
         return
     made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
-    if made_by != (at["operator"], at["generation"]):  # results of another operator, or of an emptied table, are no base for changes
+    if made_by != (at["operator"], at["generation"]):  # the trigger cannot compare with results of another operator or of an emptied table
         shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
@@ -49,6 +50,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+    """The present results of all open windows."""
     if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
     firsts = [None if closed_to is None else closed_to - operator.reads.lookback_of(which) for which in range(len(asset.inputs))]

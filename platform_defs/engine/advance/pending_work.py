@@ -10,7 +10,7 @@ from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.ingest.ingest import idle_sources
-from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 
@@ -44,7 +44,7 @@ class PendingWork:
         return state | {"complete_to": complete, "waits_for": self._waits_for(asset)}
 
     def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
-        """The days that an advance would compute: from the first incomplete or corrected day to that of the watermark; None for none.
+        """The days that an advance would compute: from the first incomplete or corrected day to the watermark's day; None for none.
 
         Args:
             asset: the asset.
@@ -58,7 +58,7 @@ class PendingWork:
         if mark is None:
             return None
         start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
-        start = mark if start is None else start  # there are no rows, only a watermark: the advance closes up to it
+        start = mark if start is None else start  # no rows, only a watermark: the advance closes up to it
         corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or mark > now.closed_to
@@ -69,8 +69,8 @@ class PendingWork:
         ranges = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
         return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
-    def boards(self) -> list[str]:
-        """The assets without days that have pending work, each after those that it reads.
+    def upserted_tables(self) -> list[str]:
+        """The assets without days (upserted tables) that have pending work, each after those that it reads.
 
         Pending work is a new row of a source, a new step of an upstream table, a step that was killed before its changes were applied, or,
         if keys have a TTL, any new batch.
@@ -103,7 +103,7 @@ class PendingWork:
         return [of.name for of in idle if not of.is_source] if len(idle) < len(inputs) else []
 
     def _has_days(self, asset: str) -> bool:
-        """Whether an asset reads closed ranges, day by day."""
+        """Whether an asset computes closed ranges, which Dagster materialises by day."""
         return self.reading.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
@@ -114,7 +114,7 @@ class PendingWork:
         return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
     def _applied(self, asset: str) -> int:
-        commit = self.reading.lake.newest(asset, FOLDED)
+        commit = self.reading.lake.newest(asset, APPLIED)
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:

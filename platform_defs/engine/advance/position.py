@@ -1,17 +1,17 @@
-"""Where an asset stands: everything that its next step is planned from, read from commits and the ledger without a Spark job."""
+"""The position of an asset: everything from which its next step is planned, read from commits and the ledger without a Spark job."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assets.contracts import DerivedAsset
-from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.history import History
 
 
 @dataclass(frozen=True)
-class Stretch:
+class EventTimeRange:
     """Event times of an input's changed rows, both ends included, in epoch ms."""
 
     first: int
@@ -20,7 +20,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Applied:
-    """How much of its changelog an upserted table holds.
+    """Up to where a changelog was applied to its upserted table.
 
     Args:
         step: the last step of the changelog that was applied to the table.
@@ -38,7 +38,7 @@ class Upstream:
     Args:
         asset: the asset that makes the table.
         progress: that asset's progress.
-        applied: of an upserted table, how much of its changelog it holds; None while it holds nothing.
+        applied: for an upserted table, up to where its changelog was applied; None if nothing was applied yet.
     """
 
     asset: DerivedAsset
@@ -47,28 +47,28 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark that its readers may go up to; None while no result is final."""
+        """The watermark up to which its readers may close results; None while no result of the table is final."""
         closed_to = self.progress.closed_to
         return None if closed_to is None else closed_to - self.asset.operator.reads.watermark_delay
 
-    def corrected_since(self, step: int) -> Iterator[Stretch]:
-        """The times of the results that it corrected after one of its steps, as its readers see them."""
-        for of, first, last in self.progress.corrected:
-            if of > step:
-                yield Stretch(first - self.asset.operator.reads.watermark_delay, last)
+    def corrected_since(self, step: int) -> Iterator[EventTimeRange]:
+        """For each step after `step` that corrected results: the event times that these results have for the table's readers."""
+        for corrected_in, first, last in self.progress.corrected:
+            if corrected_in > step:
+                yield EventTimeRange(first - self.asset.operator.reads.watermark_delay, last)
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where an asset stands.
+    """The position of an asset.
 
     Args:
         asset: the asset.
-        progress: how far its own steps have come.
+        progress: the asset's progress.
         ledger: the ledger's batches.
         head: the last batch that a step may handle.
-        operator_watermark: the watermark by which its rows are late or not, after batch `head`; None while it is minus infinity.
-        tables: the tables among its inputs, by name.
+        operator_watermark: the operator's watermark after batch `head`; None while it is minus infinity.
+        tables: the tables among the inputs, by name.
     """
 
     asset: DerivedAsset
@@ -80,7 +80,7 @@ class Position:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark that a step may close up to: held back by tables that have not come so far, and never above the operator's."""
+        """The watermark up to which a step may close results: the least of the operator's own and those of the input tables."""
         marks = [self.operator_watermark, *[of.watermark for of in self.tables.values()]]
         return None if any(mark is None for mark in marks) else min(mark for mark in marks if mark is not None)
 
@@ -90,7 +90,7 @@ class Position:
 
 
 def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int | None = None) -> Position:
-    """Where an asset stands.
+    """The position of an asset.
 
     Args:
         reading: reads the lake and its ledger; it needs no session.
@@ -105,6 +105,6 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
 
 
 def _upstream(reading: Reading, asset: DerivedAsset) -> Upstream:
-    commit = reading.lake.newest(asset.name, FOLDED) if asset.operator.emits.upserts else None
+    commit = reading.lake.newest(asset.name, APPLIED) if asset.operator.emits.upserts else None
     applied = None if commit is None else Applied(commit.value["step"], commit.value["seq"])
     return Upstream(asset, stored_progress(reading.lake, asset), applied)

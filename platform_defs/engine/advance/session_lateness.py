@@ -1,7 +1,8 @@
-"""Lateness decisions that need more than a row and a watermark: made batch by batch, and recorded.
+"""Lateness decisions that need more than a row and a watermark: they are made batch by batch, and recorded.
 
-The table `verdicts/<asset>` holds them: `which` (the input), `seq`, `arrival` and `session`, null for a late row. Each commit records the
-batch that it decides, so a run after a kill goes on with the next one. A batch without rows behind the watermark needs no decision.
+The table `verdicts/<asset>` contains the decisions: `which` (the input), `seq`, `arrival`, and `session`, which is null for a late row.
+Each commit records the batch that it decides, so after a kill the next run continues with the batch after it. A batch without rows
+behind the watermark needs no decision.
 """
 
 from pyspark.sql import DataFrame
@@ -21,7 +22,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Decide and record which rows are late, for each batch up to `head` that is not decided; only for operators that ask for it.
 
     Raises:
-        OperatorError: the operator decides no lateness, or the asset reads sources and tables together.
+        OperatorError: the operator has no `lateness_decisions`, or the asset reads both sources and tables.
     """
     operator = asset.operator
     if not operator.reads.recorded:
@@ -31,8 +32,8 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     tables = [table.name for table in reading.tables_of(asset)]
     if tables and len(tables) < len(asset.inputs):
         raise OperatorError(
-            f"{asset.name} decides lateness by batch, and rows of {', '.join(tables)} belong to no batch; legal: sources alone, or tables "
-            "alone, whose rows are never late. Let it read the sources of the table, or a table made of the source"
+            f"{asset.name} decides lateness by batch, and rows of {', '.join(tables)} belong to no batch; legal: only sources, or only "
+            "tables, whose rows are never late. Let it read the sources of the table, or a table computed from the source"
         )
     generation = stored_progress(reading.lake, asset).generation
     newest = reading.lake.newest(asset.verdicts, DECIDED)
@@ -58,7 +59,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
 
 def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
-    brought = reading.ledger.source(asset.inputs[which]).brought(seq - 1, seq)["first_event_time"].to_pylist()
-    oldest = min(brought, default=first)
+    firsts = reading.ledger.source(asset.inputs[which]).batches_with_rows(seq - 1, seq)["first_event_time"].to_pylist()
+    oldest = min(firsts, default=first)
     rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

@@ -1,15 +1,15 @@
-"""One asset and its inputs at one time, whatever is committed later."""
+"""A consistent snapshot of one asset and its inputs, which later commits do not change."""
 
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 
 
 def snapshot(advance: Advance) -> Advance:
-    """An asset as it is now.
+    """An advance on a snapshot of its asset and inputs, whose progress was checked.
 
     Raises:
         LedgerError: the ledger lacks a batch that the asset has handled.
-        ProgressError: its table was made with other settings, or of tables that were made again since.
+        ProgressError: the asset's table was made with other settings, or an input was replaced since.
     """
     pinned = advance.pinned()
     now = progress(pinned.reading.lake, pinned.asset)

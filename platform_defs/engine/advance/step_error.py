@@ -1,4 +1,4 @@
-"""A step whose expressions raise over rows that the log holds: the error names the asset, what was raised, and the ways on."""
+"""The error of a step in which an expression fails for a row of the log: it names the asset, the error condition and the remedies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,30 +9,30 @@ from pyspark.errors import PySparkException
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.errors import spark_condition
 
-_DATA_EXCEPTION = "22"  # the class of SQLSTATE of overflows, divisions by zero, casts and dates that cannot be
+_DATA_EXCEPTION = "22"  # the SQLSTATE class of overflows, divisions by zero, invalid casts and invalid dates
 
 
 class StepError(TidemarkError, RuntimeError):
-    """A step cannot be computed: an expression of the asset raises. Nothing of the step was committed."""
+    """A step cannot be computed, because an expression of the asset fails. Nothing of the step was committed."""
 
     @classmethod
     def raised(cls, asset: str, condition: str) -> "StepError":
-        """An expression of the asset raises for a row that was ingested."""
+        """An expression of the asset fails for a row that was ingested."""
         return cls(
-            f"{asset}: an expression of its operator fails with {condition} for rows that the log holds; nothing of the step was "
-            "committed, other tables are not affected, and no repetition helps. Change the expression in the pipeline so that it "
-            "takes every row: a wider type, such as sum(CAST(a AS DECIMAL(19, 0)) * b), or a function that gives null in place of "
-            "an error, such as try_add, try_divide or try_cast. Where the table has steps already, make it again with the "
-            f"new expression: `tidemark rebuild {asset} --downstream`. A row rule of the source keeps such rows out from then on"
+            f"{asset}: an expression of its operator fails with {condition} for rows of the log; nothing of the step was committed, "
+            "other tables are not affected, and a retry fails again. Change the expression in the pipeline so that it accepts every "
+            "row: use a wider type, such as sum(CAST(a AS DECIMAL(19, 0)) * b), or a function that gives null instead of an error, "
+            "such as try_add, try_divide or try_cast. If the table has steps already, rebuild it with the new expression: "
+            f"`tidemark rebuild {asset} --downstream`. A row rule of the source quarantines such rows from then on"
         )
 
 
 @contextmanager
 def naming_step_errors(asset: str) -> Iterator[None]:
-    """Say which asset's expression raises, in place of Spark's text, which may quote rows.
+    """Replace Spark's error of a failed expression, whose text may quote rows, by one that names the asset.
 
     Raises:
-        StepError: an expression raised.
+        StepError: an expression failed.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def naming_step_errors(asset: str) -> Iterator[None]:
 
 
 def _data_exception(error: BaseException | None) -> str | None:
-    """The condition of the first exception in a chain of causes that an expression raised; None where there is none."""
+    """The condition of the first exception in a chain of causes that is a data exception; None if there is none."""
     while error is not None:
         if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
             return error.getCondition() or spark_condition(error)

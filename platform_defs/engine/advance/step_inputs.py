@@ -1,4 +1,4 @@
-"""What a step reads that closes no range: rows of sources by batch, or an upstream changelog by step."""
+"""The inputs of a step that closes no range: rows of sources by batch, or an upstream changelog by step."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ class StepInputs(ABC):
     reading: Reading
     asset: DerivedAsset
     names_former_keys: ClassVar[bool] = False
-    """Whether a row that moves from one key to another is read with both keys."""
+    """Whether the input has both keys of a row that moves from one key to another."""
 
     @abstractmethod
     def all(self, after: Progress) -> list[DataFrame]:
-        """Each input's rows: those that the step to a progress handles, and those of the steps before."""
+        """Each input's rows up to and including those that the step to `after` handles."""
 
     @abstractmethod
     def new(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """Each input's rows, or changes, that the step from one progress to another handles."""
+        """Each input's rows, or changes, that the step from `now` to `after` handles."""
 
     @abstractmethod
     def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """As `new`; of a changelog the last change of each key alone."""
+        """As `new`, but of a changelog only the last change of each key."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class SourceRows(StepInputs):
         return [self.reading.input(self.asset, which, after.seq, after=now.seq) for which in range(len(self.asset.inputs))]
 
     def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """The rows of the batches that the step handles: no row of a source replaces another."""
+        """The rows of the batches that the step handles; all of them, because no row of a source replaces another."""
         return self.new(now, after)
 
 
 @dataclass(frozen=True)
 class UpstreamChanges(StepInputs):
-    """The changes of an upserted table, by step; of its first step that is read, its rows.
+    """The changes of an upserted table, by step. The first time that it is read, its rows are read as inserts.
 
     Args:
         of: the table.
@@ -68,15 +68,15 @@ class UpstreamChanges(StepInputs):
     names_former_keys: ClassVar[bool] = True
 
     def all(self, after: Progress) -> list[DataFrame]:
-        """The table's rows after its last step that is read."""
+        """The table's rows as of the last step to read."""
         return [rows_after(self.reading, self.of, after.read[self.of.name], change_column(self.asset))]
 
     def new(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """The changes of the table's steps that are read."""
+        """The changes of the table's steps to read."""
         return [self._changes(now, after, last=False)]
 
     def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """The last change of each key in the steps that are read."""
+        """The last change of each key in the steps to read."""
         return [self._changes(now, after, last=True)]
 
     def _changes(self, now: Progress, after: Progress, *, last: bool) -> DataFrame:
@@ -85,10 +85,10 @@ class UpstreamChanges(StepInputs):
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
-    """What an asset reads; one that closes ranges reads no changelog.
+    """The inputs of an asset: source rows, or a changelog if it reads one.
 
     Raises:
-        OperatorError: it cannot read its inputs.
+        OperatorError: the asset cannot read its inputs.
     """
     of = upstream_changelog(asset, reading.tables_of(asset))
     return SourceRows(reading, asset) if of is None else UpstreamChanges(reading, asset, of)

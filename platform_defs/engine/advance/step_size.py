@@ -13,7 +13,7 @@ from platform_defs.engine.ledger.rows import SHARES
 
 
 def changes_something(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
-    """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or by the time where keys have a TTL."""
+    """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or if keys have a TTL, by later time."""
     reads = asset.operator.reads
     by = reads.ttl_by if reads.ttl is not None else None
     if by == "processing":  # every batch advances the clock, whichever source it belongs to
@@ -32,11 +32,11 @@ def _sources(ledger: History, asset: DerivedAsset) -> list[SourceHistory]:
 
 def cut_batches(ledger: History, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
     """The last batch of a step that handles batches: at most `max_step` rows in all, but at least one batch with rows."""
-    brought = [source.brought(after, head).select(["seq", "accepted"]) for source in _sources(ledger, asset)]
-    if not brought:
+    batches = [source.batches_with_rows(after, head).select(["seq", "accepted"]) for source in _sources(ledger, asset)]
+    if not batches:
         return head
     rows = 0
-    every = pa.concat_tables(brought).sort_by("seq")
+    every = pa.concat_tables(batches).sort_by("seq")
     for seq, more in _by_batch(every["seq"].to_pylist(), every["accepted"].to_pylist()):
         if rows and rows + more > max_step:
             return seq - 1
@@ -52,13 +52,13 @@ def _by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[int, i
 
 
 @dataclass(frozen=True)
-class _Brought:
-    """The estimated distribution of new rows over time: evenly within each stretch, or at one instant.
+class _Distribution:
+    """The estimated distribution of source rows over event time: even within each interval, which may be a single millisecond.
 
     Args:
-        first: the first millisecond of each stretch.
-        last: its last.
-        rows: the estimated number of rows in it.
+        first: the first millisecond of each interval.
+        last: the last millisecond of each.
+        rows: the estimated number of rows in each.
     """
 
     first: pa.ChunkedArray
@@ -80,26 +80,26 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     assumes that rows are spread evenly between two of these times. Derived inputs are not counted: the sources bound their rows.
     """
     lookback = asset.operator.reads.longest_lookback
-    brought = _brought(ledger, asset, None if after is None else after - lookback, head)
-    if not len(brought.rows):
+    rows = _distribution(ledger, asset, None if after is None else after - lookback, head)
+    if not len(rows.rows):
         return upto
-    first = pc.min(brought.first).as_py() - 1
+    first = pc.min(rows.first).as_py() - 1
     low = first if after is None else max(after, first)
-    if low >= upto or brought.within(low - lookback, upto) <= max_step:
+    if low >= upto or rows.within(low - lookback, upto) <= max_step:
         return upto
-    budget = max(max_step, brought.within(low - lookback, low) + max_step // 4)
+    budget = max(max_step, rows.within(low - lookback, low) + max_step // 4)
     floor, high = low, upto
     while high - floor > 1:
         middle = (floor + high) // 2
-        floor, high = (middle, high) if brought.within(low - lookback, middle) <= budget else (floor, middle)
+        floor, high = (middle, high) if rows.within(low - lookback, middle) <= budget else (floor, middle)
     return max(floor, low + 1)
 
 
-def _brought(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Brought:
+def _distribution(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Distribution:
     """The estimated distribution of the source rows with event times after a time."""
     parts: list[pa.Table] = []
     for source in _sources(ledger, asset):
-        rows = source.brought(0, head).select(["seq", "first_event_time", "last_event_time", "accepted"])
+        rows = source.batches_with_rows(0, head).select(["seq", "first_event_time", "last_event_time", "accepted"])
         if after is not None:
             rows = rows.filter(pc.greater(rows["last_event_time"], after))
         spreads = source.spreads(rows["seq"])
@@ -108,7 +108,7 @@ def _brought(ledger: History, asset: DerivedAsset, after: int | None, head: int)
         accepted = dict(zip(rows["seq"].to_pylist(), rows["accepted"].to_pylist(), strict=True)) if spreads else {}
         parts += [_stretches(spread, accepted[seq]) for seq, spread in spreads.items()]
     every = pa.concat_tables([_STRETCHES.empty_table(), *parts])
-    return _Brought(every["first_event_time"], every["last_event_time"], every["accepted"])
+    return _Distribution(every["first_event_time"], every["last_event_time"], every["accepted"])
 
 
 _STRETCHES = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa.int64()), ("accepted", pa.float64())])

@@ -1,4 +1,4 @@
-"""The base of the ways to advance: each computes the rows of a step, which are appended to a table or merged into it."""
+"""The base class of the strategies: each computes the rows of a step, which are appended to a table or merged into it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -36,27 +36,27 @@ class Strategy(ABC):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row of the asset's table; empty where only the whole row does."""
+        """The columns that identify a row of the asset's table; empty if only the whole row does."""
         return self.asset.operator.emits.key
 
     @abstractmethod
     def results(self, now: Progress, after: Progress) -> DataFrame:
-        """The rows that the step from one progress to another computes."""
+        """The rows that the step from `now` to `after` computes."""
 
     def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
-        """The difference between the current rows of the keys that a step decides and their rows after it."""
+        """The difference between the current rows and the results of a step, for the keys of these results."""
         rows = self.results(now, after)
         return difference(table.current_of(rows, keys_of([rows], self.key)), rows, key=self.key)
 
     def step(self, now: Progress, after: Progress) -> int:
-        """Compute and commit the step from one progress to another; returns how many rows, or changes, it wrote."""
+        """Compute and commit the step from `now` to `after`; returns the number of rows, or changes, that it wrote."""
         if self.asset.operator.emits.upserts:
             table = UpsertedTable(self.reading, self.asset)
             return table.commit(self.changes(table, now, after), after)
         return AppendedTable(self.reading, self.asset).append(self.results(now, after), after)
 
     def whole(self, after: Progress) -> DataFrame:
-        """The table's rows at a progress, computed anew from all that they are made of."""
+        """The table's rows at a progress, recomputed from all input rows."""
         return self.asset.rows(*self.inputs.all(after))
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegralType, StringType
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
 from operators.columns import check_free, of_keys, parameter, same_rows
-from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.faults import point
@@ -34,7 +34,7 @@ class UpsertedTable:
     asset: DerivedAsset
 
     def commit(self, changes: DataFrame, after: Progress) -> int:
-        """Commit changes to the changelog with a progress, then apply them to the current table; returns how many changes."""
+        """Commit changes to the changelog with a progress, then apply them to the current table; returns the number of changes."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
         number = F.length(CHANGE).cast("bigint")  # a number that each change has
@@ -48,11 +48,11 @@ class UpsertedTable:
         return written
 
     def current(self, like: DataFrame) -> DataFrame:
-        """The current table with the columns of a frame; an empty frame where there is no table yet."""
+        """The current table with the columns of a frame; an empty frame if there is no table yet."""
         return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
-        """The current rows with the given keys. Files of a large table that cannot hold one are skipped."""
+        """The current rows with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
         rows = self.current(like)
         if self.reading.lake.is_large(self.asset.name):
             for column, ends in _extent(keys).items():
@@ -60,7 +60,7 @@ class UpsertedTable:
         return of_keys(rows, keys, keys.columns)
 
     def repair(self, wanted: DataFrame, now: Progress) -> dict[str, int]:
-        """Write the difference between the table and the wanted rows, as a step of its own; returns how many changes of each kind."""
+        """Write the difference between the table and the wanted rows, as one step; returns the number of changes of each kind."""
         changes = difference(self.current(wanted), wanted, key=upserted(self.asset).key).persist()
         try:
             kinds = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
@@ -71,31 +71,33 @@ class UpsertedTable:
             changes.unpersist()
 
     def recover(self) -> None:
-        """Apply the changes of a killed step that it committed and did not apply.
+        """Apply the changes that a killed step has committed to the changelog and not applied.
 
         Raises:
-            ProgressError: the changelog is lost, or has lost its newest steps, and the table has not.
+            ProgressError: the changelog was deleted or has lost steps that were applied to the table.
         """
         if self.reading.lake.delta(self.asset.changelog) is not None:
             self._apply()
-        elif (applied := self.reading.lake.newest(self.asset.name, FOLDED)) is not None:
+        elif (applied := self.reading.lake.newest(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self) -> None:
         """Bring the current table up to the changelog. Idempotent: the table's own commit records what was applied."""
         lake, key = self.reading.lake, upserted(self.asset).key
-        now, applied = progress(lake, self.asset), lake.newest(self.asset.name, FOLDED)
-        metadata = {FOLDED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
+        now, applied = progress(lake, self.asset), lake.newest(self.asset.name, APPLIED)
+        metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
         if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
             return
         generation = 0 if applied is None else applied.value.get("generation", 0)
         if applied is not None and generation == now.generation and applied.value["step"] > now.step:
             raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, applied.value["step"], now.step)
-        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # it may have other columns from now on
+        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # the table may have other columns from now on
         if applied is None or emptied or generation != now.generation:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
-            lake.overwrite(rows, self.asset.name, metadata, number=now.step, pruned_by=self._ranged, followed=True, marked=True)
+            lake.overwrite(
+                rows, self.asset.name, metadata, number=now.step, pruned_by=self._ranged, change_feed=True, deletion_vectors=True
+            )
             point("advance.after_create")
         else:
             unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
@@ -108,13 +110,13 @@ class UpsertedTable:
 
     @property
     def _ranged(self) -> list[str]:
-        """The columns for data skipping in the current table: those that decide which rows a step changes, and those of its key."""
+        """The columns for data skipping in the current table: those by which a step selects rows, and those of the key."""
         return [*dict.fromkeys([*self.asset.operator.reads.affected_by, *upserted(self.asset).key])]
 
     def _unapplied(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
         changelog = steps_of(self.reading, self.asset, after, upto)
-        if upto - after == 1:  # a step adds or removes one row of a key at most: an operator's promise (`Upsert`)
+        if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
         return net(changelog, key=upserted(self.asset).key, order=STEP)
 

@@ -37,7 +37,7 @@ class MergedRows(Strategy):
         new = self.inputs.newest(now, after)
         affected_by = self.key if self.reads.touches is None else self.reads.touches
         current = table.current_of(operator(*new), keys_of(new, affected_by))
-        if now.step:  # it is read twice, and has at most as many keys, or partitions of a Top-N, as the step has rows
+        if now.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self.key)
 
@@ -65,8 +65,8 @@ class RecomputedKeys(Strategy):
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         if within_ttl is not None:
-            if self.reads.ttl_by == "processing" and self.reading.ledger.set_back(now.seq, after.seq):
-                keys = within_ttl  # the clock had run ahead and was set back: keys removed meanwhile are within their TTL again
+            if self.reads.ttl_by == "processing" and self.reading.ledger.clock_set_back(now.seq, after.seq):
+                keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
                 rows = self._of_keys(keys, after)
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
             keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
@@ -78,23 +78,23 @@ class RecomputedKeys(Strategy):
         return rows if within_ttl is None else of_keys(rows, within_ttl, within_ttl.columns)
 
     @property
-    def _moves(self) -> bool:
-        """Whether rows can move to another key, and the inputs contain only their new key."""
+    def _keys_can_change(self) -> bool:
+        """Whether rows can move to another key, and the inputs have only the new key of such a row."""
         return bool(self.reads.through) and not self.inputs.names_former_keys
 
     def _affected_keys(self, now: Progress, after: Progress) -> DataFrame:
-        """The keys of the step's rows, and those that a row of the same row key ever had."""
+        """The keys of the step's rows; if rows can move, also the former keys of these rows."""
         new = self.inputs.new(now, after)
-        if self._moves:
+        if self._keys_can_change:
             new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
             return keys_of(new, self.reads.key).localCheckpoint()  # few keys, which several joins read
         return keys_of(new, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
-        """The rows of some keys after a step."""
+        """The rows of the given keys after a step."""
         key, through = self.reads.key, self.reads.through
         frames = [of_keys(frame, keys, key) for frame in self.inputs.all(after)]
-        if not self._moves:
+        if not self._keys_can_change:
             return self.asset.rows(*frames)
         others = keys_of(frames, through)
         return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all(after)]), keys, key)
@@ -103,7 +103,7 @@ class RecomputedKeys(Strategy):
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
-        _, arrived = self.reading.ledger.arrived(after.seq)
+        _, arrived = self.reading.ledger.processing_times(after.seq)
         by_event = self.reads.ttl_by == "event"
         now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
         if now is None:

@@ -191,7 +191,7 @@ class Ingest(LedgerWriter):
 
     def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows with their types, and the reason why a row is quarantined, or null."""
-        return classify(read(self.spark, contract, files), contract, now, self.ledger.true_now())
+        return classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
 
     def _count(self, validated: DataFrame, contract: SourceContract) -> _Counts:
         good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
@@ -302,11 +302,11 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
     source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on.
     """
-    now, began = min(now, ledger.true_now()), ledger.began()
+    now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
-        heard = ledger.heard(name)
+        heard = ledger.last_read_at(name)
         silent = now - (began if heard is None else heard)
         recorded = row.idle and not ledger.source(name).is_idle_by_old_rule
         if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):

@@ -14,19 +14,19 @@ from platform_defs.engine.inputs.reader import Reading
 
 STEP = "step"
 """The column of a changelog with the number of the step that made the change."""
-FOLDED = "folded"
-"""The metadata of a commit of an upserted table: the last `step` of its changelog that was applied, and that step's `seq`."""
+APPLIED = "folded"
+"""The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, and that step's `seq`."""
 
 
 def upserted(asset: DerivedAsset) -> Emits:
-    """How an asset writes its rows, if it upserts them.
+    """How an asset writes its rows, checked to be by upserts.
 
     Raises:
-        OperatorError: its rows are appended.
+        OperatorError: the asset appends its rows.
     """
     emits = asset.operator.emits
     if not emits.upserts:
-        raise OperatorError(f"the rows of {asset.name} are added and stay, so it has no changelog; read the table itself")
+        raise OperatorError(f"{asset.name} only appends rows, so it has no changelog; read the table itself")
     return emits
 
 
@@ -44,23 +44,30 @@ def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> 
         derived: the tables among its inputs.
 
     Raises:
-        OperatorError: it cannot read its inputs.
+        OperatorError: the asset cannot read its inputs.
     """
     if asset.operator.reads.closes_ranges or not derived:
         return None
     [of, *more] = derived
     kind = type(asset.operator).__name__
     if more or len(asset.inputs) > 1:
-        raise OperatorError(f"{asset.name} reads {', '.join(asset.inputs)}; of derived tables {kind} can read one alone: join them first")
+        raise OperatorError(
+            f"{asset.name} reads {', '.join(asset.inputs)}; {kind} can read one derived table and no other input: join them first"
+        )
     if not of.operator.emits.upserts:
-        raise OperatorError(f"{asset.name} reads new ledger batches, and the rows of {of.name!r} are of none; let it read the sources")
+        raise OperatorError(
+            f"{asset.name} reads the rows of new ledger batches, and the rows of {of.name!r} belong to no batch; let it read the sources"
+        )
     if asset.operator.reads.change is None:
-        raise OperatorError(f"{asset.name} reads {of.name!r}, whose rows change and go; give {kind} `change`, the column to tell it in")
+        raise OperatorError(
+            f"{asset.name} reads {of.name!r}, whose rows are updated and deleted; give {kind} `change`, the name of a column for the "
+            "change kind"
+        )
     return of
 
 
 def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:
-    """The changes of a table's steps `after < step <= upto`.
+    """The changes of a table's steps `after < step <= upto`. If `after` is 0, they are the table's rows as of `upto`, as inserts.
 
     Args:
         reading: reads the lake.
@@ -97,8 +104,8 @@ def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> Da
 
 def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
-    version, now = reading.lake.version(of.name), reading.lake.newest(of.name, FOLDED)
-    if now is not None and version is not None and now.version <= version and now.value["step"] == step:
+    version, applied = reading.lake.version(of.name), reading.lake.newest(of.name, APPLIED)
+    if applied is not None and version is not None and applied.version <= version and applied.value["step"] == step:
         return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
     changelog = steps_of(reading, of, 0, step)
     return fold(changelog.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -1,4 +1,4 @@
-"""The tables of a lake as witnesses of its ledger: each knows up to which batch it was made."""
+"""The newest ledger batch that each derived table has handled: a ledger without this batch has lost it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -12,10 +12,10 @@ from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.tables import Lake, LakeError
 
 
-def handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
-    """The newest batch that each derived table has handled, by table: also of assets that have left the pipeline.
+def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
+    """The newest batch that each derived table has handled, by table; tables of assets that have left the pipeline are included.
 
-    A table that cannot be read is left out: its own advance says so, and what comes in does not wait for it.
+    A table that cannot be read is left out: its own advance reports the error, and ingest goes on.
     """
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_others(lake, {*configured, *assets})]:
@@ -26,7 +26,10 @@ def handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[st
 
 
 def _others(lake: Lake, known: Collection[str]) -> list[str]:
-    """The tables of no configured asset; an upserted table's steps are its changelog's. Those of others have no number of this project."""
+    """The tables in the lake's folder of no configured asset. For an upserted table it is the changelog, which has the progress.
+
+    Some may be of other programs: the commits of these have no step number of Tidemark.
+    """
     changelogs = lake.folders(CHANGELOGS)
     others = [name for name in lake.folders() if name not in changelogs and name_fault(name) is None]
     return sorted({*others, *[f"{CHANGELOGS}/{name}" for name in changelogs]} - {*known})

@@ -1,4 +1,4 @@
-"""An input of a table: a source, or another table. Whoever asks something of either asks it here."""
+"""An input of a table: a source or another table, with one interface for both."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ class Input(ABC):
     @property
     @abstractmethod
     def sources(self) -> frozenset[str]:
-        """The sources that it is made of, by way of other tables too; a source is made of itself."""
+        """The sources from which it is computed, directly or through other tables; for a source, the source itself."""
 
     @property
     def table(self) -> DerivedAsset | None:
@@ -37,18 +37,18 @@ class Input(ABC):
 
     @abstractmethod
     def identity(self, lake: Lake) -> str | None:
-        """A text that differs for a table or an event log that is made again; None where there is none yet."""
+        """A text that changes when the table or the event log is rebuilt or created again; None if it does not exist yet."""
 
     def is_readable(self, lake: Lake) -> bool:
-        """Whether rows can be read: those of a source always, those of a table once a step has made it."""
+        """Whether rows can be read: always for a source; for a table, once its first step has created it."""
         return True
 
     def last_step(self, lake: Lake) -> int | None:
-        """The number of its newest step; None for a source, which has no steps."""
+        """The number of the newest step; None for a source, which has no steps."""
         return None
 
     def step_id(self, lake: Lake, step: int) -> str | None:
-        """The `id` of one of its steps; None where its table's log does not hold the step, and for a source."""
+        """The `id` of a step; None for a source, and if the table's log no longer has the step."""
         return None
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Input(ABC):
 
         Args:
             history: the ledger.
-            known: the timeline as it was before some batch; only the later ones are computed.
+            known: the timeline up to an earlier batch; only later batches are computed.
             operator_timeline: returns a table's own watermark over the ledger.
         """
 
@@ -93,11 +93,11 @@ class SourceInput(Input):
 
 @dataclass(frozen=True)
 class TableInput(Input):
-    """A table that another asset makes.
+    """A derived table.
 
     Args:
-        asset: the asset.
-        inputs: what the table is made of.
+        asset: the asset that makes the table.
+        inputs: the table's own inputs.
     """
 
     asset: DerivedAsset
@@ -119,7 +119,7 @@ class TableInput(Input):
         return self.asset
 
     def identity(self, lake: Lake) -> str | None:
-        """Delta's id of the table, with its generation."""
+        """Delta's id of the table, and its generation."""
         return table_identity(lake, self.asset)
 
     def is_readable(self, lake: Lake) -> bool:
@@ -135,7 +135,7 @@ class TableInput(Input):
         return step_id(lake, self.asset, step)
 
     def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
-        """The table's own watermark, behind by its operator's delay. An idle table holds its readers; see `watermarks.passed_on`."""
+        """The table's own watermark less its output watermark delay. An idle table holds back its readers; see `watermarks.passed_on`."""
         seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, known)
         return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources], len(seen.after) - 1))
 

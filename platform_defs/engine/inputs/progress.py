@@ -18,6 +18,7 @@ Corrected = tuple[int, int, int]
 """A step, and the first and the last `final_at` of the closed results that it changed, in epoch ms."""
 
 PROGRESS = "progress"
+"""The metadata key of an asset's progress."""
 
 
 class ProgressError(TidemarkError, RuntimeError):
@@ -27,66 +28,66 @@ class ProgressError(TidemarkError, RuntimeError):
     def other_operator(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
         """The table was made with other settings."""
         return cls(
-            f"{asset} was made with other settings than it has now: {'; '.join(differing)}. Rows of both in one table would mean nothing. "
-            f"Use the former settings, or another lake (TIDEMARK_LAKE), or run `tidemark rebuild {asset} --downstream`: "
-            "it makes the table, and every table that reads it, again from the log"
+            f"{asset} was made with other settings than it has now: {'; '.join(differing)}. One table cannot have rows of both. "
+            f"Use the former settings, or another lake (TIDEMARK_LAKE), or run `tidemark rebuild {asset} --downstream`, "
+            "which rebuilds the table, and every table that reads it, from the log"
         )
 
     @classmethod
     def input_replaced(cls, asset: str, replaced: Sequence[str], readers: Sequence[str]) -> "ProgressError":
-        """An input was rebuilt after the asset read it."""
+        """An input was rebuilt, or lost commits, after the asset read it."""
         others = f", and the tables that read it ({', '.join(readers)})," if readers else ""
         return cls(
-            f"{asset} was made of an earlier {', '.join(replaced)}, which has been made again since, so its rows may be wrong. "
-            f"Run `tidemark rebuild {asset} --downstream`: it makes {asset}{others} again from the log"
+            f"{asset} was computed from an earlier {', '.join(replaced)}, which has been replaced since, so its rows may be "
+            f"wrong. Run `tidemark rebuild {asset} --downstream`, which rebuilds {asset}{others} from the log"
         )
 
     @classmethod
     def read_by(cls, names: Sequence[str], readers: Sequence[str]) -> "ProgressError":
         """Tables that are to be rebuilt have downstream tables."""
         return cls(
-            f"{', '.join(readers)} {'are' if len(readers) > 1 else 'is'} made of {', '.join(names)}, and would have to be made again too. "
-            "Nothing was changed. Add `--downstream` to make these tables again as well"
+            f"{', '.join(readers)} {'read' if len(readers) > 1 else 'reads'} {', '.join(names)}, and must be rebuilt too. "
+            "Nothing was changed. Add `--downstream` to rebuild these tables as well"
         )
 
     @classmethod
     def other_columns(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
-        """The table's rows would have other columns than it holds."""
+        """A step's rows have other columns than the table."""
         return cls(
-            f"{asset} would have other columns than its table holds: {'; '.join(differing)}. Nothing was computed. Give its inputs the "
-            f"columns they had, or run `tidemark rebuild {asset} --downstream`: it makes the table, and every table that reads it, "
-            "again from the log"
+            f"{asset} would have other columns than its table has: {'; '.join(differing)}. Nothing was computed. Give its inputs the "
+            f"columns they had, or run `tidemark rebuild {asset} --downstream`, which rebuilds the table, and every table that reads it, "
+            "from the log"
         )
 
     @classmethod
     def lost_changelog(cls, asset: str, changelog: str, step: int) -> "ProgressError":
         """An upserted table exists, but its changelog does not."""
         return cls(
-            f"{asset} holds the changes of its changelog up to step {step}, and {changelog} is not there. "
-            f"Run `tidemark rebuild {asset} --downstream`: the log holds all that is needed"
+            f"{asset} has the changes of its changelog up to step {step}, but {changelog} does not exist. "
+            f"Run `tidemark rebuild {asset} --downstream`, which rebuilds both, and every table that reads them, from the log"
         )
 
     @classmethod
     def shorter_changelog(cls, asset: str, changelog: str, held: int, step: int) -> "ProgressError":
         """A changelog has lost steps that were applied to its table."""
         return cls(
-            f"{asset} holds the changes of its changelog up to step {held}, and {changelog} has lost its newest commits: it ends at step "
-            f"{step}. Run `tidemark rebuild {asset} --downstream`: it makes both, and every table that reads them, again from the log"
+            f"{asset} has the changes of its changelog up to step {held}, but {changelog} has lost its newest commits: it ends at step "
+            f"{step}. Run `tidemark rebuild {asset} --downstream`, which rebuilds both, and every table that reads them, from the log"
         )
 
     @classmethod
     def not_ours(cls, table: str) -> "ProgressError":
         """A commit's progress is not in the engine's format."""
         return cls(
-            f"the newest commit of {table} records no progress that the engine writes: something else wrote to the table, or a later "
-            "version of the project did. Restore the table to the version before that commit, or delete it and advance again"
+            f"the newest commit of {table} has no progress in the engine's format: another program, or a later version of Tidemark, "
+            "wrote to the table. Restore the table to the version before that commit, or delete it and advance again"
         )
 
     @classmethod
     def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
         """A reader has read more steps of a table than the table has."""
         return cls(
-            f"{table} was read up to its step {read}, and stands at step {step}: it was made anew since. "
+            f"{table} was read up to its step {read}, but its newest step is {step}: it was recreated, or lost commits, since. "
             "Run `tidemark rebuild NAME --downstream` for each table that reads it; publish it into a new folder"
         )
 
@@ -96,16 +97,16 @@ class Progress:
     """An asset's progress.
 
     Args:
-        step: the number of its commits of results.
+        step: the number of its newest step; 0 before the first.
         seq: the ledger batch up to which rows were handled.
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
-        operator: what made the table; see `identity.identity_of`.
+        operator: the identity of the asset when it made the table; see `identity.identity_of`.
         read: for each derived input, the last step whose rows and corrections were read.
         corrected: the ranges of closed results that this asset's steps corrected; the oldest ranges are combined.
         generation: how often the table was emptied and rebuilt in place.
         inputs: for each input, the identity of the table from which the rows were computed; see `Reading.input_identities`.
         steps_read: for each derived input, the `id` of its step in `read`.
-        id: tells the step from another with the same number, which was computed from other rows after the table lost commits.
+        id: identifies the step. A step with the same number, computed from other rows after the table lost commits, has another `id`.
     """
 
     step: int = 0
@@ -166,10 +167,10 @@ def is_emptied(now: Progress) -> bool:
 
 
 def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> None:
-    """Pass if the table of an asset's results, where there is one, holds the columns of its rows.
+    """Raise if the table of an asset's results exists and has other columns than new rows.
 
     Raises:
-        ProgressError: it holds others: a source's contract has gained or lost a column.
+        ProgressError: the columns differ, for example because a source's contract has gained or lost a column.
     """
     held = lake.schema(results_table(asset))
     if held.fields and not is_emptied(progress(lake, asset)) and (differing := differing_columns(held, rows.schema)):
@@ -177,25 +178,25 @@ def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> No
 
 
 def commit_step(
-    lake: Lake, asset: DerivedAsset, rows: DataFrame, after: Progress, pruned_by: Sequence[str], *, followed: bool = False
+    lake: Lake, asset: DerivedAsset, rows: DataFrame, after: Progress, pruned_by: Sequence[str], *, change_feed: bool = False
 ) -> int:
     """Commit a step's rows with its progress if no other step was committed since it began; returns the number of rows.
 
     Raises:
-        LakeError: another writer has made a step since.
+        LakeError: another writer has committed a step since.
     """
     before = stored_progress(lake, asset)
     table, metadata = results_table(asset), after.metadata(before)
     if not is_emptied(before):
         known = stored_value(lake, asset)
-        return lake.append(rows, table, metadata, after=known, number=after.step, pruned_by=pruned_by, followed=followed)
-    lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, followed=followed)
+        return lake.append(rows, table, metadata, after=known, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
+    lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
     made = lake.live.newest(table, PROGRESS)
     return 0 if made is None else made.rows
 
 
 def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
-    """The stored progress as raw metadata, which a step's commit must still find; None before the first step."""
+    """The stored progress as raw metadata, which must be unchanged when a step is committed; None before the first step."""
     commit = lake.newest(results_table(asset), PROGRESS)
     return None if commit is None else commit.value
 
@@ -207,7 +208,7 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
-    """The `id` of one of an asset's steps; None where its table's log no longer holds the step."""
+    """The `id` of one of an asset's steps; None if its table's log no longer has the step."""
     now = stored_progress(lake, asset)
     if now.step == step:
         return now.id
@@ -231,7 +232,7 @@ def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
-    """The assets downstream of others, directly or indirectly; each after those that it reads."""
+    """The assets that read the named ones, directly or indirectly; each after those that it reads."""
     found: list[str] = []
     for name, asset in assets.items():
         if name not in names and any(of in found or of in names for of in asset.inputs):

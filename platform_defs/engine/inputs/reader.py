@@ -33,16 +33,16 @@ from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
 _MARK, _DECIDED = temporary("mark"), temporary("decided")
-VERDICTS = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
-VERDICTS = VERDICTS.add("session", StructType().add("start", "long").add("end", "long"))
+DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
+DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
 LATE = temporary("late")
 DECIDED = "judged"
-"""The metadata of a commit of `verdicts/<asset>`: the batch with the decisions, and the asset's generation if it is not 0."""
+"""The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
 
 
 def seq_of(decided: Any) -> int:
-    """The batch whose lateness a commit of `verdicts/<asset>` decides; 0 for none."""
+    """The batch for which a commit of `verdicts/<asset>` records lateness decisions; 0 for none."""
     return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
 
 
@@ -120,10 +120,10 @@ class Reading:
         return {name: identity for name, identity in found.items() if identity is not None}
 
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
-        """Pass if the inputs are the tables from which an asset's rows were computed.
+        """Raise unless the inputs are still the tables from which an asset's rows were computed.
 
         Raises:
-            ProgressError: an input, or a step of it that the asset has read, was replaced since.
+            ProgressError: an input was rebuilt since, or has lost the step up to which the asset has read it.
         """
         found = self.input_identities(asset)
         last_steps = {name: self.input_named(name).last_step(self.lake) for name in now.read if name in self.assets}
@@ -137,13 +137,13 @@ class Reading:
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
         of = self.input_named(name)
-        return self._kept(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
+        return self._cached(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        return self._kept(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+        return self._cached(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
 
-    def _kept(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
+    def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
         """A cached timeline, extended to the ledger's head; it is computed again if the ledger is shorter than the cache."""
         history = self.ledger.history
         known = self._timelines.get(key, NOTHING)
@@ -179,14 +179,14 @@ class Reading:
         return self._with_times(rows, head, after) if asset.operator.reads.ttl_by == "processing" else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
-        """The oldest and the newest event time (epoch ms) among the rows that `input` returns; None where there is none."""
+        """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
         time = F.unix_millis(EVENT_TIME)
         [(first, last)] = self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)).collect()
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `CAME_AT`: the time when each row's batch was committed."""
-        first, arrived = self.ledger.arrived(head, after)
+        first, arrived = self.ledger.processing_times(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
         return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
@@ -215,7 +215,7 @@ class Reading:
         """Rows with the lateness decisions that were recorded for them."""
         newest = self.lake.newest(asset.verdicts, DECIDED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        decisions = self.lake.read(self.spark, asset.verdicts, VERDICTS).where((F.col("which") == which) & F.lit(is_current))
+        decisions = self.lake.read(self.spark, asset.verdicts, DECISION_SCHEMA).where((F.col("which") == which) & F.lit(is_current))
         known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
@@ -247,6 +247,9 @@ class Reading:
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
         if upstream.operator.emits.upserts:
-            raise OperatorError(f"{upstream.name} upserts, so its rows have no final order in time; read its changelog instead")
+            raise OperatorError(
+                f"{upstream.name} is an upserted table, whose rows are never final, so no time range of it can be read; read its "
+                "changelog instead"
+            )
         rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)

@@ -7,7 +7,7 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 
 
 def log_schema(contract: SourceContract) -> StructType:
-    """An event log: what names the row, its time, and the source's own columns."""
+    """The columns of an event log: the row's `seq` and `arrival`, its time, and the source's own columns."""
     own = [StructField(f.name, f.dataType) for f in contract.struct.fields]
     return StructType(
         [
@@ -21,5 +21,5 @@ def log_schema(contract: SourceContract) -> StructType:
 
 
 def event_schema(contract: SourceContract) -> StructType:
-    """What an operator gets of an event: the log without the raw time."""
+    """The columns of a source that an operator reads: those of the log without the raw time."""
     return StructType([f for f in log_schema(contract).fields if f.name != EVENT_TIME_RAW])

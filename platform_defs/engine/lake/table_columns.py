@@ -23,10 +23,10 @@ def statistics_columns(delta: DeltaTable, bounded: Sequence[str]) -> list[str]:
     return [*bounded] if not kept else re.findall(r"`([^`]+)`", kept)
 
 
-def configuration(bounded: Sequence[str], followed: bool) -> dict[str, str]:
+def configuration(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
     """The properties of a new table."""
     found = dict(_NO_CHECKPOINT_BY_SPARK) | ({"delta.dataSkippingStatsColumns": ",".join(f"`{c}`" for c in bounded)} if bounded else {})
-    return found | ({"delta.enableChangeDataFeed": "true"} if followed else {})
+    return found | ({"delta.enableChangeDataFeed": "true"} if change_feed else {})
 
 
 def differing_columns(held: StructType, wanted: StructType, *, may_lack: bool = False) -> list[str]:

@@ -57,7 +57,7 @@ class Lake(ReadTables, MaintainedTables):
         pruned_by: Sequence[str] = (),
         widen: bool = False,
         unnamed: bool = False,
-        followed: bool = False,
+        change_feed: bool = False,
     ) -> int:
         """Commit a frame's rows and the metadata in one commit, if the newest commit is the expected one.
 
@@ -72,7 +72,7 @@ class Lake(ReadTables, MaintainedTables):
             pruned_by: the columns for data skipping; a new table has statistics of only these.
             widen: whether new columns are added to the table; its older rows have null in them.
             unnamed: whether no ledger batch names a row of the table; then a column of another type replaces the old one.
-            followed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
+            change_feed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
 
         Returns:
             The number of rows written.
@@ -95,7 +95,7 @@ class Lake(ReadTables, MaintainedTables):
         stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.still_mine()
         if delta is None:
-            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, followed))
+            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, change_feed))
         while delta is not None:
             self._check_follows(table, delta, metadata, after)
             delta = commits.commit_files(delta, actions, stamped, number)
@@ -117,8 +117,8 @@ class Lake(ReadTables, MaintainedTables):
         *,
         number: int | None = None,
         pruned_by: Sequence[str] = (),
-        followed: bool = False,
-        marked: bool = False,
+        change_feed: bool = False,
+        deletion_vectors: bool = False,
     ) -> None:
         """Replace a table's rows and columns by a frame's, or create the table; in one commit with the metadata.
 
@@ -128,8 +128,8 @@ class Lake(ReadTables, MaintainedTables):
             metadata: the commit's metadata.
             number: the step's number: nothing is written if the table has a commit of this step or a later one.
             pruned_by: as in `append`.
-            followed: as in `append`.
-            marked: whether a new table uses deletion vectors, so that a delete does not rewrite files.
+            change_feed: as in `append`.
+            deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
 
         Raises:
             LakeError: the table has a commit of this step or a later one.
@@ -139,9 +139,9 @@ class Lake(ReadTables, MaintainedTables):
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
         writer = writer.options(
-            **configuration(bounded_columns(frame.schema, pruned_by), followed), overwriteSchema="true", mergeSchema="false"
+            **configuration(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
         )
-        writer = writer.option("delta.enableDeletionVectors", "true") if marked else writer
+        writer = writer.option("delta.enableDeletionVectors", "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_landed(table, before, stamped["id"])

@@ -77,14 +77,14 @@ class SourceHistory:
         first, end = self.range(after, upto)
         return pa.table({name: self.columns[name].between(first, end) for name in names})
 
-    def brought(self, after: int, upto: int | None = None) -> pa.Table:
+    def batches_with_rows(self, after: int, upto: int | None = None) -> pa.Table:
         """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
         found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
         return found.filter(pc.and_(pc.greater(found["accepted"], 0), pc.is_valid(found["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
         """The oldest known event time at or after `since`; for a batch that starts before it, its last one. None if there is none."""
-        rows = self.brought(0)
+        rows = self.batches_with_rows(0)
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], pa.scalar(since, _INT)))
         first, last = rows["first_event_time"], rows["last_event_time"]
         return pc.min(pc.if_else(pc.greater_equal(first, pa.scalar(since, _INT)), first, last)).as_py()

@@ -185,7 +185,7 @@ class Ledger:
                 self._files_upto = head
             return self._files.get(source) or KnownFiles()
 
-    def true_now(self) -> int:
+    def wall_clock(self) -> int:
         """The wall clock, which decides whether a source is idle and whether a time is in the future."""
         return self._clock()
 
@@ -196,7 +196,7 @@ class Ledger:
     def _next_time(self, known: History) -> int:
         return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
 
-    def arrived(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
+    def processing_times(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
         """`after`, and the processing times of the batches `after < seq <= head`, in epoch ms, ascending.
 
         A batch's processing time is its wall clock, but at most that of each later batch: times from a clock that had jumped ahead are
@@ -207,19 +207,19 @@ class Ledger:
         least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
         return after, least.take(backwards) if len(clocks) else pa.array([], pa.int64())
 
-    def set_back(self, after: int, head: int) -> bool:
+    def clock_set_back(self, after: int, head: int) -> bool:
         """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
         clocks = self.history.clocks.between(max(0, after - 1), head)
         return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
 
-    def began(self) -> int:
+    def first_batch_at(self) -> int:
         """The wall clock at the first batch; now if there is none, or if the clock is known to have been wrong."""
-        now, clocks = self.true_now(), self.history.clocks
+        now, clocks = self.wall_clock(), self.history.clocks
         if not len(clocks):
             return now
         return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
 
-    def heard(self, source: str) -> int | None:
+    def last_read_at(self, source: str) -> int | None:
         """The wall clock at which rows of a source were last read; None if none were read.
 
         If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
@@ -227,7 +227,7 @@ class Ledger:
         seq = self.source(source).read_in
         if seq is None:
             return None
-        now, clocks = self.true_now(), self.history.clocks
+        now, clocks = self.wall_clock(), self.history.clocks
         if clocks[seq - 1] <= now + _CLOCK_STEP:  # a second host, or a clock that is corrected, may be a moment behind
             return min(now, clocks[seq - 1])
         later = clocks.between(seq)

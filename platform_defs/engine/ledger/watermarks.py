@@ -139,7 +139,7 @@ def possibly_late(
         head: the last batch.
         span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
     """
-    rows = history.brought(after, head)
+    rows = history.batches_with_rows(after, head)
     first, last = span
     if first is not None:
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], first))

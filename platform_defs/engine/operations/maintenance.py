@@ -21,7 +21,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
-from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.inputs.reader import DECIDED
 from platform_defs.engine.lake.compaction import small_files
@@ -124,7 +124,7 @@ class Maintenance:
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
                 yield _Kept(asset.changelog, asset.name, (PROGRESS,))
-                yield _Kept(asset.name, asset.name, (FOLDED,))
+                yield _Kept(asset.name, asset.name, (APPLIED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
             yield _Kept(asset.verdicts, asset.name, (DECIDED,))

@@ -10,7 +10,7 @@ from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import progress
 
 
-def measured(advance: Advance) -> dict[str, int | float]:
+def table_metrics(advance: Advance) -> dict[str, int | float]:
     """The metrics of an asset's table.
 
     Returns:

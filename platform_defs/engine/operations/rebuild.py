@@ -9,7 +9,7 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
-from platform_defs.engine.inputs.changelog_reader import FOLDED, STEP
+from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.lake.commits import APPLICATION
@@ -138,7 +138,7 @@ def _stored(advance: Advance) -> Progress:
         found = Progress(step=max(lake.version(table) or 1, lake.transaction(table, APPLICATION) or 0))
     if asset.operator.emits.upserts:
         with suppress(LakeError):
-            current = lake.newest(asset.name, FOLDED)
+            current = lake.newest(asset.name, APPLIED)
     if current is None or current.value["step"] <= found.step:
         return found
     return Progress(step=current.value["step"], generation=max(found.generation, current.value.get("generation", 0)))

@@ -11,7 +11,7 @@ from platform_defs.engine.inputs.changelog_reader import STEP, as_of_step, chang
 from platform_defs.engine.inputs.reader import Reading, Span
 
 
-def as_far_as(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
+def table_and_changelog(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
     """A table and its changelog, both as of a step. The result is exact while another process writes to them."""
     return as_of_step(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
 
@@ -49,8 +49,8 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     if reads.ttl is None or reads.ttl_by == "processing":
         return rows
     newest = Span(time - reads.ttl, time)
-    living = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
-    return of_keys(rows, keys_of(living, reads.affected_by), reads.affected_by)
+    recent = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
+    return of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
 
 
 def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:

@@ -16,9 +16,9 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.operations.export import View, ViewError, export
-from platform_defs.engine.operations.metrics import measured
+from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
-from platform_defs.engine.operations.time_travel import as_far_as, as_known_now, as_of
+from platform_defs.engine.operations.time_travel import as_known_now, as_of, table_and_changelog
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Views:
         """An upserted table and its changelog, both up to its newest step; None where there is none yet. Beside a writer too."""
         derived = self.reading.assets[asset]
         step = stored_progress(self.reading.lake, derived).step
-        return as_far_as(self.reading, derived, step) if step else None
+        return table_and_changelog(self.reading, derived, step) if step else None
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""
@@ -102,8 +102,8 @@ class Views:
         return as_known_now(self.reading, self.reading.assets[asset], time)
 
     def metrics(self, asset: str) -> dict[str, int | float]:
-        """The metrics of an upserted table; see `measured`."""
-        return measured(self.snapshot(asset))
+        """The metrics of an upserted table; see `table_metrics`."""
+        return table_metrics(self.snapshot(asset))
 
     def publish(self, asset: str, folder: str) -> int:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""

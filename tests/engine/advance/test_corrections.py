@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.corrections import MOST_KEPT, with_correction
+from platform_defs.engine.advance.corrections import MAX_RANGES, with_correction
 from platform_defs.engine.days import day_of
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals
@@ -151,8 +151,8 @@ def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngi
 
 def test_old_correction_ranges_are_merged_into_one() -> None:
     kept = ()
-    for step in range(1, MOST_KEPT + 3):
+    for step in range(1, MAX_RANGES + 3):
         kept = with_correction(kept, step, 10 * step, 10 * step + 5)
-    assert len(kept) == MOST_KEPT
+    assert len(kept) == MAX_RANGES
     assert kept[:2] == ((3, 10, 35), (4, 40, 45))
-    assert kept[-1][0] == MOST_KEPT + 2
+    assert kept[-1][0] == MAX_RANGES + 2

@@ -58,7 +58,7 @@ def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_ar
         engine.advance(name)
     assert rows_of(engine.views.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
     with pytest.raises(
-        OperatorError, match="beside decides lateness by batch, and rows of counts belong to no batch; legal: sources alone, or"
+        OperatorError, match="beside decides lateness by batch, and rows of counts belong to no batch; legal: only sources, or"
     ):
         engine.advance("beside")
 
@@ -72,7 +72,7 @@ def test_reading_new_batches_of_an_asset_is_refused_at_the_first_step(make_engin
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.drain()
     engine.advance("counts")
-    with pytest.raises(OperatorError, match="last reads new ledger batches, and the rows of 'counts' are of none; let it read the sources"):
+    with pytest.raises(OperatorError, match="last reads the rows of new ledger batches, and the rows of 'counts' belong to no batch"):
         engine.advance("last")
 
 

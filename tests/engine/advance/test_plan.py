@@ -333,7 +333,7 @@ def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
 
 def test_new_rows_of_a_table_that_is_appended_to_are_refused() -> None:
     reader = _asset("reader", NewRows(change="op"), Upsert(("k",)), "closing")
-    with pytest.raises(OperatorError, match="reader reads new ledger batches, and the rows of 'closing' are of none"):
+    with pytest.raises(OperatorError, match="reader reads the rows of new ledger batches, and the rows of 'closing' belong to no batch"):
         _plan(Case("", reader, [_rows(1, 5)], None, tables=(_upstream(CLOSING, _closed(5)),)))
 
 

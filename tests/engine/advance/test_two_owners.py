@@ -115,7 +115,7 @@ def _end(engine: Engine) -> dict[str, object]:
     engine.drain()
     _advance(engine)
     engine.rebuild("counts", day_of(START), day_of(START + DAY))
-    assert not [name for name in engine.assets if engine.accounts.uncounted(name)]
+    assert not [name for name in engine.assets if engine.accounts.count_differences(name)]
     assert not [a for name in engine.assets for a in engine.accounts.days(name) if not a.holds]
     tables = [*[s.log for s in SOURCES], *engine.assets]
     return {t: rows_of(engine.lake.frame(engine.spark, t)) for t in tables}

@@ -61,7 +61,7 @@ def test_readers_refuse_a_lost_step_recomputed_from_other_rows(engine: Engine) -
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("counts")
     assert engine.pending.progress("counts").step >= lost, "steps of the numbers that the reader has read"
-    why = r"top was made of an earlier counts, .*`tidemark rebuild top --downstream`"
+    why = r"top was computed from an earlier counts, .*`tidemark rebuild top --downstream`"
     for look in (lambda: engine.advance("top"), lambda: engine.accounts.days("top")):
         with pytest.raises(ProgressError, match=why):
             look()
@@ -85,7 +85,7 @@ def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: E
     engine.advance("counts")
     replay(engine, [{"l": [Event("c", 1, DAY)]}])
     engine.advance("counts")
-    with pytest.raises(ProgressError, match="top was made of an earlier counts"):
+    with pytest.raises(ProgressError, match="top was computed from an earlier counts"):
         engine.advance("top")
 
 
@@ -102,7 +102,7 @@ def test_a_published_lost_step_is_not_replaced(engine: Engine, tmp_path: Path) -
 
 def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(engine: Engine) -> None:
     _lose_newest(engine, "changelog/sums")
-    why = r"sums holds the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
+    why = r"sums has the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
     with pytest.raises(ProgressError, match=why):
         engine.advance("sums")
     replay(engine, [{"l": BATCHES[2]}])
@@ -125,7 +125,7 @@ NOT_OURS = [
 
 @pytest.mark.parametrize("recorded", NOT_OURS, ids=json.dumps)
 def test_a_progress_that_the_engine_never_writes_names_the_table(recorded: object) -> None:
-    with pytest.raises(ProgressError, match="the newest commit of counts records no progress that the engine writes"):
+    with pytest.raises(ProgressError, match="the newest commit of counts has no progress in the engine's format"):
         Progress.recorded("counts", recorded)
 
 

@@ -40,7 +40,7 @@ def _windows(columns: tuple[str, ...], **changes: Any) -> DerivedAsset:
 
 
 def _holds(engine: Engine) -> bool:
-    return all(a.holds for name in engine.assets for a in engine.accounts.days(name)) and not engine.accounts.uncounted("pairs")
+    return all(a.holds for name in engine.assets for a in engine.accounts.days(name)) and not engine.accounts.count_differences("pairs")
 
 
 @pytest.mark.parametrize("columns", [INTERNAL, ODD], ids=["the engine's own", "odd"])

@@ -47,7 +47,7 @@ def test_a_missing_input_is_refused(tmp_path: Path) -> None:
 
 def test_an_asset_that_reads_itself_is_refused(tmp_path: Path) -> None:
     circle = [asset("a", BEST, "b"), asset("b", BEST, "c"), asset("c", BEST, "a")]
-    with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that are not made of themselves"):
+    with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that do not read each other in a circle"):
         engine(tmp_path, [L], circle)
 
 
@@ -55,7 +55,7 @@ def test_an_asset_that_reads_itself_is_refused(tmp_path: Path) -> None:
 def test_a_name_used_twice_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ContractError, match=f"`name` is '{name}'; legal: .*differ in more than case"):
         engine(tmp_path, [L], [asset(name, TOTAL)])
-    with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of what it stands for"):
+    with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of the source or asset under this key"):
         Engine(Lake(str(tmp_path)), {"x": L}, {}, no_session)
 
 
@@ -92,7 +92,7 @@ def test_folders_do_not_overlap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["", "lake", "lake/events/l", "lake/pairs", "lake/_checkpoints"])
 def test_a_landing_folder_that_is_or_contains_a_table_is_refused(tmp_path: Path, inside: str) -> None:
-    with pytest.raises(ContractError, match=r"`folders` is .*legal: a folder (that does not hold the lake|outside the lake's tables)"):
+    with pytest.raises(ContractError, match=r"`folders` is .*legal: a folder (that does not contain the lake|outside the lake's tables)"):
         engine(tmp_path, [L, R], [join()], l=str(tmp_path / inside))
     engine(tmp_path, [L, R], [join()], l=str(tmp_path / "lake/landing/l"))
 
@@ -109,6 +109,6 @@ def test_columns_that_differ_in_case_alone_are_found_before_any_row(tmp_path: Pa
     other = source("r", schema=StructType(fields))
     windows = WindowJoin(on="k", window=Tumbling(size="1 minute"), how="semi")
     for made in (join(), replace(join(), shape=lambda rows: rows), asset("pairs", windows, "l", "r")):
-        with pytest.raises(ContractError, match=rf"`inputs` is \('l', 'r'\); legal: .*operator of 'pairs' takes: .*{why}"):
+        with pytest.raises(ContractError, match=rf"`inputs` is \('l', 'r'\); legal: .*operator of 'pairs' accepts: .*{why}"):
             engine(tmp_path, [L, other], [made])
     assert "pairs" in engine(tmp_path, [L, R], [join()]).assets

@@ -73,7 +73,7 @@ def test_a_recreated_table_is_refused_by_its_reader(engine: Engine) -> None:
     engine.advance("counts")
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     engine.advance("counts")
-    why = r"top was made of an earlier counts, which has been made again since.*`tidemark rebuild top --downstream`: it makes top again"
+    why = r"top was computed from an earlier counts, which has been replaced since.*`tidemark rebuild top --downstream`, which rebuilds top"
     with pytest.raises(ProgressError, match=why):
         engine.advance("top")
     assert [(name, step.rows) for name, step in engine.remake(["top"])] == [("top", 2)]
@@ -86,7 +86,7 @@ def test_changed_parameters_are_refused_until_every_downstream_table_is_recomput
     for name, parameter in (("counts", "window.size was 60000"), ("visits", "window.gap was 30000"), ("sums", "aggregates.n was")):
         with pytest.raises(ProgressError, match=rf"{name} was made with other settings than it has now: {parameter}"):
             changed.advance(name)
-    with pytest.raises(ProgressError, match=r"top, best are made of counts, visits, sums, .*Add `--downstream`"):
+    with pytest.raises(ProgressError, match=r"top, best read counts, visits, sums, .*Add `--downstream`"):
         list(changed.remake(["counts", "visits", "sums"]))
     assert tables(changed) == before
     done = list(changed.remake(["counts", "visits", "sums"], downstream=True))
@@ -186,7 +186,7 @@ def test_a_column_added_to_a_contract_is_refused_until_a_rebuild(make_engine: Ma
     changed.ingest()
     changed.drain()
     with pytest.raises(
-        ProgressError, match=r"pairs would have other columns than its table holds: note string is new.*tidemark rebuild pairs"
+        ProgressError, match=r"pairs would have other columns than its table has: note string is new.*tidemark rebuild pairs"
     ):
         changed.advance("pairs")
     list(changed.remake(["pairs"]))

@@ -78,7 +78,7 @@ def test_a_step_and_the_law_name_a_lost_file_of_a_log(engine: Engine, damage: st
         engine.advance("pairs")
     assert engine.pending.progress("pairs").step == 0
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
-        engine.accounts.uncounted("pairs")
+        engine.accounts.count_differences("pairs")
     with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
         engine.accounts.days("pairs")
 
@@ -143,7 +143,9 @@ def test_an_upserted_table_without_its_changelog_is_refused(make_engine: MakeEng
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("totals")
     shutil.rmtree(engine.lake.path("changelog/totals"))
-    with pytest.raises(ProgressError, match=r"up to step 1, and changelog/totals is not there. Run `tidemark rebuild totals --downstream`"):
+    with pytest.raises(
+        ProgressError, match=r"up to step 1, but changelog/totals does not exist. Run `tidemark rebuild totals --downstream`"
+    ):
         engine.advance("totals")
     assert [step.rows for _, step in engine.remake(["totals"])] == [1]
     assert not [a for a in engine.accounts.days("totals") if not a.holds]

@@ -105,4 +105,4 @@ def test_a_commit_that_lost_its_last_lines_stops_what_computes_from_it(engine: E
         with pytest.raises(UnreadableLogError, match=r"the Delta log of events/l cannot be read: .*commit 2 lists files of 0 rows"):
             act()
     assert after.ledger.head == 3
-    assert after.accounts.uncounted("pairs") == {("l", 3): (2, 0)}
+    assert after.accounts.count_differences("pairs") == {("l", 3): (2, 0)}

@@ -50,11 +50,11 @@ def test_processing_time_is_the_wall_clock_and_increases(case: Jump) -> None:
     times = list(ledger.history.times)
     assert all(a < b for a, b in itertools.pairwise(times))
     head = ledger.head
-    assert ledger.arrived(head)[1].to_pylist() == list(case.arrived)
+    assert ledger.processing_times(head)[1].to_pylist() == list(case.arrived)
     for after in range(head + 1):
-        assert ledger.arrived(head, after)[1].to_pylist() == list(case.arrived[after:])
-    assert tuple(n for n in range(2, head + 1) if ledger.set_back(n - 1, n)) == case.set_back
-    assert ledger.set_back(0, head) == bool(case.set_back)
+        assert ledger.processing_times(head, after)[1].to_pylist() == list(case.arrived[after:])
+    assert tuple(n for n in range(2, head + 1) if ledger.clock_set_back(n - 1, n)) == case.set_back
+    assert ledger.clock_set_back(0, head) == bool(case.set_back)
 
 
 def _idle(ledger: Ledger) -> set[str]:
@@ -81,4 +81,4 @@ def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
 def test_a_first_batch_in_the_future_counts_from_the_present() -> None:
     ledger, clock = _ledger(YEAR)
     clock.now = HOUR
-    assert (ledger.began(), ledger.heard("l"), _idle(ledger)) == (HOUR, HOUR, set())
+    assert (ledger.first_batch_at(), ledger.last_read_at("l"), _idle(ledger)) == (HOUR, HOUR, set())

@@ -66,10 +66,10 @@ def test_uncommitted_rows_of_a_removed_source_never_count(engine: Engine, make_e
     assert [of_source.source for of_source in entry] == ["r"]
     back = make_engine(SOURCES, [join()])
     assert rows_of(back.reading.log("l", back.ledger.head), "k") == [("a",), ("a",)]
-    assert back.accounts.uncounted("pairs") == {}
+    assert back.accounts.count_differences("pairs") == {}
     assert [of_source.accepted for [of_source] in back.ingest()] == [1]
     assert rows_of(back.reading.log("l", back.ledger.head), "seq", "k") == [(1, "a"), (2, "a"), (4, "two")]
-    assert back.accounts.uncounted("pairs") == {}
+    assert back.accounts.count_differences("pairs") == {}
     back.drain()
     back.advance("pairs")
     assert all(a.holds for a in back.accounts.days("pairs"))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
-from platform_defs.engine.inputs.changelog_reader import FOLDED
+from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.ledger.ledger import Ledger
@@ -33,7 +33,7 @@ KEYS = {
     "events/r": ATTEMPT,
     "pairs": PROGRESS,
     TOTAL.changelog: PROGRESS,
-    "total": FOLDED,
+    "total": APPLIED,
 }
 TABLES = [*KEYS, "ledger"]
 
@@ -247,4 +247,4 @@ def test_a_writer_continues_during_maintenance(engine: Engine, make_engine: Make
     assert failed == []
     assert rounds
     assert not [a for a in live.accounts.days("pairs") if not a.holds]
-    assert live.accounts.uncounted("pairs") == {}
+    assert live.accounts.count_differences("pairs") == {}

@@ -281,7 +281,7 @@ def test_two_demos_in_a_row_use_one_lake_and_change_no_other(monkeypatch: pytest
         monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
     monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
     monkeypatch.setattr(demo.render, "status", lambda *_: {})
-    monkeypatch.setattr("platform_defs.engine.advance.pending_work.PendingWork.boards", lambda _: [])
+    monkeypatch.setattr("platform_defs.engine.advance.pending_work.PendingWork.upserted_tables", lambda _: [])
     before = _contents(users)
 
     def files() -> Iterator[Path]:
