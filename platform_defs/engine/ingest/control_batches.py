@@ -1,6 +1,6 @@
-"""Control batches, which have no rows: set watermarks, record idle sources, drain.
+"""Control batches, which have no rows: they set watermarks, record idle sources, or drain.
 
-A control batch that would change nothing is not written, so that a signal can be repeated after a crash.
+A control batch that would change nothing is not written, so that a control call can be repeated after a crash.
 """
 
 from collections.abc import Mapping

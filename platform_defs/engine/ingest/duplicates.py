@@ -9,7 +9,7 @@ from operators.columns import temporary
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import millis
 
-_TIME, _PLACE, _RUN, _COUNT = temporary("time"), temporary("place"), temporary("run"), temporary("count")
+_TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _TAKEN, _ROW = temporary("taken"), temporary("row")
 _LOGGED = -1
 _BROADCAST = 1_000_000
@@ -42,9 +42,11 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
             .groupBy(*key, _RUN)
             .agg(_taken(horizon).alias(_TAKEN))
             .select(F.explode(_TAKEN).alias(_ROW))
-            .select(f"{_ROW}.{_PLACE}")
+            .select(f"{_ROW}.{_POSITION}")
         )
-        repeated = suspects.where(F.col(_PLACE) != _LOGGED).join(first_of_each, _PLACE, "left_anti").select(F.col(_PLACE).alias(ARRIVAL))
+        repeated = (
+            suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti").select(F.col(_POSITION).alias(ARRIVAL))
+        )
         kept = repeated.localCheckpoint()
         return None if kept.isEmpty() else kept
     finally:
@@ -55,7 +57,7 @@ def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
     has_key = F.lit(True)
     for column in key:
         has_key = has_key & F.col(column).isNotNull()
-    return frame.where(has_key).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), position.alias(_PLACE))
+    return frame.where(has_key).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), position.alias(_POSITION))
 
 
 def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
@@ -75,11 +77,11 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
 
 def _taken(horizon: int) -> Column:
     """The ingested rows of a run: those of the log, then by arrival each row that is not within the horizon of an ingested one."""
-    rows = F.array_sort(F.collect_list(F.struct(_PLACE, _TIME)))
+    rows = F.array_sort(F.collect_list(F.struct(_POSITION, _TIME)))
 
     def take(taken: Column, row: Column) -> Column:
         near = F.exists(taken, lambda t: F.abs(t[_TIME] - row[_TIME]) <= horizon)
-        return F.when((row[_PLACE] == _LOGGED) | ~near, F.array_append(taken, row)).otherwise(taken)
+        return F.when((row[_POSITION] == _LOGGED) | ~near, F.array_append(taken, row)).otherwise(taken)
 
-    nothing = F.array().cast(f"array<struct<{_PLACE}:bigint,{_TIME}:bigint>>")
+    nothing = F.array().cast(f"array<struct<{_POSITION}:bigint,{_TIME}:bigint>>")
     return F.aggregate(rows, nothing, take)

@@ -1,4 +1,4 @@
-"""The distribution of a batch's event times, which is recorded if it matters for the size of steps."""
+"""The distribution of a batch's event times, which the ledger records if it is uneven, so that the size of steps can be estimated."""
 
 from itertools import pairwise
 

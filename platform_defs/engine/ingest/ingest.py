@@ -306,8 +306,8 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
-        heard = ledger.last_read_at(name)
-        silent = now - (began if heard is None else heard)
+        last_active = ledger.last_active_at(name)
+        silent = now - (began if last_active is None else last_active)
         recorded = row.idle and not ledger.source(name).is_idle_by_old_rule
         if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = row

@@ -1,4 +1,4 @@
-"""Everything that commits batches to the ledger, on one lake: files, watermarks, silent sources, replays, and the quarantine's way back."""
+"""All ways to commit batches to a lake's ledger: files, watermarks, idle sources, replays, and retries from the quarantine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ from platform_defs.engine.ledger.ledger import Entry, Ledger
 
 @dataclass(frozen=True)
 class Ingestion:
-    """The ways into a lake. None starts a Spark session before it reads or writes rows.
+    """Commits batches to a ledger.
 
     Args:
-        connect: makes or finds the Spark session.
+        connect: returns the Spark session; called when the session is first needed.
         lake: the lake.
         ledger: its ledger.
         sources: the sources, by name.
         assets: the derived assets, by name.
         folders: each source's folder of input files.
-        max_files: files of a source that one micro-batch takes.
-        require: passes if the ledger has every batch that a table has handled; else raises `LedgerError`.
-        known: what finds new files in the folders of this machine, by source, if another process object has listed them already.
+        max_files: the maximum number of files of a source in one micro-batch.
+        require: raises `LedgerError` unless the ledger has every batch that a table has handled.
+        known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
     connect: Callable[[], SparkSession]
@@ -65,44 +65,44 @@ class Ingestion:
 
     @cached_property
     def quarantine(self) -> Quarantine:
-        """Lists what was kept out, and puts it in again."""
+        """Lists quarantined files and rows, and ingests them again."""
         return Quarantine(*self._writes, require=self.require, folders=self.folders)
 
     @cached_property
     def landings(self) -> Mapping[str, Landing]:
-        """What finds new files in the folders of this machine, by source."""
+        """The finders of new files for local folders, by source."""
         return self.known if self.known is not None else landings(self.folders, self.ledger)
 
     @property
     def stream(self) -> Stream:
-        """Ingests what lands in the sources' folders."""
+        """Ingests new files in the sources' folders."""
         return Stream(self.connect(), self.lake, self.batches, self.folders, self.max_files, self.landings, self.signals.idle)
 
     def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
-        """Ingest what has landed, and record the sources that have become idle; see `Stream.run`."""
+        """Ingest the files that have landed, and record the sources that have become idle; see `Stream.run`."""
         try:
             made = self.stream.run(every, on_entry, on_quiet)
-        except UnreadError:  # a file that cannot be read keeps no other source from being recorded as idle
+        except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self.signals.idle()
             raise
         idle = self.signals.idle()
         return [*made, idle] if idle else made
 
     def new_files(self, source: str) -> list[File]:
-        """The files in a source's folder of this machine that the ledger does not record as they are now. Needs no session."""
+        """The files in a source's local folder that the ledger does not record in their present state. Needs no session."""
         return self.landings[source].new() if source in self.landings else []
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
-        """Land the changes of a Delta table as input of a source, which the next ingest takes; see `land_changes`. Needs no session.
+        """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.
 
         Raises:
-            ChangeFeedError: the table has no change feed to read, or a reader of the source would take a deleted row for an inserted one.
+            ChangeFeedError: the table has no change feed to read, or a reader of the source would treat a deleted row as an inserted one.
         """
         check_feed(self.sources[source], self.assets.values(), self.folders[source])
         return land_changes(table, Path(self.folders[source]), first=first)
 
     def busy(self) -> str | None:
-        """Who ingests from the folders at this moment; None for nobody."""
+        """The process that ingests from the folders at this moment; None if there is none."""
         return self.lake.busy(writer_name(self.folders))
 
     @property

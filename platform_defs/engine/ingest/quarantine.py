@@ -135,7 +135,7 @@ class Quarantine(LedgerWriter):
 
     @contextmanager
     def _writing(self, source: str) -> Iterator[None]:
-        """Be the ledger's writer while the block runs: of a source whose tables have all that the ledger names."""
+        """Hold the ledger's writer lock while the block runs, after a check that no log of the source has lost rows."""
         contract = self._contract(source)
         with self.lake.writer("ledger"):
             self.require()

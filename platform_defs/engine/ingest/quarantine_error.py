@@ -20,7 +20,7 @@ class QuarantineError(TidemarkError, RuntimeError):
         """No such file is in quarantine."""
         shown = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
         return cls(
-            f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {shown or 'none, as no file is'}. "
+            f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {shown or 'none, there are no files'}. "
             "`tidemark quarantine list` shows them"
         )
 
@@ -42,11 +42,11 @@ class QuarantineError(TidemarkError, RuntimeError):
 
     @classmethod
     def holds_bytes(cls, source: str, file: str, columns: Sequence[str]) -> "QuarantineError":
-        """Rows of a Parquet file hold bytes, which the text of a JSON row cannot give back."""
+        """Rows of a Parquet file contain bytes, which would be lost in the text of a JSON row."""
         return cls(
-            f"rows of source {source!r} cannot be released: those of {file} hold bytes ({', '.join(columns)}), and a row of Parquet is "
-            "released as JSON, which holds text. Legal: rows without bytes. Land these rows again as Parquet under another name, or "
-            "release the others by `--file`, or by `--reason`"
+            f"rows of source {source!r} cannot be released: those of {file} contain bytes ({', '.join(columns)}), and a row of Parquet is "
+            "released as JSON, which contains only text. Legal: rows without bytes. Land these rows again as Parquet under another name, "
+            "and release the others by `--file` or `--reason`"
         )
 
     @classmethod

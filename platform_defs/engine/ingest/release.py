@@ -106,7 +106,7 @@ class Release:
         return self._rows().where(F.col(RELEASED) == name).count()
 
     def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
-        """Pass if no chosen row of a Parquet file holds bytes: its text has them as base64, which would come in as they stand."""
+        """Raise if a chosen row of a Parquet file contains bytes: in its text they are base64, which would be ingested as the value."""
         columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
         if not columns or not columnar:

@@ -76,7 +76,7 @@ class Replay(LedgerWriter):
             validated.unpersist()
 
     def _newest_attempt(self, contract: SourceContract, head: int) -> dict[str, Any] | None:
-        """What the log's newest commit of rows records: what a replay after a batch may follow.
+        """The attempt of the log's newest commit with rows, after which the replay is committed.
 
         Raises:
             LakeError: another writer has committed a batch, or rows of one, since the replay began.

@@ -16,6 +16,7 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.faults import point
 
 ATTEMPT = "attempt"
+"""The metadata key of the commits of logs and quarantines: the batch and a hash of its input (see `attempts`)."""
 REMOVED = "orphans removed"
 """The `input` of a commit that removed uncommitted rows."""
 REPLAY = "replay"

@@ -99,12 +99,12 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
 
 
 def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
-    """Take away a table's rows, and its columns that rows to be written have with another type; on this version or not at all.
+    """Delete a table's rows, and those of its columns that have another type in rows to be written; only on the opened version.
 
-    A table without such columns stays as it is.
+    A table without such columns is not changed.
 
     Raises:
-        CommitFailedError: another has committed since the table was opened.
+        CommitFailedError: another writer has committed since the table was opened.
     """
     wanted = {f.name.lower(): f.type for f in _nullable(schema).fields}
     kept = [f for f in delta.schema().fields if wanted.get(f.name.lower(), f.type) == f.type]
@@ -208,9 +208,9 @@ def _all_nullable(part: Any) -> Any:
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:
     """A file's statistics for Delta's log: the number of rows, and the bounds of columns."""
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-    places = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
+    indexes = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     for column in bounded:
-        chunks = [footer.row_group(g).column(places[column]).statistics for g in range(footer.num_row_groups)] if column in places else []
+        chunks = [footer.row_group(g).column(indexes[column]).statistics for g in range(footer.num_row_groups)] if column in indexes else []
         if not chunks or any(c is None or not c.has_null_count for c in chunks):
             continue
         found["nullCount"][column] = sum(c.null_count for c in chunks)

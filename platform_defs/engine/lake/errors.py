@@ -91,7 +91,7 @@ class UnreadableLogError(LakeError):
     """A table's Delta log cannot be read.
 
     Args:
-        why: what stands in the way, in one line.
+        why: the cause, in one line.
     """
 
     def __init__(self, text: str, why: str) -> None:

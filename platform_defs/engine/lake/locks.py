@@ -66,7 +66,8 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
     """Take a lock. A writer waits while maintenance holds it, and logs a warning each minute; any other holder is an error.
 
     Raises:
-        LakeBusy: another writer holds it, or maintenance does and did not end in `patience_s`; the text says who and since when.
+        LakeBusy: another writer holds the lock, or maintenance does and did not end in `patience_s`; the text says which process, and
+            since when.
     """
     begun, reported = time.monotonic(), -math.inf
     while True:
@@ -140,7 +141,7 @@ class Lease:
         """Hold the lease, with its heartbeat, while the block runs.
 
         Raises:
-            LakeError: another process holds it; the text says who and since when.
+            LakeError: another process holds the lease; the text says which, and since when.
         """
         patiently(self.name, self.take, self.purpose)
         ended = threading.Event()

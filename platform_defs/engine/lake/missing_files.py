@@ -1,4 +1,4 @@
-"""Names a data file that is in a table's log but is missing or damaged, and the batches whose rows it contained."""
+"""Errors that name a data file that is in a table's log but is missing or damaged, and the batches whose rows it contained."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -42,7 +42,7 @@ class ReadTables(LakeRoot):
         """The table as opened by deltalake; None if it does not exist.
 
         Raises:
-            UnreadableLogError: a file of its log is missing, damaged or out of reach.
+            UnreadableLogError: a file of its log is missing, damaged or unreachable.
         """
         try:
             return DeltaTable(self.path(table))

@@ -88,7 +88,7 @@ class LakeRoot:
         A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it.
 
         Raises:
-            LakeError: another process holds the lock; the text says who and since when.
+            LakeError: another process holds the lock; the text says which, and since when.
         """
         with self.opened(), self._held(name, purpose):
             yield

@@ -37,10 +37,10 @@ def differing_columns(held: StructType, wanted: StructType, *, may_lack: bool = 
         wanted: the rows' columns.
         may_lack: whether the rows may lack columns of the table.
     """
-    has, brings = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (held, wanted))
-    new = [f"{name} {kind} is new" for name, kind in brings.items() if name not in has]
-    missing = [f"{name} {kind} is missing" for name, kind in has.items() if name not in brings and not may_lack]
-    other = [f"{name} is {kind}, and was {has[name]}" for name, kind in brings.items() if has.get(name, kind) != kind]
+    has, wants = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (held, wanted))
+    new = [f"{name} {kind} is new" for name, kind in wants.items() if name not in has]
+    missing = [f"{name} {kind} is missing" for name, kind in has.items() if name not in wants and not may_lack]
+    other = [f"{name} is {kind}, and was {has[name]}" for name, kind in wants.items() if has.get(name, kind) != kind]
     return [*new, *missing, *other]
 
 

@@ -38,8 +38,8 @@ _KEPT = {
     "accepted": _INT,
 }
 _SILENT, _RETRY = pa.scalar("silent"), pa.scalar("retry")
-_AS_BEFORE = pa.scalar(None, _BOOL)
-_GIVEN = pa.array(["watermark", "drain"])
+_UNCHANGED = pa.scalar(None, _BOOL)
+_SETS_WATERMARK = pa.array(["watermark", "drain"])
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class SourceHistory:
     """The batches with a row of one source, in order.
 
     Args:
-        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None if it is
-            as it was before), `first_event_time`, `last_event_time`, `accepted`.
+        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None if the batch
+            does not change it), `first_event_time`, `last_event_time`, `accepted`.
         spread: for each batch with recorded quantiles of event times: its number, and the quantiles.
-        read_in: the newest batch that read rows, or that set a watermark; None if there is none.
+        active_in: the newest batch that read rows, or that set a watermark; None if there is none.
         rejected_in: the newest batch with quarantined rows; None if there is none.
         oldest: the oldest event time of all of its rows.
     """
 
     columns: dict[str, Column] = field(default_factory=lambda: {name: Column(kind) for name, kind in _KEPT.items()})
     spread: tuple[Column, Column] = field(default_factory=lambda: (Column(pa.int32()), Column(pa.list_(_INT))))
-    read_in: int | None = None
+    active_in: int | None = None
     rejected_in: int | None = None
     oldest: int | None = None
 
@@ -95,14 +95,14 @@ class SourceHistory:
         asked = pc.is_in(seq, value_set=seqs)
         return dict(zip(seq.filter(asked).to_pylist(), spread.filter(asked).to_pylist(), strict=True))
 
-    def extended(self, more: "_New") -> "SourceHistory":
+    def extended(self, more: "_NewSourceRows") -> "SourceHistory":
         """The history with more batches."""
         columns = {name: column.extended(more.columns[name]) for name, column in self.columns.items()}
         seq, spread = self.spread
         oldest = [t for t in (self.oldest, pc.min(more.columns["first_event_time"]).as_py()) if t is not None]
         spreads = seq.extended(more.spread["seq"]), spread.extended(more.spread["spread"])
-        read_in, rejected_in = _newest(self.read_in, more.read_in), _newest(self.rejected_in, more.rejected_in)
-        return SourceHistory(columns, spreads, read_in, rejected_in, min(oldest, default=None))
+        active_in, rejected_in = _newest(self.active_in, more.active_in), _newest(self.rejected_in, more.rejected_in)
+        return SourceHistory(columns, spreads, active_in, rejected_in, min(oldest, default=None))
 
 
 @dataclass(frozen=True)
@@ -148,18 +148,18 @@ class History:
         follows = self._goes_on(new) and all(self._rises(name, of) for name, of in new.sources.items())
         return self._with(new) if follows else None
 
-    def _with(self, new: "_News") -> "History":
+    def _with(self, new: "_NewRows") -> "History":
         sources = {name: self.source(name).extended(of) for name, of in new.sources.items()}
         times, clocks = self.times.extended(new.batches["time"]), self.clocks.extended(new.batches["clock"])
         return History(times, clocks, {**self.sources, **sources}, self.rows + new.rows)
 
-    def _goes_on(self, new: "_News") -> bool:
+    def _goes_on(self, new: "_NewRows") -> bool:
         """Whether the batches continue the history, each with one time, which is later than that of the batch before."""
         seq = new.batches["seq"]
         ends = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (self.head + 1, self.head + len(seq))
         return new.agree and ends and _rising(seq, strictly=True) and _rising(_after(self.times, new.batches["time"]), strictly=True)
 
-    def _rises(self, name: str, new: "_New") -> bool:
+    def _rises(self, name: str, new: "_NewSourceRows") -> bool:
         """Whether a source is recorded once in each batch, and its watermark never decreases or becomes null."""
         known = self.source(name).columns
         marks = _after(known["watermark"], new.columns["watermark"])
@@ -169,28 +169,28 @@ class History:
 
 
 @dataclass(frozen=True)
-class _New:
+class _NewSourceRows:
     """New rows of one source, by batch number."""
 
     columns: dict[str, pa.ChunkedArray]
     spread: pa.Table
-    read_in: int | None
+    active_in: int | None
     rejected_in: int | None
 
 
 @dataclass(frozen=True)
-class _News:
+class _NewRows:
     """New rows by source, and `seq`, `time` and `clock` of each batch; `agree` is whether all rows of each batch have one time."""
 
-    sources: dict[str, _New]
+    sources: dict[str, _NewSourceRows]
     batches: pa.Table
     agree: bool
     rows: int
 
 
-def _read(parts: Iterable[pa.Table]) -> _News:
+def _read(parts: Iterable[pa.Table]) -> _NewRows:
     """Group rows by source as they are read; less than a third of each part is kept."""
-    found: dict[str, list[_New]] = {}
+    found: dict[str, list[_NewSourceRows]] = {}
     batches, rows = list[pa.Table](), 0
     for part in parts:
         rows += part.num_rows
@@ -200,7 +200,7 @@ def _read(parts: Iterable[pa.Table]) -> _News:
     every = _ordered(pa.concat_tables(batches)) if batches else pa.table({})
     alike = _distinct(every) if rows else every
     agree = not rows or len(alike) == len(pc.unique(alike["seq"]))
-    return _News({name: _joined(of) for name, of in found.items()}, alike, agree, rows)
+    return _NewRows({name: _joined(of) for name, of in found.items()}, alike, agree, rows)
 
 
 def _batches(part: pa.Table) -> pa.Table:
@@ -208,17 +208,17 @@ def _batches(part: pa.Table) -> pa.Table:
     return _ordered(pa.table({"seq": part["seq"].cast(pa.int32()), "time": part["ingested_at"], "clock": clock}))
 
 
-def _of_source(rows: pa.Table) -> _New:
+def _of_source(rows: pa.Table) -> _NewSourceRows:
     old = pc.and_(rows["idle"].cast(_BOOL), pc.not_equal(rows["kind"], _SILENT))
-    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _AS_BEFORE, old)  # a retry says nothing about whether a source is idle
+    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _UNCHANGED, old)  # a retry does not change whether a source is idle
     columns = {name: (old if name == "idle_by_old_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
-    heard = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_GIVEN))
-    read_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in (heard, rows["quarantined"].cast(_BOOL)))
-    return _New(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), read_in, rejected_in)
+    is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
+    active_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in (is_active, rows["quarantined"].cast(_BOOL)))
+    return _NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), active_in, rejected_in)
 
 
-def _joined(parts: Sequence[_New]) -> _New:
+def _joined(parts: Sequence[_NewSourceRows]) -> _NewSourceRows:
     """The parts of a source as one, ordered; joined column by column to save memory."""
     parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
     seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
@@ -228,7 +228,7 @@ def _joined(parts: Sequence[_New]) -> _New:
         column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
         columns[name] = column if order is None else column.take(order)
     spread = _ordered(pa.concat_tables([part.spread for part in parts]))
-    return _New(columns, spread, _newest(*[p.read_in for p in parts]), _newest(*[p.rejected_in for p in parts]))
+    return _NewSourceRows(columns, spread, _newest(*[p.active_in for p in parts]), _newest(*[p.rejected_in for p in parts]))
 
 
 def _newest(*seqs: int | None) -> int | None:

@@ -186,11 +186,11 @@ class Ledger:
             return self._files.get(source) or KnownFiles()
 
     def wall_clock(self) -> int:
-        """The wall clock, which decides whether a source is idle and whether a time is in the future."""
+        """The wall clock in epoch ms, which decides whether a source is idle and whether an event time is in the future."""
         return self._clock()
 
     def now(self, after: int = 0) -> int:
-        """The time for the next batch: the wall clock, but later than the newest batch's time if the clock stepped back."""
+        """The time for the next batch, in epoch ms: the wall clock, but always later than `after` and the newest batch's time."""
         return max(after + 1, self._next_time(self.history))
 
     def _next_time(self, known: History) -> int:
@@ -213,18 +213,21 @@ class Ledger:
         return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
 
     def first_batch_at(self) -> int:
-        """The wall clock at the first batch; now if there is none, or if the clock is known to have been wrong."""
+        """The wall clock at the first batch; now if there is none.
+
+        If it is in the future, the clock was wrong then: the result is the least wall clock of all batches, at most now.
+        """
         now, clocks = self.wall_clock(), self.history.clocks
         if not len(clocks):
             return now
         return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
 
-    def last_read_at(self, source: str) -> int | None:
-        """The wall clock at which rows of a source were last read; None if none were read.
+    def last_active_at(self, source: str) -> int | None:
+        """The wall clock at which rows of a source were last read, or its watermark was last set; None if neither has happened.
 
         If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
         """
-        seq = self.source(source).read_in
+        seq = self.source(source).active_in
         if seq is None:
             return None
         now, clocks = self.wall_clock(), self.history.clocks
@@ -286,7 +289,7 @@ class Ledger:
 
         Raises:
             LakeError: another writer has committed a batch with this number.
-        LedgerError: the batches do not follow the newest.
+            LedgerError: the batches do not follow the newest.
         """
         with self._mutex:
             self._commit(self.history, entries)

@@ -1,4 +1,4 @@
-"""Advancing many assets beside a stream: what stops one of them does not stop the others, nor the ingest."""
+"""Advance many assets while a stream ingests: an asset that fails stops neither the other assets nor the ingest."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -9,19 +9,19 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.errors import LedgerError
 
 FATAL = (LedgerError, LawError)
-"""What no later try passes by itself: the ledger is corrupted, or rows are missing or counted twice."""
+"""Errors that a retry cannot fix: the ledger is corrupted, or rows are missing or counted twice."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Why an asset does not advance just now.
+    """The failure of an asset that waits for its next try.
 
     Args:
-        error: what its newest try ended in.
-        tries: how many tries failed one after the other.
-        wait_s: how long it is left alone now.
-        until: when it is tried again, by the clock of the caller.
+        error: the error of the newest try.
+        tries: the number of tries that failed in a row.
+        wait_s: the wait before the next try, in seconds.
+        until: the time of the next try, by the clock of `AdvanceAll`.
     """
 
     error: Exception
@@ -32,16 +32,16 @@ class Failed:
 
 @dataclass
 class AdvanceAll:
-    """Advances assets in their order, each as far as it goes.
+    """Advances assets in their order, each as far as its watermark allows.
 
-    An asset that fails is reported and left alone for 1 s, then for twice as long after each failure, for 5 minutes at most. Other
-    assets go on, those made of it too: they read as much of it as there is. A broken ledger or conservation law is raised.
+    An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. Other assets
+    go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised.
 
     Args:
         steps: advances one asset.
-        assets: the assets, each after those that it is made of.
+        assets: the assets, each after those that it reads.
         report: called when an asset failed.
-        now: a clock that never goes back, in s.
+        now: a monotonic clock, in seconds.
     """
 
     steps: Callable[[str], Iterable[Step]]
@@ -51,7 +51,7 @@ class AdvanceAll:
     failed: dict[str, Failed] = field(default_factory=dict, init=False)
 
     def __call__(self) -> None:
-        """Advance every asset that is not left alone just now.
+        """Advance every asset that does not wait for its next try.
 
         Raises:
             LedgerError: the ledger is corrupted.
@@ -62,7 +62,7 @@ class AdvanceAll:
                 self._advance(name)
 
     def retry(self) -> None:
-        """Advance again if the time of a failed asset has come; what is made of it follows."""
+        """Advance again if the wait of a failed asset has ended: that asset, and those that read it."""
         if any(self.now() >= f.until for f in self.failed.values()):
             self()
 

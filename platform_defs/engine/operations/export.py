@@ -1,4 +1,4 @@
-"""A table as it is, as it was, or with early results, written as a Delta table of its own."""
+"""Views of a table (its present or earlier rows, or its rows with early results), and their export as a Delta table."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,12 +15,12 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class ViewError(TidemarkError, ValueError):
-    """A table cannot be shown as it was asked for."""
+    """A view of a table is invalid or cannot be exported."""
 
     @classmethod
     def several(cls, chosen: list[str]) -> "ViewError":
-        """More than one way to look at the table was chosen."""
-        return cls(f"{' and '.join(f'`{name}`' for name in chosen)} are given; legal: one of them")
+        """More than one kind of view was chosen."""
+        return cls(f"{' and '.join(f'`{name}`' for name in chosen)} are given; legal: only one of them")
 
     @classmethod
     def no_table(cls, name: str, tables: list[str]) -> "ViewError":
@@ -30,16 +30,16 @@ class ViewError(TidemarkError, ValueError):
     @classmethod
     def no_rows(cls, name: str) -> "ViewError":
         """The table has no step yet."""
-        return cls(f"{name} has no rows yet: nothing of it is finalized. `tidemark advance {name}` goes as far as its watermark")
+        return cls(f"{name} has no rows yet: no step of it is committed. `tidemark advance {name}` advances it up to its watermark")
 
     @classmethod
     def bad_time(cls, parameter: str, text: str) -> "ViewError":
-        """A text is no time."""
+        """A text is not a time."""
         return cls(f"`{parameter}` is {text!r}; legal: a time such as 2026-11-22T08:30:00Z; without an offset it is UTC")
 
     @classmethod
     def bad_folder(cls, folder: str, legal: str) -> "ViewError":
-        """The folder cannot take the table."""
+        """The table cannot be written to the folder."""
         return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
@@ -49,9 +49,9 @@ class View:
 
     Args:
         table: a derived table.
-        early: with the early results of open windows, and the column `is_final`.
-        as_of: an upserted table as it was at this time (epoch ms, by the ledger's clock).
-        event_times_to: an upserted table of the rows with event times up to this one (epoch ms) alone.
+        early: whether to add the early results of open windows, and the column `is_final`.
+        as_of: read an upserted table as it was at this time (epoch ms, by the ledger's clock).
+        event_times_to: compute an upserted table from only the rows with event times up to this one (epoch ms).
     """
 
     table: str
@@ -66,10 +66,10 @@ class View:
 
 
 def view_of(table: str, early: bool = False, as_of: str | None = None, event_times_to: str | None = None) -> View:
-    """A view, its times given as texts such as `2026-11-22T08:30:00Z`; one without an offset is UTC.
+    """A view whose times are given as text, such as `2026-11-22T08:30:00Z`; a time without an offset is UTC.
 
     Raises:
-        ViewError: a text is no time, or more than one way to look at the table is chosen.
+        ViewError: a text is not a time, or more than one of `early`, `as_of` and `event_times_to` is given.
     """
     return View(table, early, _epoch_ms("as_of", as_of), _epoch_ms("event_times_to", event_times_to))
 
@@ -88,7 +88,7 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
     """Write rows as the newest version of a Delta table outside the lake; returns its `folder` and the number of its `rows`.
 
     Raises:
-        ViewError: the folder is no path, or lies in the lake.
+        ViewError: the folder is not a valid path, or overlaps the lake.
     """
     try:
         path = outside(canonical(folder), lake.root)

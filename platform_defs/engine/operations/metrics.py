@@ -1,4 +1,4 @@
-"""Tables that upsert: what they are like now, in numbers."""
+"""Metrics of an upserted table."""
 
 from pyspark.sql import functions as F
 
@@ -14,12 +14,12 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     """The metrics of an asset's table.
 
     Returns:
-        `rows` held and the `partitions` they are of, `changes_out` (changelog rows since the beginning), `rows_in` (rows of sources, or
-        changes of the table that it follows, an update counting once), `changes_per_row` and `invalid_rank_ends` (partitions
-        that keep nothing, since their first row's rank end is null, zero or less).
+        `rows` and `partitions` of the table, `changes_out` (all rows of its changelog), `rows_in` (rows of sources, or changes of the
+        upstream table, where an update counts once), `changes_per_row` and `invalid_rank_ends` (partitions without rows, because the
+        rank end of their first row is null, zero or negative).
 
     Raises:
-        OperatorError: the asset's rows do not replace each other.
+        OperatorError: the asset appends its rows.
     """
     reading, asset, operator = advance.reading, advance.asset, advance.asset.operator
     key, now = upserted(asset).key, progress(reading.lake, asset)
@@ -44,7 +44,7 @@ def _varies(operator: TopN) -> bool:
 
 
 def _rows_in(advance: Advance, of: Input) -> int:
-    """How many rows of an input the asset has handled."""
+    """The number of rows, or changes, of an input that the asset has handled."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if of.table is None:
         return sum(reading.ledger.source(of.name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())

@@ -14,8 +14,8 @@ from platform_defs.paths import PathError, canonical_of_tables, outside
 from platform_defs.safe_text import without_credentials
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
-"""The files of a folder with: its last step; that step and its id; and the Delta id of the changelog."""
-_PLACE = "publish"
+"""The files in a folder of published steps that record: the last step; that step and its id; and the Delta id of the changelog."""
+_LOCK = "publish"
 
 
 class PublishError(ProgressError):
@@ -25,16 +25,16 @@ class PublishError(ProgressError):
     def other_table(cls, asset: str, folder: str, expected: str, found: str) -> "PublishError":
         """The folder holds steps of a changelog with another id."""
         return cls(
-            f"{folder} holds the changes of a table with the id {expected}, and the changelog of {asset} has the id {found}: it was made "
-            "anew, or is another table. Steps of both in one folder would mean nothing; publish it into a new folder"
+            f"{folder} has the changes of a table with the id {expected}, and the changelog of {asset} has the id {found}: it was created "
+            "again, or is another table. One folder cannot have steps of both; publish it into a new folder"
         )
 
     @classmethod
     def other_step(cls, asset: str, folder: str, step: int) -> "PublishError":
         """The changelog lost a step that the folder contains; a later step with the same number has other rows."""
         return cls(
-            f"{folder} holds step {step} of {asset}, and its changelog has lost that step since and made another under the same number. "
-            "Steps of both in one folder would mean nothing; publish it into a new folder"
+            f"{folder} has step {step} of {asset}, but the changelog has lost that step since, and has another one with the same number. "
+            "One folder cannot have steps of both; publish it into a new folder"
         )
 
     @classmethod
@@ -46,9 +46,9 @@ class PublishError(ProgressError):
 def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     """Write the steps that are not in a folder yet; returns the last step in it.
 
-    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a
-    kill, the next run overwrites the steps of the killed run, so the folder contains each step once. Only one process at a time
-    publishes into a folder. A file in the folder records the table's id.
+    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a kill, the next run overwrites the
+    steps of the killed run, so the folder contains each step once. Only one process at a time publishes into a folder. A file in the
+    folder records the table's id.
 
     Args:
         reading: reads the lake.
@@ -62,7 +62,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     """
     _ = upserted(asset)
     target = _target(reading.lake, folder)
-    with target.writer(_PLACE):
+    with target.writer(_LOCK):
         return _publish(reading, asset, target.root)
 
 
@@ -97,7 +97,7 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 
 def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
-    """Pass if the folder is empty, or has steps of this asset's changelog, or no id: earlier versions wrote none."""
+    """Raise if the folder has steps of another changelog. A folder without an id passes: it is new, or an earlier version wrote it."""
     found = table_identity(reading.lake, asset)
     if found is None:  # the asset has no table yet; `_publish` then compares step numbers
         return
@@ -109,7 +109,7 @@ def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> N
 
 
 def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done: int) -> None:
-    """Pass if the changelog still has the folder's last step; also if the changelog's log is too short to decide."""
+    """Raise if the changelog has another step with the number of the folder's last one. If its log no longer has that step, it passes."""
     step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
     present = step_id(reading.lake, asset, done) if identity and step == str(done) else None
     if present is not None and present != identity:

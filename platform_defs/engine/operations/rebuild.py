@@ -1,4 +1,4 @@
-"""Rebuild: recompute closed days from the log, and write only what differs; or a whole table, under its present settings."""
+"""Rebuild: recompute closed days from the log and write only the differences, or empty whole tables so that they are rebuilt."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,14 +19,14 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild found.
+    """The result of a rebuild.
 
     Args:
         first: the first day.
         last: the last day.
-        days: the days that differed and were written.
-        missing: rows that the table lacked.
-        extra: rows that it held and should not.
+        days: the days that differed and were repaired.
+        missing: the number of rows that the table lacked.
+        extra: the number of rows that the table should not have had.
     """
 
     first: date
@@ -44,7 +44,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     nothing differs, nothing is written.
 
     Raises:
-        OperatorError: its results are never final.
+        OperatorError: the asset's results are never final.
         LakeError: the asset has a writer.
     """
     if advance.asset.operator.emits.upserts:

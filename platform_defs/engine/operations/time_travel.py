@@ -1,4 +1,4 @@
-"""Time travel of an upserted table: its earlier rows, from its changelog, or its rows at an event time, from the log."""
+"""Time travel of an upserted table: its rows at an earlier time, from its changelog, or as of an event time, from the event log."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,11 +22,11 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     The first step after `time` and all steps with higher numbers are left out, even if the clock was set back after that step.
 
     Raises:
-        OperatorError: the asset has no changelog, or none yet.
+        OperatorError: the asset has no changelog, or no step yet.
     """
     key = upserted(asset).key
     if reading.lake.delta(asset.changelog) is None:
-        raise OperatorError(f"{asset.name} has made no step yet, so there is nothing that it was at any time; advance it first")
+        raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
     [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
     changelog_then = changelog if later is None else changelog.where(F.col(STEP) < later)

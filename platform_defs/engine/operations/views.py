@@ -1,4 +1,4 @@
-"""What users read of a lake: tables, late rows, early results, and upserted tables as they were; and what is written for other systems."""
+"""The views that users read: tables, late rows, early results and earlier states of upserted tables; and their export and publishing."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -27,8 +27,8 @@ class Views:
 
     Args:
         reading: reads the lake.
-        snapshot: an asset and its inputs as they are now.
-        naming_lost_files: names the file where Spark fails over one that is missing.
+        snapshot: returns a snapshot of an asset and its inputs.
+        naming_lost_files: makes an error of Spark over a missing data file name that file.
     """
 
     reading: Reading
@@ -40,11 +40,11 @@ class Views:
         return self.reading.lake.frame(self.reading.spark, name)
 
     def show(self, view: View) -> DataFrame:
-        """A derived table's rows, as a view asks for them.
+        """The rows of a view.
 
         Raises:
             ViewError: no derived table has the name, or it has no step yet.
-            OperatorError: the table has no changelog, which tells how it was.
+            OperatorError: an earlier state is asked for, and the table has no changelog.
         """
         if view.table not in self.reading.assets:
             raise ViewError.no_table(view.table, [*self.reading.assets])
@@ -70,9 +70,9 @@ class Views:
         return plain(rows.where(LATE).drop(LATE))
 
     def with_early(self, asset: str) -> DataFrame:
-        """An asset's results with `is_final` (boolean): the final ones, and the early results of windows that are still open.
+        """An asset's results with `is_final` (boolean): the final results, and the early results of windows that are still open.
 
-        A result that was shown early and is final by now is there once, as final; so it is beside a running advance.
+        A result that was shown early and is final now appears once, as final, even while another process advances the asset.
         """
         lake, spark, derived = self.reading.lake, self.reading.spark, self.reading.assets[asset]
         commit = lake.newest(asset, PROGRESS)
@@ -88,7 +88,7 @@ class Views:
         return final.unionByName(open_still)
 
     def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
-        """An upserted table and its changelog, both up to its newest step; None where there is none yet. Beside a writer too."""
+        """An upserted table and its changelog, both as of its newest step; None if it has no step. Exact while another process writes."""
         derived = self.reading.assets[asset]
         step = stored_progress(self.reading.lake, derived).step
         return table_and_changelog(self.reading, derived, step) if step else None
@@ -98,7 +98,7 @@ class Views:
         return as_of(self.reading, self.reading.assets[asset], time)
 
     def of_event_times_to(self, asset: str, time: int) -> DataFrame:
-        """An upserted table of the rows with event times up to `time` (epoch ms) alone, however late they arrived."""
+        """An upserted table computed from only the rows with event times up to `time` (epoch ms), however late they arrived."""
         return as_known_now(self.reading, self.reading.assets[asset], time)
 
     def metrics(self, asset: str) -> dict[str, int | float]:
@@ -106,6 +106,6 @@ class Views:
         return table_metrics(self.snapshot(asset))
 
     def publish(self, asset: str, folder: str) -> int:
-        """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step it holds then."""
+        """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step in the folder."""
         with self.naming_lost_files():
             return publish(self.reading, self.reading.assets[asset], folder)

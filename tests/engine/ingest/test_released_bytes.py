@@ -22,7 +22,7 @@ def test_rows_of_parquet_that_hold_bytes_are_not_released_as_other_bytes(make_en
         pq.write_table(pa.table(rows | {"many": [[b"x"], None]}), Path(engine.folders["l"]) / f"{file}.parquet")
     engine.ingest()
     mended = make_engine([source("l", schema=SCHEMA)], [])
-    with pytest.raises(QuarantineError, match=r"bytes\.parquet hold bytes \(b\), and a row of Parquet is released as JSON"):
+    with pytest.raises(QuarantineError, match=r"bytes\.parquet contain bytes \(b\), and a row of Parquet is released as JSON"):
         mended.ingestion.quarantine.release("l")
     assert [r.rows for r in mended.ingestion.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
     mended.ingest()

@@ -96,7 +96,7 @@ def test_a_published_lost_step_is_not_replaced(engine: Engine, tmp_path: Path) -
     _lose_newest(engine, "sums")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("sums")
-    with pytest.raises(ProgressError, match="its changelog has lost that step since and made another under the same number"):
+    with pytest.raises(ProgressError, match="but the changelog has lost that step since, and has another one with the same number"):
         engine.views.publish("sums", folder)
 
 

@@ -81,4 +81,4 @@ def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
 def test_a_first_batch_in_the_future_counts_from_the_present() -> None:
     ledger, clock = _ledger(YEAR)
     clock.now = HOUR
-    assert (ledger.first_batch_at(), ledger.last_read_at("l"), _idle(ledger)) == (HOUR, HOUR, set())
+    assert (ledger.first_batch_at(), ledger.last_active_at("l"), _idle(ledger)) == (HOUR, HOUR, set())

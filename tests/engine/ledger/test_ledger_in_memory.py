@@ -94,7 +94,7 @@ def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[
         mine = [r for r in rows if r.source == name]
         assert list(of.columns["seq"]) == [r.seq for r in mine]
         assert of.oldest == min((r.first_event_time for r in mine if r.first_event_time is not None), default=None)
-        assert of.read_in == max((r.seq for r in mine if r.rows_read), default=None)
+        assert of.active_in == max((r.seq for r in mine if r.rows_read), default=None)
         assert ledger.totals(name)["accepted"] == sum(r.accepted for r in mine)
 
 
@@ -117,7 +117,7 @@ def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPa
     entries_of = ledger_module.entries_of
     monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))
     ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
-    assert (ledger.head, ledger.now(), ledger.source("l").read_in, ledger.last_read_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
+    assert (ledger.head, ledger.now(), ledger.source("l").active_in, ledger.last_active_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
     assert ledger.last()["l"].watermark == 2_000
     for seq in range(2_001, 2_006):
         ledger.commit([(source_entry("l", seq, ingested_at=ledger.now(), watermark=seq),)])

@@ -28,7 +28,7 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
     [
         ({"as_of": "yesterday"}, "`as_of` is 'yesterday'; legal: a time such as 2026-11-22T08:30:00Z; without an offset it is UTC"),
         ({"event_times_to": ""}, "`event_times_to` is ''; legal: a time such as"),
-        ({"early": True, "as_of": "2026-01-01"}, "`early` and `as_of` are given; legal: one of them"),
+        ({"early": True, "as_of": "2026-01-01"}, "`early` and `as_of` are given; legal: only one of them"),
     ],
 )
 def test_a_view_that_means_nothing_is_refused(wrong: dict[str, str], message: str) -> None:
@@ -48,7 +48,7 @@ def test_a_table_is_shown_and_exported_as_it_is_as_it_was_and_with_early_results
     make_engine: MakeEngine, clock: Clock, tmp_path: Path
 ) -> None:
     engine, target = make_engine([source("l")], ASSETS), str(tmp_path / "export")
-    with pytest.raises(ViewError, match=r"counts has no rows yet: nothing of it is finalized\. `tidemark advance counts` goes as far"):
+    with pytest.raises(ViewError, match=r"counts has no rows yet: no step of it is committed\. `tidemark advance counts` advances it"):
         engine.views.show(View("counts"))
     with pytest.raises(ViewError, match="`table` is 'sums'; legal: total, counts"):
         engine.views.show(View("sums"))

@@ -64,7 +64,7 @@ def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine
         replay(anew, [{"l": [Event("a", v, v)]}])
         anew.advance("board")
     assert anew.pending.progress("board").step > 2
-    with pytest.raises(ProgressError, match=r"the changelog of board has the id .*: it was made anew, or is another table"):
+    with pytest.raises(ProgressError, match=r"the changelog of board has the id .*: it was created again, or is another table"):
         anew.views.publish("board", str(folder))
     assert _lines(folder) == once
     assert (folder / "_published").read_text() == "2"

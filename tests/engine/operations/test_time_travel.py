@@ -12,7 +12,7 @@ from tests.support.shopkeeping import HOUR, MINUTE, Event, replay, rows_of, sour
 
 def test_time_travel_requires_every_earlier_step(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())])
-    with pytest.raises(OperatorError, match="total has made no step yet, so there is nothing that it was at any time; advance it first"):
+    with pytest.raises(OperatorError, match="total has no step yet, so it has no earlier state; advance it first"):
         engine.views.as_of("total", NOON)
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     clock.pass_ms(5 * MINUTE)
