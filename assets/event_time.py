@@ -17,11 +17,13 @@ from operators.contract import TracesInputs
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
-JOINED = "Every accepted row is exactly one of matched, unmatched, pending or late."
-COUNTED = "Every accepted row is in a closed, an open or no window, or late; and the results equal those computed from the log."
-
-
-OUTSIDE = "No event is before the first day or after the last: its results would be in the table, but in no partition."
+LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending or late."
+LAW_BY_WINDOW = (
+    "Every accepted row is in closed windows, in an open window, in no window, or late. The results equal those computed from the log."
+)
+IN_DAYS_DESCRIPTION = (
+    "No event is before the first or after the last daily partition: its results would be in the table, but in no partition."
+)
 
 
 class AdvanceConfig(dg.Config):
@@ -44,7 +46,7 @@ def event_time_asset(
     """Make a derived table an asset with daily partitions by `final_at`.
 
     Materialising days advances the table to the end of the last day, or as far as the watermark allows. The asset has the conservation
-    law as a blocking check. If its results name rows of sources, it also has join completeness as a check, a warning below the threshold.
+    law as a blocking check. If its results name rows of sources, join completeness is a second check, which warns below the threshold.
 
     Args:
         derived: the asset's definition.
@@ -53,8 +55,8 @@ def event_time_asset(
         completeness: the least share of matched rows among the matched and unmatched ones, by day.
     """
     joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
-    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=JOINED if joins else COUNTED)]
-    specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=OUTSIDE))
+    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if joins else LAW_BY_WINDOW)]
+    specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
     if joins:
         words = f"At least {completeness:.0%} of the finalized rows of each side are matched."
         specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
@@ -104,7 +106,7 @@ def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date)
 
 
 def _lookback(derived: DerivedAsset) -> timedelta:
-    """How far before a day of `final_at` the rows may be that its results contain, in whole days."""
+    """How far before a day of `final_at` the rows of its results may be, in whole days."""
     reads = derived.operator.reads
     return timedelta(days=-(-reads.longest_lookback // DAY_MS))
 
@@ -131,12 +133,12 @@ def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[A
         context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
 
 
-def law_check(accounts: Sequence[AccountPort], uncounted: Mapping[tuple[str, int], tuple[int, int]]) -> dg.AssetCheckResult:
+def law_check(accounts: Sequence[AccountPort], count_differences: Mapping[tuple[str, int], tuple[int, int]]) -> dg.AssetCheckResult:
     """The conservation law over accounts, and a comparison of the ledger's counts with the log's rows."""
     broken = [a for a in accounts if not a.holds]
     differing = [
         f"{source}, batch {seq}: the ledger counts {in_ledger} rows, the log contains {held}"
-        for (source, seq), (in_ledger, held) in uncounted.items()
+        for (source, seq), (in_ledger, held) in count_differences.items()
     ]
     return dg.AssetCheckResult(
         check_name=LAW,
@@ -156,7 +158,9 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
     known = range_of(days)
     outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
     description = (
-        "some events are outside the days: their results are in the table, but in no partition" if outside else "all events are in the days"
+        "some events are outside the daily partitions: their results are in the table, but in no partition"
+        if outside
+        else "all events are in the daily partitions"
     )
     return dg.AssetCheckResult(
         check_name=IN_DAYS,

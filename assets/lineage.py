@@ -11,7 +11,7 @@ from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
-    """The lineage of an operator's result: of columns with the name of an input's column, or the name by which the operator traces one."""
+    """The lineage of the result's columns that come from an input's column: under the same name, or under the name that a join gives it."""
     return dg.TableColumnLineage({column: found for column in columns if (found := _deps(engine, derived, column))})
 
 

@@ -1,4 +1,4 @@
-"""The legal names of sources, tables and columns, and the legal types of columns. `*_fault` says what is legal; None if a name is."""
+"""The legal names of sources, tables and columns, and the legal types of columns. `*_fault` returns None for a legal name."""
 
 import re
 from collections.abc import Iterator, Sequence

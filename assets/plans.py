@@ -29,11 +29,9 @@ from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Sliding, Tumbling
 
-BESIDE, BACK = "5 seconds", "15 minutes"
-"""How far apart an order and its items may be; how long before a payment its order may be, in `payment_wide`."""
+ITEM_TOLERANCE, PAYMENT_LOOKBACK = "5 seconds", "15 minutes"
+"""How far apart in time an order and its items may be; and in `payment_wide`, how long before a payment its order may be."""
 _ITEM = ("item_id", "category")
-
-
 _BEST = ("units DESC", "revenue DESC", "item_id")
 
 
@@ -46,16 +44,19 @@ def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
 
 def order_wide() -> DerivedAsset:
     """Each order joined with each of its items; unmatched rows of both are kept."""
-    join = IntervalJoin(on="order_id", lower=f"-{BESIDE}", upper=BESIDE, how="full", left_prefix="order_", right_prefix="item_")
-    description = f"Orders joined with their items, which are at most {BESIDE} before or after the order (full join)."
+    join = IntervalJoin(
+        on="order_id", lower=f"-{ITEM_TOLERANCE}", upper=ITEM_TOLERANCE, how="full", left_prefix="order_", right_prefix="item_"
+    )
+    description = f"Orders joined with their items, which are at most {ITEM_TOLERANCE} before or after the order (full join)."
     return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=description)
 
 
 def payment_wide() -> DerivedAsset:
     """Each payment joined with its order and that order's items, one row for each item; computed from `order_wide`."""
-    join = IntervalJoin(on="order_id", lower=f"-{BACK}", upper=0, how="left", left_prefix="payment_", right_prefix="wide_")
+    join = IntervalJoin(on="order_id", lower=f"-{PAYMENT_LOOKBACK}", upper=0, how="left", left_prefix="payment_", right_prefix="wide_")
     description = (
-        f"Payments joined with their order and its items, for payments at most {BACK} after those; unmatched payments are kept (left join)."
+        f"Payments joined with their order and its items, for payments at most {PAYMENT_LOOKBACK} after those; unmatched payments are "
+        "kept (left join)."
     )
     return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=description)
 
@@ -77,7 +78,10 @@ def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
 
 
 def item_conversion(window: Sliding) -> DerivedAsset:
-    """Clicks joined with sales of one window. Windows with the same end have their last millisecond in the same tumbling window."""
+    """Clicks joined with sales of the same window.
+
+    The join's tumbling windows are as long as the slide of the inputs' windows, so each contains the `result_time` of one of these.
+    """
     join = WindowJoin(
         on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"
     )

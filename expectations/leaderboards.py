@@ -13,11 +13,11 @@ from operators.errors import OperatorError
 from operators.top_k import RANK
 from operators.top_n import TopN
 
-FOLDS, GAPS, KEPT = "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"
+FOLDS, GAPS, AT_MOST_N = "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"
 _WHY = {
-    FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on it.",
-    GAPS: "Ranks have no gaps from the first on; a gap is a lost row.",
-    KEPT: "A partition has at most N ranks.",
+    FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on this.",
+    GAPS: "The ranks of a partition have no gaps; a gap means that a row was lost.",
+    AT_MOST_N: "A partition has at most N ranks.",
 }
 
 
@@ -33,7 +33,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     names = [
         FOLDS,
         *([GAPS] if isinstance(top, TopN) and top.with_rank else []),
-        *([KEPT] if isinstance(top, TopN) and (top.with_rank or top.function == "row_number") else []),
+        *([AT_MOST_N] if isinstance(top, TopN) and (top.with_rank or top.function == "row_number") else []),
     ]
     key = dg.AssetKey(derived.name)
 
@@ -48,7 +48,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
             if snapshot is None:
                 yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=True, description="no rows yet")
                 continue
-            wrong = differing(*snapshot, emits.key) if name == FOLDS else flawed(snapshot[0], top, name)
+            wrong = differing_rows(*snapshot, emits.key) if name == FOLDS else partitions_failing(snapshot[0], top, name)
             shown = [str(row.asDict()) for row in wrong.limit(5).collect()]
             yield dg.AssetCheckResult(
                 check_name=name,
@@ -61,12 +61,12 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     return checks
 
 
-def differing(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def differing_rows(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """The rows that a table and the result of applying its changelog contain in different numbers of copies."""
     return bag_difference(table, fold(changelog, key=key, order="step").select(*table.columns))
 
 
-def flawed(table: DataFrame, top: object, name: str) -> DataFrame:
+def partitions_failing(table: DataFrame, top: object, name: str) -> DataFrame:
     """The partitions that fail the check `name`: ranks with gaps (see `gaps`), or more than N ranks."""
     if not isinstance(top, TopN):
         raise OperatorError(f"{type(top).__name__} has no ranks to check")

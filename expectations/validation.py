@@ -1,4 +1,4 @@
-"""Runs a suite on a Spark frame, and returns what each expectation found.
+"""Runs a suite on a Spark frame, and returns a finding for each expectation.
 
 Great Expectations runs in memory here: no files, no telemetry, no progress bars. Its Spark datasource caches the frame
 by default and never frees it, so caching is off: a scan reads only the columns it needs. The first validation asks
@@ -23,12 +23,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one expectation found.
+    """The result of one expectation.
 
     Args:
         passed: whether the data is as expected.
-        evaluated: how many rows were evaluated; None for an expectation that counts no rows.
-        unexpected: how many of them are not as expected.
+        evaluated: the number of evaluated rows; None for an expectation that counts no rows.
+        unexpected: the number of these rows that are not as expected.
         percent: their share of the rows that are not null, in percent.
         observed: the value that an expectation on the whole table observed.
         sample: some of the unexpected rows.
@@ -62,7 +62,7 @@ def validate(frame: DataFrame, expectations: Sequence[Expectation], sample: int 
         sample: how many unexpected rows to show for each that fails.
 
     Returns:
-        What was found, by check name.
+        The findings, by check name.
     """
     batch = _batch(frame)
     found = _run(batch, expectations, {"partial_unexpected_count": 0})

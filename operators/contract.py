@@ -29,8 +29,8 @@ SESSION = temporary("session")
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
 NEW = temporary("new")
 """In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
-CAME_AT = temporary("came_at")
-"""In the frames of an operator with a processing-time TTL: when the row's batch was committed (timestamp)."""
+BATCH_TIME = temporary("batch_time")
+"""In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
 TimeKind = Literal["event", "processing"]
 
 ASIDE = "aside"
@@ -42,7 +42,7 @@ FINALIZED_AT = temporary("finalized_at")
 
 def plain(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
-    return frame.drop(WATERMARK, SESSION, NEW, CAME_AT)
+    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME)
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:
@@ -158,7 +158,7 @@ class ByKey(Reads):
             read as `+I`.
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
-            time the frames have `CAME_AT`.
+            time the frames have `BATCH_TIME`.
     """
 
     key: tuple[str, ...]

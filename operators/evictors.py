@@ -19,10 +19,10 @@ _RANK, _NEWEST = temporary("rank"), temporary("newest")
 class CountEvictor:
     """Keeps a window's last rows by event time; of rows of equal time, those that arrived last.
 
-    Flink's evictor goes by arrival alone, so that the rows that it keeps depend on the order of arrival.
+    Flink's evictor uses only the order of arrival, so the rows that it keeps depend on that order.
 
     Args:
-        rows: how many to keep, at least 1.
+        rows: the number of rows to keep, at least 1.
     """
 
     rows: int

@@ -38,9 +38,9 @@ class WindowedAggregate(WindowedOperator):
     for each of its windows.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`), on chance or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first row's value. A sum of doubles
-    depends on the order of its rows: its last bit may differ when it is computed again, which a correction or the conservation law
-    takes for another result. Sum decimals instead.
+    `collect_list`), on random numbers or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first row's value. A sum of
+    doubles depends on the order of its rows: its last bit may differ when it is computed again, and corrections and the conservation
+    law would treat it as a different result. Sum decimals instead.
 
     Args:
         by: the key columns; empty for one row for each window.

@@ -2,12 +2,12 @@
 
 A window is `[start, end)` in epoch milliseconds. The same rules hold before 1970 as after it.
 
-A pane is the longest stretch of time that never crosses a window's edge: every window that meets a pane holds all of it. A row is
-assigned to its one pane, however many windows overlap there, and panes are then assigned to windows.
+Time is divided into panes of equal length such that no window starts or ends inside a pane. A row is assigned to its one pane, however
+many windows overlap there, and panes are then assigned to windows.
 
 `Tumbling`, `Sliding` and `Cumulative` windows do not depend on the rows. Each has, in milliseconds, the length of its `longest`
-window, the length of its `pane` and an `origin` at which a pane starts. `of_pane` gives the windows that hold a pane, as an array of
-`start` and `end` (bigint) in rising order, and `last_end` the largest of their ends; it is null where no window holds the pane. The
+window, the length of its `pane` and an `origin` at which a pane starts. `of_pane` gives the windows that contain a pane, as an array of
+`start` and `end` (bigint) in rising order, and `last_end` the largest of their ends, or null if no window contains the pane. The
 `result_time` and `final_at` of such a window are its last millisecond, `end - 1 ms`, as in Flink.
 
 A `Session` depends on the rows of a key, has no panes, and is final at its `end`.

@@ -14,18 +14,18 @@ from platform_defs.engine.operations.export import ViewError, view_of
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
-AGAIN = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
 
 ingest_job = dg.define_asset_job(
-    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest the files that have landed.", op_retry_policy=AGAIN
+    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest the files that have landed.", op_retry_policy=RETRIES
 )
 
 advance_job = dg.define_asset_job(
     "advance",
     selection=dg.AssetSelection.groups(WIDE, WINDOWS, LEADERBOARDS),
     description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables.",
-    op_retry_policy=AGAIN,
+    op_retry_policy=RETRIES,
 )
 
 
@@ -43,11 +43,11 @@ def maintain(context: dg.OpExecutionContext) -> None:
 
 @dg.job(
     name="maintenance",
-    op_retry_policy=AGAIN,
+    op_retry_policy=RETRIES,
     description="Compacts the lake's tables and their logs, while other jobs write to them.",
 )
 def maintenance_job() -> None:
-    """One op that maintains table after table, in one JVM."""
+    """One op that maintains all tables in turn, in one JVM."""
     maintain()
 
 
@@ -74,7 +74,7 @@ def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
 
 @dg.job(
     name="export",
-    op_retry_policy=AGAIN,
+    op_retry_policy=RETRIES,
     description="Writes a table to a separate Delta table: its present state, an earlier state, or with early results.",
 )
 def export_job() -> None:
@@ -102,7 +102,7 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
 
 @dg.job(
     name="land_changes",
-    op_retry_policy=AGAIN,
+    op_retry_policy=RETRIES,
     description="Lands the changes of a Delta table as input files of a source, which the next ingest reads.",
 )
 def land_changes_job() -> None:
@@ -110,7 +110,7 @@ def land_changes_job() -> None:
     land_versions()
 
 
-def over(first: object, last: object) -> dict[str, str]:
+def range_tags(first: object, last: object) -> dict[str, str]:
     """The tags of a run over a range of daily partitions."""
     return {RANGE_START: str(first), RANGE_END: str(last)}
 
@@ -129,7 +129,7 @@ def advance_request(
 ) -> dg.RunRequest | None:
     """The run that advances the tables that are behind.
 
-    If days are open, it selects all assets over those days; else the upserted assets that are behind. None if no table is.
+    If days are open, the run selects all assets over those days, else only the upserted assets that are behind. None if no table is.
 
     Args:
         engine: the engine.
@@ -143,5 +143,5 @@ def advance_request(
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:
-        return dg.RunRequest(run_key=run_key, tags={**over(*wanted), **(tags or {})})
+        return dg.RunRequest(run_key=run_key, tags={**range_tags(*wanted), **(tags or {})})
     return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=[dg.AssetKey(name) for name in upserted]) if upserted else None

@@ -115,7 +115,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_folders(self) -> Self:
-        """Input files must be outside the lake or in its folder `landing`, and no other folder may be among them."""
+        """Input files must be outside the lake or in its folder `landing`, and no other folder of the settings may be below theirs."""
         own = f"{self.lake.rstrip('/')}/landing"
         if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, own):
             raise ValueError(
@@ -146,7 +146,7 @@ class Settings(BaseSettings):
 
 
 class SettingsError(TidemarkError, ValueError):
-    """A variable of the environment is empty or holds a wrong value."""
+    """An environment variable is empty or has an illegal value."""
 
 
 @lru_cache
@@ -154,7 +154,7 @@ def settings() -> Settings:
     """The settings of this process, read from the environment once.
 
     Raises:
-        SettingsError: a variable is empty or holds a wrong value; the message names it, the value and what is legal.
+        SettingsError: a variable is empty or has an illegal value; the message names it, the value and what is legal.
     """
     environment = dict(os.environ)
     _refuse_empty(environment)

@@ -70,7 +70,7 @@ def _check_chain(frame: DataFrame, side: str) -> None:
     if len(marked) > 1:
         raise StreamingError.refused(
             "an interval join",
-            f"the {side} frame has a watermark on each of {', '.join(marked)}, as a stream-stream join's result has, and Spark takes one",
+            f"the {side} frame has a watermark on each of {', '.join(marked)}, as a stream-stream join's result has; Spark accepts one",
             _STATIC_WAY_OUT,
         )
 
@@ -96,7 +96,7 @@ def present(*columns: Column) -> Column:
 def opaque(condition: Column) -> Column:
     """The condition in a form from which Spark infers no bounds.
 
-    Spark takes `left_amount > 0` for a bound on the event time, at 1970, and then never removes state: unmatched rows would never be
+    Spark treats `left_amount > 0` as a bound on the event time, at 1970, and then never removes state: unmatched rows would never be
     emitted.
     """
     return F.greatest(condition, F.lit(False))

@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegralType
 from operators._support.top_n_plan import TimeToLive, TopNQuery
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import RANK, check_distinct, check_present, check_time, comparable, same_rows, temporary
-from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, plain, tie_breakers
+from operators.contract import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, plain, tie_breakers
 from operators.errors import ColumnError, OperatorError
 
 _LAST_RANK, _RANK, _BALANCE, _FROM_NEWEST = (temporary(name) for name in ("last_rank", "rank", "balance", "from_newest"))
@@ -75,9 +75,9 @@ def _with_generation(partition: Sequence[str], ttl: TimeToLive, rows: DataFrame)
 
     A partition without a row for longer than the time to live expires; its next row starts its next generation, counted from 0.
     """
-    if ttl.by == "processing" and CAME_AT not in rows.columns:
+    if ttl.by == "processing" and BATCH_TIME not in rows.columns:
         raise OperatorError.bad_value("ttl_by", ttl.by, "event: a frame has no processing time of its rows; or let the engine run it")
-    timed = plain(rows.withColumn(_MS, F.unix_millis(EVENT_TIME if ttl.by == "event" else CAME_AT)))
+    timed = plain(rows.withColumn(_MS, F.unix_millis(EVENT_TIME if ttl.by == "event" else BATCH_TIME)))
     in_time = Window.partitionBy(*partition).orderBy(_MS)
     starts = F.coalesce((F.col(_MS) - F.lag(_MS).over(in_time) > ttl.ms).cast("int"), F.lit(0))
     until_now = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -26,8 +26,8 @@ def interval(option: str, text: str | None) -> str | None:
     """An interval as text in milliseconds; None for None.
 
     Raises:
-        DurationError: the text is no duration.
-        ArgumentError: it is not between 1 ms and a day.
+        DurationError: the text is not a duration.
+        ArgumentError: the duration is not between 1 ms and a day.
     """
     if text is None:
         return None
@@ -37,13 +37,18 @@ def interval(option: str, text: str | None) -> str | None:
     return f"{length} milliseconds"
 
 
-def one_folder(option: str, text: str, spelled: Callable[[str], str]) -> str:
+def one_folder(option: str, text: str, resolve: Callable[[str], str]) -> str:
     """The canonical path of a folder; a relative path starts from the current folder.
+
+    Args:
+        option: the argument's name, for an error.
+        text: the argument.
+        resolve: `canonical`, or another function of `paths` that returns the canonical path.
 
     Raises:
         ArgumentError: the text names no folder.
     """
     try:
-        return spelled(text)
+        return resolve(text)
     except PathError as error:
         raise ArgumentError.bad_value(option, without_credentials(text), error.legal) from None

@@ -91,19 +91,19 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Ingest the files that have landed."""
-    looks = interval("--every", every)
+    every_text = interval("--every", every)
     engine = _engine()
     advancing = AdvanceAll(partial(engine.steps, checked=True), [*engine.assets], _report_failed)
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
-        def entered(_: object) -> None:
+        def on_batch(_: object) -> None:
             bar.update(task, advance=1)
             if every:
                 advancing()
 
         try:
-            entries, failed = engine.ingest(looks, entered, advancing.retry), None
+            entries, failed = engine.ingest(every_text, on_batch, advancing.retry), None
         except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
@@ -130,7 +130,7 @@ def advance(assets: Named = None, as_json: Json = False) -> None:
 
 def _named(engine: Engine, assets: list[str] | None) -> list[str]:
     for name in assets or []:
-        _known("assets", name, engine.assets)
+        _require_known("assets", name, engine.assets)
     return assets or [*engine.assets]
 
 
@@ -222,7 +222,7 @@ def publish(
     """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
     target = one_folder("folder", folder, canonical)
     engine = _engine()
-    _known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
+    _require_known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
     published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
     render.show(
         as_json,
@@ -240,15 +240,15 @@ def late(
 ) -> None:
     """Show the late rows of a source for an asset: their number, and the first of them."""
     engine = _engine()
-    _known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
-    _known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
+    _require_known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
+    _require_known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
     if not engine.ledger.head and not as_json:
         render.out.print("Nothing was ingested yet.")
         return
     render.show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
 
-def _known(argument: str, name: str, legal: Iterable[str]) -> None:
+def _require_known(argument: str, name: str, legal: Iterable[str]) -> None:
     if name not in legal:
         raise ArgumentError.bad_value(argument, name, ", ".join(legal))
 

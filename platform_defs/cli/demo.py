@@ -13,7 +13,7 @@ from platform_defs.cli import render
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
-from platform_defs.jobs import over
+from platform_defs.jobs import range_tags
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
@@ -124,7 +124,7 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
     only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
     job = definitions.resolve_job_def("advance")
     if days:
-        job.execute_in_process(instance=instance, run_config=_QUIET, tags=over(*days), asset_selection=only)
+        job.execute_in_process(instance=instance, run_config=_QUIET, tags=range_tags(*days), asset_selection=only)
     elif not years and (upserted := engine.pending.upserted_tables()):
         job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in upserted])
     for name in engine.assets if years else ():

@@ -40,11 +40,11 @@ State = tuple[int, int] | None
 """A file's modification time in ms and its size; None for a file that the demo was about to land."""
 
 
-class NotTheDemos(TidemarkError, FileExistsError):
+class ForeignFolderError(TidemarkError, FileExistsError):
     """A folder contains something that no demo made, so the demo neither empties it nor writes to it."""
 
     @classmethod
-    def holding(cls, root: Path, content: str) -> "NotTheDemos":
+    def containing(cls, root: Path, content: str) -> "ForeignFolderError":
         """The folder contains something else."""
         return cls(
             f"`--lake` is '{root}', which contains {content}, which no demo made; nothing was deleted. "
@@ -52,7 +52,7 @@ class NotTheDemos(TidemarkError, FileExistsError):
         )
 
     @classmethod
-    def overlapping(cls, root: Path, setting: str, folder: str) -> "NotTheDemos":
+    def overlapping(cls, root: Path, setting: str, folder: str) -> "ForeignFolderError":
         """The folder is inside a folder of the settings, or contains one."""
         return cls(f"`--lake` is '{root}', which overlaps {PREFIX}{setting}, {folder!r}; legal: a separate folder, by default {FOLDER}")
 
@@ -76,12 +76,12 @@ class DemoLake:
         """The settings with the demo's lake, input files and Dagster instance in place of the user's.
 
         Raises:
-            NotTheDemos: the folder overlaps the user's lake or input files.
+            ForeignFolderError: the folder overlaps the user's lake or input files.
         """
         for setting, folder in (("LAKE", values.lake), ("LANDING", values.landing_root)):
             overlaps = is_within(str(self.root), folder) or is_within(folder, str(self.root))
             if overlaps and values.lake != str(self.root):
-                raise NotTheDemos.overlapping(self.root, setting, folder)
+                raise ForeignFolderError.overlapping(self.root, setting, folder)
         own = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
         return values.model_copy(update={**own, **more})
 
@@ -91,11 +91,11 @@ class DemoLake:
         All writers' locks are taken first, so that nothing is deleted during a running stream, advance or maintenance.
 
         Raises:
-            NotTheDemos: the folder contains something else.
+            ForeignFolderError: the folder contains something else.
             LakeError: another process writes to the lake.
         """
         if self.root.exists() and not self.root.is_dir():
-            raise NotTheDemos.holding(self.root, "a file")
+            raise ForeignFolderError.containing(self.root, "a file")
         if self.root.exists() and any(self.root.iterdir()):
             self._landed()  # before a lock file is written to a folder that may be someone else's
             self._require_known_names(engine)
@@ -120,7 +120,7 @@ class DemoLake:
         """Raise unless the folder contains only what a demo makes: its mark, its tables' files, and rows of its input files.
 
         Raises:
-            NotTheDemos: the folder contains something else.
+            ForeignFolderError: the folder contains something else.
         """
         self._require_known_names(engine)
         landed = self._landed()
@@ -129,7 +129,7 @@ class DemoLake:
         found = [file for landing in landings for file in _files(landing)]
         for name, state in [*found, *_ingested(self.root, engine)]:
             if name not in landed or landed[name] not in (None, state):
-                raise NotTheDemos.holding(self.root, f"rows or a file of {name!r}")
+                raise ForeignFolderError.containing(self.root, f"rows or a file of {name!r}")
 
     def _require_known_names(self, engine: Engine) -> None:
         """Raise unless a demo writes files and folders with all names below the folder; input files are checked by their state."""
@@ -137,7 +137,7 @@ class DemoLake:
         tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)}
         unknown = next(_unknown(self.root, tables), None)
         if unknown is not None:
-            raise NotTheDemos.holding(self.root, repr(unknown.relative_to(self.root).as_posix()))
+            raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
     def _clear(self) -> None:
         """Delete all but the locks and the Dagster instance. Each entry is first moved as a whole, so that a kill leaves no partial one."""
@@ -153,8 +153,8 @@ class DemoLake:
             marked = json.loads((self.root / MARK).read_text("utf-8"))["landed"]
             return {str(name): state and (int(state[0]), int(state[1])) for name, state in marked.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-            content = f"{sorted(e.name for e in self.root.iterdir())[0]!r} and no legible {MARK}"
-            raise NotTheDemos.holding(self.root, content) from None
+            content = f"{sorted(e.name for e in self.root.iterdir())[0]!r} and no readable {MARK}"
+            raise ForeignFolderError.containing(self.root, content) from None
 
     def _write_mark(self, landed: dict[str, State]) -> None:
         """Replace the mark atomically."""
@@ -232,7 +232,7 @@ def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
         try:
             offsets = engine.ledger.offsets(source)
         except (LakeError, LedgerError, OSError) as error:
-            raise NotTheDemos.holding(root, f"a ledger that cannot be read ({error})") from None
+            raise ForeignFolderError.containing(root, f"a ledger that cannot be read ({error})") from None
         for offset in offsets:
             path, modified, length = offset.split("|")[:3]
             yield f"{source}/{PurePosixPath(unquote(path)).name}", (int(modified), int(length))

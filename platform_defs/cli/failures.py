@@ -12,7 +12,7 @@ from operators.errors import TidemarkError
 
 
 class AdvanceError(TidemarkError, RuntimeError):
-    """Some assets could not be advanced; every other one was."""
+    """Some assets could not be advanced; the assets that do not read these were."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":

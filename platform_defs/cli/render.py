@@ -136,9 +136,9 @@ def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
     return {term: {side: sum(getattr(a, term) for a in accounts if a.side == side) for side in names} for term in TERMS}
 
 
-def _law(accounts: Sequence[DayAccount], uncounted: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
+def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
     broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
-    entries = [{"source": s, "seq": n, "ledger": in_ledger, "log": held} for (s, n), (in_ledger, held) in sorted(uncounted.items())]
+    entries = [{"source": s, "seq": n, "ledger": in_ledger, "log": held} for (s, n), (in_ledger, held) in sorted(count_differences.items())]
     return {"holds": not broken and not entries, "broken": broken, "ledger_differs_from_log": entries}
 
 

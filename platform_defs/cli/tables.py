@@ -69,12 +69,12 @@ def land_changes(
 
 
 def _print_export(done: dict[str, Any]) -> None:
-    render.out.print(f"{render.plain(done['folder'])} holds {render.plain(done['table'])}: {done['rows']:,} rows", highlight=False)
+    render.out.print(f"{render.plain(done['folder'])} contains {render.plain(done['table'])}: {done['rows']:,} rows", highlight=False)
 
 
 def _print_landed(report: dict[str, Any]) -> None:
     if not report["versions"]:
-        render.out.print("The table has not changed since the last time.")
+        render.out.print("The table has not changed since the last landing.")
     for one in report["versions"]:
         render.out.print(f"{render.plain(report['source'])}: version {one['version']} of the table, {one['rows']:,} rows", highlight=False)
 

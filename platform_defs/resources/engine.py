@@ -11,7 +11,7 @@ from platform_defs.settings import Settings, settings
 
 
 def make_engine(values: Settings, spark: SparkResource, earlier: Engine | None = None) -> Engine:
-    """The shop's engine; it reuses what an earlier one on the same lake has read."""
+    """The shop's engine; it uses the cached ledger and folder listings of an earlier engine on the same lake."""
     sources, derived = shop(values)
     return Engine(
         Lake(values.lake, length_ms(values.lease, "lease") / 1000),
@@ -33,8 +33,8 @@ def configured_engine() -> Engine:
 def engine_resource(values: Settings) -> dg.ResourceDefinition:
     """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
 
-    Dagster creates the resource again for each tick of a sensor. A later engine reuses what the first one has read of the ledger and the
-    folders. For a lake behind a URI it does not, as a ledger that was deleted and created again cannot be distinguished there.
+    Dagster creates the resource again for each tick of a sensor. A later engine uses the cached ledger and folder listings of the first
+    one, except for a lake behind a URI: a ledger that was deleted and created again cannot be distinguished there.
     """
     first: list[Engine] = []
 

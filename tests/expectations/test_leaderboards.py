@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
-from expectations.leaderboards import FOLDS, GAPS, KEPT, differing, flawed, leaderboard_checks
+from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
 
 TOPS = {
@@ -36,16 +36,16 @@ TOPS = {
 def test_wrong_ranks_are_detected(spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool) -> None:
     table = spark.createDataFrame([("a", rank) for rank in ranks] + [(None, rank) for rank in (2, 3)], "k string, rank int")
     whole = table.where("k IS NOT NULL")
-    assert flawed(whole, TOPS[top], GAPS).isEmpty() != gap
-    assert flawed(whole, TOPS[top], KEPT).isEmpty() != too_many
-    assert {r.k for r in flawed(table, TOPS["range"], GAPS).collect()} <= {"a"}
+    assert partitions_failing(whole, TOPS[top], GAPS).isEmpty() != gap
+    assert partitions_failing(whole, TOPS[top], AT_MOST_N).isEmpty() != too_many
+    assert {r.k for r in partitions_failing(table, TOPS["range"], GAPS).collect()} <= {"a"}
 
 
 def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSession) -> None:
     top = TopN(order_by="v", rank_end=2, with_rank=False)
     rows = spark.createDataFrame([(1,), (2,), (3,)], "v int")
-    assert [flawed(frame, top, KEPT).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
-    assert flawed(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
+    assert [partitions_failing(frame, top, AT_MOST_N).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
+    assert partitions_failing(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
 
 
 def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSession) -> None:
@@ -53,17 +53,17 @@ def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSe
         [("a", 1, "+I", 1), ("a", 1, "-U", 2), ("a", 2, "+U", 2)], "k string, v int, change string, step long"
     )
     table = spark.createDataFrame([("a", 2)], "k string, v int")
-    assert differing(table, changelog, ("k",)).isEmpty()
-    assert differing(table.selectExpr("k", "v + 1 AS v"), changelog, ("k",)).count() == 2
-    assert differing(table.limit(0), changelog, ("k",)).count() == 1
+    assert differing_rows(table, changelog, ("k",)).isEmpty()
+    assert differing_rows(table.selectExpr("k", "v + 1 AS v"), changelog, ("k",)).count() == 2
+    assert differing_rows(table.limit(0), changelog, ("k",)).count() == 1
 
 
 @pytest.mark.parametrize(
     ("operator", "names"),
     [
-        (TOPS["rank"], {FOLDS, GAPS, KEPT}),
+        (TOPS["rank"], {FOLDS, GAPS, AT_MOST_N}),
         (TopN(order_by="v", rank_end=2, function="rank", with_rank=False), {FOLDS}),
-        (TopN(order_by="v", rank_end=2, with_rank=False), {FOLDS, KEPT}),
+        (TopN(order_by="v", rank_end=2, with_rank=False), {FOLDS, AT_MOST_N}),
         (Aggregate(by="k", aggregates={"n": "count(*)"}), {FOLDS}),
     ],
 )

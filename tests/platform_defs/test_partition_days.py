@@ -11,7 +11,7 @@ import pytest
 from assets.event_time import IN_DAYS, event_time_asset
 from assets.partitions import daily, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.jobs import over
+from platform_defs.jobs import range_tags
 from tests.support.shopkeeping import DAY, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
@@ -66,7 +66,7 @@ def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: t
     asked = within(DAYS, date.min, date(2026, 3, 2))
     assert asked is not None
     assert asked == (date(2026, 2, 27), date(2026, 3, 2))
-    done = dg.materialize(tables, tags=over(*asked), resources={"engine": engine}, raise_on_error=False)
+    done = dg.materialize(tables, tags=range_tags(*asked), resources={"engine": engine}, raise_on_error=False)
     assert done.success
     assert [name for name, _ in engine.advanced] == ["pairs", "more"], "downstream runs"
     found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}

@@ -37,7 +37,7 @@ class UpsertedTable:
         """Commit changes to the changelog with a progress, then apply them to the current table; returns the number of changes."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
-        number = F.length(CHANGE).cast("bigint")  # a number that each change has
+        number = F.length(CHANGE).cast("bigint")  # `parameter` needs a bigint column that is never null
         stamps = {STEP: parameter(after.step, number), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), number))}
         point("advance.before_changelog")
         lake, rows = self.reading.lake, changes.withColumns(stamps)

@@ -105,10 +105,10 @@ class RecomputedKeys(Strategy):
             return None
         _, arrived = self.reading.ledger.processing_times(after.seq)
         by_event = self.reads.ttl_by == "event"
-        now = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
-        if now is None:
+        present = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
+        if present is None:
             return None
-        oldest, every = now - self.reads.ttl, range(len(self.asset.inputs))
+        oldest, every = present - self.reads.ttl, range(len(self.asset.inputs))
         if by_event:
             return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
         before = pc.sum(pc.less(arrived, oldest)).as_py() or 0

@@ -34,7 +34,7 @@ class File:
         modified: its modification time in epoch ms.
         path: its URI, encoded as in Spark's `_metadata.file_path`, which writes a local one with one slash.
         length: its size in bytes.
-        source: the source it belongs to.
+        source: the source to which it belongs.
         fault: why no row of it is read; None if its rows are read.
         folder: the source's folder; None if it is not known. The ledger has paths relative to it, so that a lake can be moved.
         retries: how often a user has requested that it is read again unchanged.

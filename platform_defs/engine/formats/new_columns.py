@@ -65,7 +65,7 @@ def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[F
 
 
 def _widest(type_: DataType) -> DataType:
-    """The widest type of a kind of numbers: the first file that has a column must not keep out what later files have in it."""
+    """The widest type of a kind of numbers: the type in the first file that has a column must not exclude values of later files."""
     if isinstance(type_, IntegralType):
         return LongType()
     return DoubleType() if isinstance(type_, FloatType) else type_

@@ -15,7 +15,7 @@ from assets.contracts import SourceContract
 from assets.names import is_stored
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, opened
-from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, brings, union
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, new_column_fault, union
 
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
@@ -75,7 +75,7 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
         path = metadata.getField("file_path")
         columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
         position = arrival(files, ordered, path, metadata.getField("row_index"))
-        malformed = F.lit(brings(contract, schema.names)).cast("string").alias(MALFORMED)
+        malformed = F.lit(new_column_fault(contract, schema.names)).cast("string").alias(MALFORMED)
         return rows.select(*columns, _as_json(contract, stored.names), path.alias(PATH), malformed, position)
 
     return opened(spark, files, read_rows)

@@ -11,7 +11,7 @@ from operators.contract import ARRIVAL
 from platform_defs.engine.formats.files import File
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
-NEW = "it brings columns that the contract does not name: "
+HAS_NEW_COLUMNS = "it brings columns that the contract does not name: "
 _POSITION_BITS = 42
 
 
@@ -20,11 +20,11 @@ def as_text(struct: StructType) -> StructType:
     return StructType([StructField(f.name, StringType() if isinstance(f.dataType, AtomicType) else f.dataType) for f in struct.fields])
 
 
-def brings(contract: SourceContract, names: Sequence[str]) -> str | None:
-    """Why rows with these columns are rejected: they have new columns that the contract does not allow; None if they are not."""
+def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
+    """Why rows with these columns are rejected, if they have new columns that the contract does not allow; else None."""
     declared = {c.lower() for c in contract.struct.fieldNames()}
     new = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
-    return f"{NEW}{', '.join(new)}" if new else None
+    return f"{HAS_NEW_COLUMNS}{', '.join(new)}" if new else None
 
 
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], why: str) -> DataFrame:

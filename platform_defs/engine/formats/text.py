@@ -21,7 +21,17 @@ from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
 from platform_defs.engine.formats.opening import hadoop_path, opened
-from platform_defs.engine.formats.raw_rows import MALFORMED, NEW, PATH, arrival, as_text, brings, is_text, raw, rejected
+from platform_defs.engine.formats.raw_rows import (
+    HAS_NEW_COLUMNS,
+    MALFORMED,
+    PATH,
+    arrival,
+    as_text,
+    is_text,
+    new_column_fault,
+    raw,
+    rejected,
+)
 
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
@@ -50,8 +60,8 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
         rows = rows.withColumn(_TEXTS, parsed)
         rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))
         parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
-    places = {c: c for c in contract.struct.fieldNames()}
-    return _parsed(rows, contract, places, parsed, "not a JSON object", _lone_surrogate(), *_strange_names(contract))
+    field_of = {c: c for c in contract.struct.fieldNames()}
+    return _parsed(rows, contract, field_of, parsed, "not a JSON object", _lone_surrogate(), *_strange_names(contract))
 
 
 def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -81,7 +91,7 @@ def _strange_names(contract: SourceContract) -> list[Column]:
     other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k)))
     empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
-    return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), NEW)]
+    return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), HAS_NEW_COLUMNS)]
 
 
 def _names_in(names: Column, why: str) -> Column:
@@ -103,22 +113,22 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
     """The rows below a header. If the header is not usable, all lines are rejected, including the header, which may be a row."""
     found = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
-    if (why := _unfit(contract, found)) is not None:
+    if (why := _header_fault(contract, found)) is not None:
         return rejected(rows, contract, why)
-    if (why := brings(contract, found)) is not None:
+    if (why := new_column_fault(contract, found)) is not None:
         return rejected(below, contract, why)
     lower = [c.lower() for c in found]
     plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
-    places = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
+    field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
     ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
     style = CsvStyle.of(contract.options)
     options = _options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    return _parsed(below, contract, places, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(style))
+    return _parsed(below, contract, field_of, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(style))
 
 
-def _unfit(contract: SourceContract, found: Sequence[str]) -> str | None:
+def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
     lower = [c.lower() for c in found]
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
@@ -147,13 +157,13 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
 
-def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str], parsed: Column, why: str, *faults: Column) -> DataFrame:
+def _parsed(rows: DataFrame, contract: SourceContract, field_of: Mapping[str, str], parsed: Column, why: str, *faults: Column) -> DataFrame:
     """Parsed lines as raw rows.
 
     Args:
         rows: the lines.
         contract: the source's contract.
-        places: for each of its columns, the field of `parsed` with its value; a column without a field is null.
+        field_of: for each of its columns, the field of `parsed` with its value; a column without a field is null.
         parsed: a line's fields.
         why: the reason for a line that cannot be parsed.
         faults: further reasons to reject a line, each null if it does not apply.
@@ -161,7 +171,7 @@ def _parsed(rows: DataFrame, contract: SourceContract, places: Mapping[str, str]
     is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
     malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, F.lit(why)), *faults)
     checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
-    columns = [_field(places.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
+    columns = [_field(field_of.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
     return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
 
 

@@ -12,12 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import PATH
-from platform_defs.engine.formats.read_errors import MISSING, ReadError, read_error
+from platform_defs.engine.formats.read_errors import ReadError, read_error
 from platform_defs.engine.formats.reader import is_text_file, read
 from platform_defs.engine.formats.text import lines
 
-GONE = MISSING
-GONE_LENGTH = -1
+MISSING_LENGTH = -1
 """The length that the ledger records for a missing file. No file has it, so a file that comes back counts as new."""
 WAITS_S = (1.0, 5.0)
 """How long a micro-batch waits before each further try to read a source's files, in seconds."""
@@ -102,7 +101,7 @@ def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File],
     [file] = files
     if error.kind == "transient":
         return CheckedFiles(unread=[Unread(file, error.reason)])
-    return CheckedFiles([replace(file, fault=error.reason, length=GONE_LENGTH if error.kind == "missing" else file.length)])
+    return CheckedFiles([replace(file, fault=error.reason, length=MISSING_LENGTH if error.kind == "missing" else file.length)])
 
 
 def _tried(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) -> ReadError | None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from assets.contracts import SourceContract
 from operators.contract import SEQ
 from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one_path
-from platform_defs.engine.formats.unreadable_files import GONE_LENGTH
+from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import RELEASED, Release, Released, is_named
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted, require_logs
@@ -103,7 +103,7 @@ class Quarantine(LedgerWriter):
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
-            chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != GONE_LENGTH]
+            chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != MISSING_LENGTH]
             known = self.ledger.known(source, [f.file for f in chosen])
             chosen = [replace(f, file=known.with_fault(f.file)) for f in chosen]
             for f in chosen:

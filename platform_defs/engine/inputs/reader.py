@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
-from operators.contract import ARRIVAL, CAME_AT, EVENT_TIME, SEQ, SESSION, WATERMARK
+from operators.contract import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
@@ -185,11 +185,11 @@ class Reading:
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
-        """Rows with `CAME_AT`: the time when each row's batch was committed."""
+        """Rows with `BATCH_TIME`: the time when each row's batch was committed."""
         first, arrived = self.ledger.processing_times(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
-        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(CAME_AT))
-        return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, CAME_AT)
+        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(BATCH_TIME))
+        return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, BATCH_TIME)
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` if the operator reads those.

@@ -53,7 +53,7 @@ def _run(commit: Callable[[], T], answer: Future[T], spark: SparkSession | None)
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Make SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with 143."""
+    """Let SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from platform_defs.engine.formats import unreadable_files
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.read_errors import classified, would_fail_again
+from platform_defs.engine.formats.read_errors import MISSING, classified, would_fail_again
 
 JOB = (
     "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "
@@ -284,7 +284,7 @@ def test_an_unreachable_and_a_corrupted_file_do_not_affect_the_others() -> None:
     assert [f.modified for f in sifted.files] == [0, 1, 3, 4, 5, 6, 7]
     assert [(f.modified, f.fault, f.length) for f in sifted.files if f.fault] == [
         (5, "the file cannot be read: EOFException: Unexpected end of input stream", 7),
-        (6, unreadable_files.GONE, unreadable_files.GONE_LENGTH),
+        (6, MISSING, unreadable_files.MISSING_LENGTH),
     ]
     assert [u.file.modified for u in sifted.unread] == [2]
     assert slept == [1.0, 5.0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from platform_defs.cli import demo
-from platform_defs.cli.demo_lake import DemoLake, NotTheDemos
+from platform_defs.cli.demo_lake import DemoLake, ForeignFolderError
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.engine import make_engine
@@ -142,14 +142,14 @@ def test_a_file_that_no_demo_made_prevents_deletion(made: Made, name: str, named
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
     before = _contents(made.root)
-    with pytest.raises(NotTheDemos, match=f"which contains {named}, which no demo made; nothing was deleted"):
+    with pytest.raises(ForeignFolderError, match=f"which contains {named}, which no demo made; nothing was deleted"):
         made.folder.begin(_engine(made.root))
     assert _contents(made.root) == before
 
 
 def test_a_replaced_file_of_the_demo_prevents_deletion(made: Made) -> None:
     _land(made.folder, text="precious\n")
-    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00000\.jsonl'"):
+    with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/part-00000\.jsonl'"):
         made.folder.begin(_engine(made.root))
 
 
@@ -164,7 +164,7 @@ def test_a_link_prevents_deletion_and_is_not_followed(tmp_path: Path, name: str)
     link = folder.root / name
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(theirs)
-    with pytest.raises(NotTheDemos, match=f"which contains '{name}', which no demo made; nothing was deleted"):
+    with pytest.raises(ForeignFolderError, match=f"which contains '{name}', which no demo made; nothing was deleted"):
         folder.begin(_engine(folder.root))
     assert [p.name for p in theirs.iterdir()] == ["precious"]
 
@@ -189,7 +189,7 @@ def test_a_demo_killed_while_emptying_its_folder_can_start_again(made: Made, mon
 def test_a_link_in_the_landing_folder_prevents_deletion(made: Made, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (made.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
-    with pytest.raises(NotTheDemos, match="orders/link"):
+    with pytest.raises(ForeignFolderError, match="orders/link"):
         made.folder.begin(_engine(made.root))
 
 
@@ -201,7 +201,7 @@ def test_rows_from_another_folder_prevent_deletion(made: Made) -> None:
     made.engine.ledger.commit([(source_entry("orders", 1, offsets=(f"file:{own}|{state}",)),)])
     made.folder.require_own(_engine(made.root))
     made.engine.ledger.commit([(source_entry("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
-    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/mine\.csv'"):
+    with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/mine\.csv'"):
         made.folder.begin(_engine(made.root))
     assert made.folder.landing.exists()
 
@@ -214,7 +214,7 @@ def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> No
         if mark is not None:
             (root / "_made_by_the_demo").write_text(mark)
         before = _contents(root)
-        with pytest.raises(NotTheDemos, match="no legible _made_by_the_demo, which no demo made"):
+        with pytest.raises(ForeignFolderError, match="no readable _made_by_the_demo, which no demo made"):
             DemoLake(root).begin(_engine(root))
         assert _contents(root) == before
         assert not (root / "_locks").exists()
@@ -222,7 +222,7 @@ def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> No
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("precious")
-    with pytest.raises(NotTheDemos, match="which contains a file"):
+    with pytest.raises(ForeignFolderError, match="which contains a file"):
         DemoLake(tmp_path / "demo").begin(_engine(tmp_path / "demo"))
 
 
@@ -257,7 +257,7 @@ def test_the_settings_of_the_user_are_replaced_by_the_demos_own(monkeypatch: pyt
     ],
 )
 def test_a_folder_that_overlaps_the_users_own_is_refused(lake: str, landing: str | None, demos: str) -> None:
-    with pytest.raises(NotTheDemos, match=f"`--lake` is '{demos}', which overlaps TIDEMARK_LA"):
+    with pytest.raises(ForeignFolderError, match=f"`--lake` is '{demos}', which overlaps TIDEMARK_LA"):
         DemoLake(Path(demos)).settings(Settings(lake=lake, landing=landing))
 
 
@@ -295,6 +295,6 @@ def test_two_demos_in_a_row_use_one_lake_and_change_no_other(monkeypatch: pytest
     assert not (users / "dagster").exists()
     with (tmp_path / "demo/landing/orders/part-00001.jsonl").open("a") as file:
         file.write("{}\n")
-    with pytest.raises(NotTheDemos, match=r"rows or a file of 'orders/part-00001\.jsonl'"):
+    with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/part-00001\.jsonl'"):
         demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"))
     assert len(list(files())) == 10
