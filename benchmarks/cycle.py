@@ -153,16 +153,17 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
             engine.advance(name)
     for name in engine.assets:
         with meter.part(cycle, "account", name):
-            _require(all(a.holds for a in engine.accounts.days(name)) and not engine.accounts.uncounted(name), f"the account of {name}")
+            is_right = all(a.holds for a in engine.accounts.days(name)) and not engine.accounts.count_differences(name)
+            _require(is_right, f"the account of {name}")
     for suite in shop_suites(checked.hot_items, checked.category_hot_items) if checked else ():
         with meter.part(cycle, "checks", suite.table):
             found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
             _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {suite.table}")
 
 
-def _require(holds: bool, what: str) -> None:
+def _require(holds: bool, claim: str) -> None:
     if not holds:
-        raise AssertionError(f"{what} does not hold, so the cost is meaningless")
+        raise AssertionError(f"{claim} does not hold, so the cost is meaningless")
 
 
 def _day(rows: int, cycles: int) -> ShopDay:
