@@ -254,7 +254,7 @@ class DerivedAsset:
         return f"{CHANGELOGS}/{self.name}"
 
     @property
-    def verdicts(self) -> str:
+    def decisions(self) -> str:
         """The path of the recorded lateness decisions in the lake, for an operator that decides lateness batch by batch."""
         return f"verdicts/{self.name}"
 

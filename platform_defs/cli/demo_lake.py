@@ -134,7 +134,7 @@ class DemoLake:
     def _require_known_names(self, engine: Engine) -> None:
         """Raise unless a demo writes files and folders with all names below the folder; input files are checked by their state."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
-        tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.verdicts, a.early)}
+        tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.early)}
         unknown = next(_unknown(self.root, tables), None)
         if unknown is not None:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))

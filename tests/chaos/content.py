@@ -19,7 +19,7 @@ TABLES = (
     "takings",
     "visits",
     ASSETS["visits"].early,
-    ASSETS["visits"].verdicts,
+    ASSETS["visits"].decisions,
 )
 COMPARED = (*TABLES, PUBLISHED)
 """The tables and folders that are compared."""

@@ -21,9 +21,9 @@ from platform_defs.faults import point
 class ClosedRanges(Strategy):
     """Advances an asset whose results are final when the watermark reaches their `final_at`."""
 
-    def results(self, now: Progress, after: Progress) -> DataFrame:
-        """The results that are final in `now.closed_to < final_at <= after.closed_to`."""
-        return self.closed(ClosedRange(now.closed_to, after.closed_to or 0), after.seq)
+    def results(self, before: Progress, after: Progress) -> DataFrame:
+        """The results that are final in `before.closed_to < final_at <= after.closed_to`."""
+        return self.closed(ClosedRange(before.closed_to, after.closed_to or 0), after.seq)
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
@@ -33,11 +33,11 @@ class ClosedRanges(Strategy):
             frames.append(self.reading.input(self.asset, which, head, Span(first, closing.upto)))
         return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
-    def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
+    def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         """Recompute a range of closed results and repair what differs, in one commit with the progress.
 
         Args:
-            now: the progress before the correction.
+            before: the progress before the correction.
             after: the progress to commit with it.
             closing: the range.
             key: the columns that identify a row of the table, so that a changed row is updated; empty to delete and insert rows.
@@ -55,7 +55,7 @@ class ClosedRanges(Strategy):
             [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
             if not count:
                 return after, table.append(wanted.limit(0), after)
-            after = replace(after, corrected=with_correction(now.corrected, after.step, first, last))
+            after = replace(after, corrected=with_correction(before.corrected, after.step, first, last))
             point("advance.before_commit")
             self._repair(changes, after, key, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
             point("advance.after_commit")

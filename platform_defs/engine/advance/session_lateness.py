@@ -36,7 +36,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
             "tables, whose rows are never late. Let it read the sources of the table, or a table computed from the source"
         )
     generation = stored_progress(reading.lake, asset).generation
-    newest = reading.lake.newest(asset.verdicts, DECIDED)
+    newest = reading.lake.newest(asset.decisions, DECIDED)
     anew, last = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
     after, timeline = 0 if anew else seq_of(last), reading.operator_timeline(asset)
     marks: dict[int, int] = {}
@@ -50,9 +50,9 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         rows = operator.lateness_decisions(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         decided = {"seq": seq, "generation": generation} if generation else seq
         if anew:
-            reading.lake.overwrite(rows, asset.verdicts, {DECIDED: decided})
+            reading.lake.overwrite(rows, asset.decisions, {DECIDED: decided})
         else:
-            reading.lake.append(rows, asset.verdicts, {DECIDED: decided}, after=last)
+            reading.lake.append(rows, asset.decisions, {DECIDED: decided}, after=last)
         anew, last = False, decided
         point("verdicts.after_commit")
 

@@ -31,11 +31,11 @@ class StepInputs(ABC):
         """Each input's rows up to and including those that the step to `after` handles."""
 
     @abstractmethod
-    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
-        """Each input's rows, or changes, that the step from `now` to `after` handles."""
+    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
+        """Each input's rows, or changes, that the step from `before` to `after` handles."""
 
     @abstractmethod
-    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
         """As `new`, but of a changelog only the last change of each key."""
 
 
@@ -47,13 +47,13 @@ class SourceRows(StepInputs):
         """The rows up to the last batch that the step handles."""
         return [self.reading.input(self.asset, which, after.seq) for which in range(len(self.asset.inputs))]
 
-    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
+    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles."""
-        return [self.reading.input(self.asset, which, after.seq, after=now.seq) for which in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, which, after.seq, after=before.seq) for which in range(len(self.asset.inputs))]
 
-    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles; all of them, because no row of a source replaces another."""
-        return self.new(now, after)
+        return self.new(before, after)
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class UpstreamChanges(StepInputs):
         """The table's rows as of the last step to read."""
         return [rows_after(self.reading, self.of, after.read[self.of.name], change_column(self.asset))]
 
-    def new(self, now: Progress, after: Progress) -> list[DataFrame]:
+    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The changes of the table's steps to read."""
-        return [self._changes(now, after, last=False)]
+        return [self._changes(before, after, last=False)]
 
-    def newest(self, now: Progress, after: Progress) -> list[DataFrame]:
+    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The last change of each key in the steps to read."""
-        return [self._changes(now, after, last=True)]
+        return [self._changes(before, after, last=True)]
 
-    def _changes(self, now: Progress, after: Progress, *, last: bool) -> DataFrame:
-        before, upto = now.read.get(self.of.name, 0), after.read[self.of.name]
-        return changes(self.reading, self.of, before, upto, change_column(self.asset), last=last)
+    def _changes(self, before: Progress, after: Progress, *, last: bool) -> DataFrame:
+        read, upto = before.read.get(self.of.name, 0), after.read[self.of.name]
+        return changes(self.reading, self.of, read, upto, change_column(self.asset), last=last)
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:

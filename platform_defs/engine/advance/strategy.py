@@ -40,20 +40,20 @@ class Strategy(ABC):
         return self.asset.operator.emits.key
 
     @abstractmethod
-    def results(self, now: Progress, after: Progress) -> DataFrame:
-        """The rows that the step from `now` to `after` computes."""
+    def results(self, before: Progress, after: Progress) -> DataFrame:
+        """The rows that the step from `before` to `after` computes."""
 
-    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+    def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows and the results of a step, for the keys of these results."""
-        rows = self.results(now, after)
+        rows = self.results(before, after)
         return difference(table.current_of(rows, keys_of([rows], self.key)), rows, key=self.key)
 
-    def step(self, now: Progress, after: Progress) -> int:
-        """Compute and commit the step from `now` to `after`; returns the number of rows, or changes, that it wrote."""
+    def step(self, before: Progress, after: Progress) -> int:
+        """Compute and commit the step from `before` to `after`; returns the number of rows, or changes, that it wrote."""
         if self.asset.operator.emits.upserts:
             table = UpsertedTable(self.reading, self.asset)
-            return table.commit(self.changes(table, now, after), after)
-        return AppendedTable(self.reading, self.asset).append(self.results(now, after), after)
+            return table.commit(self.changes(table, before, after), after)
+        return AppendedTable(self.reading, self.asset).append(self.results(before, after), after)
 
     def whole(self, after: Progress) -> DataFrame:
         """The table's rows at a progress, recomputed from all input rows."""
@@ -67,7 +67,7 @@ class Strategy(ABC):
         """
         raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")
 
-    def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
+    def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         """Recompute a range of closed results and repair what differs; see `ClosedRanges.correct`.
 
         Raises:

@@ -25,19 +25,19 @@ class MergedRows(Strategy):
 
     reads: NewRows
 
-    def results(self, now: Progress, after: Progress) -> DataFrame:
+    def results(self, before: Progress, after: Progress) -> DataFrame:
         """The operator's result for the new rows alone."""
-        return self.asset.rows(*self.inputs.newest(now, after))
+        return self.asset.rows(*self.inputs.newest(before, after))
 
-    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+    def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows that new rows may change and the same rows merged with them."""
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
-        new = self.inputs.newest(now, after)
+        new = self.inputs.newest(before, after)
         affected_by = self.key if self.reads.touches is None else self.reads.touches
         current = table.current_of(operator(*new), keys_of(new, affected_by))
-        if now.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
+        if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = current.localCheckpoint()
         return difference(current, operator.fold(current, *new), key=self.key)
 
@@ -52,20 +52,20 @@ class RecomputedKeys(Strategy):
 
     reads: ByKey
 
-    def results(self, now: Progress, after: Progress) -> DataFrame:
+    def results(self, before: Progress, after: Progress) -> DataFrame:
         """The rows of the keys that the step's rows affect."""
-        return self._of_keys(self._affected_keys(now, after), after)
+        return self._of_keys(self._affected_keys(before, after), after)
 
-    def changes(self, table: UpsertedTable, now: Progress, after: Progress) -> DataFrame:
+    def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the affected keys and their rows after the step.
 
         The affected keys are those of new rows, and those whose TTL has ended.
         """
-        keys = self._affected_keys(now, after)
+        keys = self._affected_keys(before, after)
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         if within_ttl is not None:
-            if self.reads.ttl_by == "processing" and self.reading.ledger.clock_set_back(now.seq, after.seq):
+            if self.reads.ttl_by == "processing" and self.reading.ledger.clock_set_back(before.seq, after.seq):
                 keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
                 rows = self._of_keys(keys, after)
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
@@ -82,9 +82,9 @@ class RecomputedKeys(Strategy):
         """Whether rows can move to another key, and the inputs have only the new key of such a row."""
         return bool(self.reads.through) and not self.inputs.names_former_keys
 
-    def _affected_keys(self, now: Progress, after: Progress) -> DataFrame:
+    def _affected_keys(self, before: Progress, after: Progress) -> DataFrame:
         """The keys of the step's rows; if rows can move, also the former keys of these rows."""
-        new = self.inputs.new(now, after)
+        new = self.inputs.new(before, after)
         if self._keys_can_change:
             new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
             return keys_of(new, self.reads.key).localCheckpoint()  # few keys, which several joins read

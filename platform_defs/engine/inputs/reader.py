@@ -213,9 +213,9 @@ class Reading:
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
         """Rows with the lateness decisions that were recorded for them."""
-        newest = self.lake.newest(asset.verdicts, DECIDED)
+        newest = self.lake.newest(asset.decisions, DECIDED)
         is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        decisions = self.lake.read(self.spark, asset.verdicts, DECISION_SCHEMA).where((F.col("which") == which) & F.lit(is_current))
+        decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA).where((F.col("which") == which) & F.lit(is_current))
         known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))

@@ -127,7 +127,7 @@ class Maintenance:
                 yield _Kept(asset.name, asset.name, (APPLIED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.verdicts, asset.name, (DECIDED,))
+            yield _Kept(asset.decisions, asset.name, (DECIDED,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
 
     def _table(self, kept: _Kept) -> Maintained | None:
