@@ -212,11 +212,12 @@ class Reading:
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
-        """Rows with the lateness decisions that were recorded for them."""
+        """Rows with the lateness decisions that were recorded for them. Those of an earlier generation of the table are not read."""
         newest = self.lake.newest(asset.decisions, DECIDED)
-        is_current = newest is None or generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA).where((F.col("which") == which) & F.lit(is_current))
-        known = decisions.select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
+        is_current = newest is not None and generation_of(newest.value) == stored_progress(self.lake, asset).generation
+        none = self.lake.no_rows(self.spark, DECISION_SCHEMA)
+        decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA) if is_current else none
+        known = decisions.where(F.col("which") == which).select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 

@@ -59,7 +59,8 @@ class LakeError(TidemarkError, RuntimeError):
         return cls(
             f"{table} lacks a data file: {file}{batches} is in the table's log, but is missing or unreadable; "
             "nothing was computed without it. "
-            "Restore the file from a backup; if there is none, ingest the sources again into a new lake (TIDEMARK_LAKE)"
+            "Restore the file from a backup. If there is none, rebuild a derived table with `tidemark rebuild NAME --downstream`; "
+            "for an event log, ingest the sources again into a new lake (TIDEMARK_LAKE)"
         )
 
     @classmethod
