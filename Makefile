@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV
 # Each process of a run imports some 7,000 modules: without byte code that is 7 s of compiling each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -96,6 +96,9 @@ bench-windows: bench-setup ## hot items beside Flink, Spark and DuckDB, into doc
 
 bench-top: bench-setup ## the top bids of each auction beside Flink and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks top-bids $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
+
+bench-cycle: setup ## one cycle of the whole shop: seconds, Spark jobs and Delta commits by phase and table (ARGS="--rows N")
+	@$(BIN)/python -m benchmarks cycle --checks --tables $(ARGS)
 
 bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
 	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \
