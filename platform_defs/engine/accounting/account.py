@@ -7,8 +7,11 @@ row. So a deleted, duplicated or altered row shows on its sides and day, even if
 
 from collections.abc import Sequence
 from datetime import date
+from functools import reduce
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from operators.contract import SEQ
 from operators.timing import DAY_MS
@@ -66,19 +69,20 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
     Returns:
         (source, seq) to the number of rows that the ledger records as accepted, and the number in the log.
     """
-    wrong: dict[tuple[str, int], tuple[int, int]] = {}
+    head, frames, wrong = advance.reading.ledger.head, list[DataFrame](), dict[tuple[str, int], tuple[int, int]]()
+    recorded, compared = dict[tuple[str, int], int](), set[tuple[str, int]]()
     for name in _sources(advance):
-        head = advance.reading.ledger.head
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
-        recorded = dict(zip(batches["seq"].to_pylist(), batches["accepted"].to_pylist(), strict=True))
-        compared = set(batches["seq"].to_pylist() if days is None else batches["seq"].filter(_hold_rows_of(batches, days)).to_pylist())
-        first, last = (1, head) if days is None else (min(compared, default=1), max(compared, default=0))
-        rows = advance.reading.log(name, last, after=first - 1)
-        held = {row[SEQ]: row["count"] for row in rows.groupBy(SEQ).count().collect()}
-        for seq in compared | (held.keys() - recorded.keys()):
-            if recorded.get(seq, 0) != held.get(seq, 0):
-                wrong[name, seq] = recorded.get(seq, 0), held.get(seq, 0)
+        recorded |= {(name, seq): rows for seq, rows in zip(*(batches[c].to_pylist() for c in ("seq", "accepted")), strict=True)}
+        seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
+        compared |= {(name, seq) for seq in seqs}
+        first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
+        frames.append(advance.reading.log(name, last, after=first - 1).groupBy(F.lit(name).alias("source"), SEQ).count())
+    held = {(row["source"], row[SEQ]): row["count"] for row in reduce(DataFrame.union, frames).collect()} if frames else {}
+    for batch in compared | (held.keys() - recorded.keys()):
+        if recorded.get(batch, 0) != held.get(batch, 0):
+            wrong[batch] = recorded.get(batch, 0), held.get(batch, 0)
     return wrong
 
 

@@ -25,7 +25,8 @@ def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
     Raises:
         OperatorError: the operator does not report when a row is finalized.
     """
-    return [*_accepted_and_late(advance, scope).collect(), *_finality(advance, scope).collect()]
+    terms = _accepted_and_late(advance, scope).unionByName(_finality(advance, scope), allowMissingColumns=True)  # one Spark job for both
+    return terms.na.fill(0).collect()
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:

@@ -1,6 +1,8 @@
 """The results of closed ranges: those in the table and those recomputed from the log, for the days on which they differ."""
 
+from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -53,7 +55,10 @@ def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFr
 
 def _differing_days(held: DataFrame, wanted: DataFrame) -> list[date]:
     """The days of `final_at` on which two bags of rows differ in their number of rows or in the sums of their hashes."""
-    hashes = [{row["day"]: tuple(row) for row in _hashes_by_day(f).collect()} for f in (held, wanted)]
+    sides = [_hashes_by_day(frame).select(F.lit(which).alias("which"), "*") for which, frame in enumerate((held, wanted))]
+    hashes: list[dict[date, Sequence[Any]]] = [{}, {}]
+    for which, day, *values in sides[0].union(sides[1]).collect():  # one Spark job for both
+        hashes[which][day] = values
     return sorted(day for day in hashes[0].keys() | hashes[1].keys() if hashes[0].get(day) != hashes[1].get(day))
 
 

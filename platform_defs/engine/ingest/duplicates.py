@@ -15,8 +15,8 @@ _LOGGED = -1
 _BROADCAST = 1_000_000
 
 
-def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> DataFrame | None:
-    """The rows that are duplicates.
+def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> tuple[DataFrame, int] | None:
+    """The rows that are duplicates, and their number.
 
     Rows are compared in order of arrival. A row is a duplicate if an *ingested* row before it, of this batch or in the log, has the same
     key and an event time at most `horizon` away. A row with a null in its key is no duplicate.
@@ -29,7 +29,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         count: the number of new rows.
 
     Returns:
-        `arrival` of each duplicate; None if there is none.
+        `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
     new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
     keys = _repeated_keys(new, logged, key, count).persist()
@@ -48,7 +48,8 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
             suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti").select(F.col(_POSITION).alias(ARRIVAL))
         )
         kept = repeated.localCheckpoint()
-        return None if kept.isEmpty() else kept
+        found = kept.count()
+        return (kept, found) if found else None
     finally:
         keys.unpersist()
 

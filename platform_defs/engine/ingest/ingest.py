@@ -220,7 +220,8 @@ class Ingest(LedgerWriter):
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
         return event_time_spread.quantiles(validated, _is_good()) if uneven else ()
 
-    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: _Counts) -> DataFrame | None:
+    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: _Counts) -> tuple[DataFrame, int] | None:
+        """The duplicates' positions, and their number; None if there is none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
@@ -235,7 +236,7 @@ class Ingest(LedgerWriter):
     def _write(
         self,
         validated: DataFrame,
-        repeated: DataFrame | None,
+        repeated: tuple[DataFrame, int] | None,
         contract: SourceContract,
         counts: _Counts,
         batch: Batch,
@@ -243,10 +244,10 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append the rows to the log and the quarantine; returns the number of the batch's rows in the log."""
         good = validated.where(_is_good())
-        events = good if repeated is None else good.join(repeated, ARRIVAL, "left_anti")
+        events = good if repeated is None else good.join(repeated[0], ARRIVAL, "left_anti")
         seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
-        to_append = counts.good if repeated is None else counts.good - repeated.count()
+        to_append = counts.good if repeated is None else counts.good - repeated[1]
         held = self._append(contract, batch, attempt, log, contract.log, to_append, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
         if held != to_append:
             raise IngestError.miscounted(contract.name, to_append, held)
