@@ -105,7 +105,8 @@ class UpsertedTable:
                 within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            lake.merge(self.asset.name, unapplied, same, is_deleted=F.col(f"c.{CHANGE}") == DELETE, metadata=metadata, number=now.step)
+            deleted = F.col(f"c.{CHANGE}") == DELETE
+            lake.merge(self.asset.name, unapplied, same, is_deleted=deleted, metadata=metadata, number=now.step, stored=True)
             point("advance.after_fold")
 
     @property

@@ -35,6 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _ONE_AT_A_TIME = Lock()
+_SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
 def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -256,10 +257,22 @@ def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
 
 
 @contextmanager
-def session_metadata(spark: SparkSession, metadata: dict[str, Any], number: int | None) -> Iterator[None]:
-    """Set metadata and number for commits without such options; they are session settings, so one commit runs at a time."""
-    numbered = {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
-    settings = {_METADATA_CONF: json.dumps(metadata), **numbered}
+def merge_settings(
+    spark: SparkSession, metadata: dict[str, Any], number: int | None, *, deletion_vectors: bool, stored: bool
+) -> Iterator[None]:
+    """Set what a MERGE takes from the session's settings, so one MERGE runs at a time.
+
+    Args:
+        spark: the session.
+        metadata: what the commit records.
+        number: the step's number; None for none.
+        deletion_vectors: whether to mark deleted rows, which takes eight Spark jobs, instead of rewriting the files that contain them.
+        stored: whether the merged rows can be read twice; else Delta copies them first.
+    """
+    settings = {_METADATA_CONF: json.dumps(metadata)}
+    settings |= {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
+    settings |= {} if deletion_vectors else {_VECTORS_CONF: "false"}
+    settings |= {_SOURCE_CONF: "none"} if stored else {}
     with _ONE_AT_A_TIME:
         for key, value in settings.items():
             spark.conf.set(key, value)

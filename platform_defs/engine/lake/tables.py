@@ -194,7 +194,15 @@ class Lake(ReadTables, MaintainedTables):
         return False
 
     def merge(
-        self, table: str, rows: DataFrame, same: Column, *, is_deleted: Column, metadata: dict[str, Any], number: int | None = None
+        self,
+        table: str,
+        rows: DataFrame,
+        same: Column,
+        *,
+        is_deleted: Column,
+        metadata: dict[str, Any],
+        number: int | None = None,
+        stored: bool = False,
     ) -> None:
         """Merge rows (`c`) into a table (`t`): delete if `is_deleted`, else update or insert; in one commit with the metadata.
 
@@ -205,6 +213,7 @@ class Lake(ReadTables, MaintainedTables):
             is_deleted: whether a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
+            stored: whether the rows are read from committed files, so that reading them twice gives the same rows.
 
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
@@ -217,7 +226,7 @@ class Lake(ReadTables, MaintainedTables):
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        with commits.session_metadata(spark, stamped, number):
+        with commits.merge_settings(spark, stamped, number, deletion_vectors=self.is_large(table), stored=stored):
             try:
                 to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
             except DeltaConcurrentModificationException as error:
