@@ -102,7 +102,7 @@ def test_a_published_lost_step_is_not_replaced(engine: Engine, tmp_path: Path) -
 
 def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(engine: Engine) -> None:
     _lose_newest(engine, "changelog/sums")
-    why = r"sums has the changes of its changelog up to step 2, and changelog/sums has lost .* `tidemark rebuild sums --downstream`"
+    why = r"sums has the changes of its changelog up to step 2, but changelog/sums has lost .* `tidemark rebuild sums --downstream`"
     with pytest.raises(ProgressError, match=why):
         engine.advance("sums")
     replay(engine, [{"l": BATCHES[2]}])
