@@ -72,7 +72,7 @@ class Store:
     made: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
     """Values derived from a version once, for all processes."""
-    lost: dict[str, list[Version]] = field(default_factory=dict)
+    lost: dict[str, tuple[Version, Version]] = field(default_factory=dict)
     """Commits lost in a power cut, by table: a backup restores them."""
 
     def commit(
@@ -142,7 +142,7 @@ class Store:
         if held is None or len(held.versions) < 2 or table in self.lost:
             return False
         taken = held.versions.pop()
-        self.lost[table] = [taken]
+        self.lost[table] = taken, held.newest
         held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
         if torn:
             held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
@@ -155,12 +155,15 @@ class Store:
     def restore(self) -> list[str]:
         """Restore the lost commits; returns the tables that were written after the loss, which no backup fits any more."""
         beyond: list[str] = []
-        for table, [taken] in self.lost.items():
+        for table, (taken, before) in self.lost.items():
             held = self.tables[table]
             kept = [v for v in held.versions if v.number < taken.number]
+            torn = any(v.operation == "TORN" for v in held.versions)
             later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
-            if later:
+            if later and (torn or not _repeats(taken, before)):
                 beyond.append(table)
+            elif later:
+                continue
             else:
                 held.versions[:] = [*kept, taken]
         self.lost.clear()
@@ -174,3 +177,9 @@ class Store:
         """Change a file after it was found."""
         file = self.landing[source, name]
         self.landing[source, name] = replace(file, modified=max(now, file.modified + 1), length=file.length + 1)
+
+
+def _repeats(commit: Version, before: Version) -> bool:
+    """Whether a commit repeats the version before it, as one that takes over a killed attempt's rows: without it nothing is lost."""
+    recorded = [{key: value for key, value in v.metadata.items() if key not in ("id", "rows_of")} for v in (commit, before)]
+    return commit.rows == before.rows and recorded[0] == recorded[1]

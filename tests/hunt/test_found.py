@@ -68,6 +68,12 @@ def _rows_deleted() -> Iterator[Lived]:
         yield Setup(owners="none"), (_LANDED, held_up, killed)
 
 
+def _repeating_commit_lost() -> Iterator[Lived]:
+    for nth in range(1, 6):
+        killed, lost = Action("ingest", 0, (), _killed(nth)), Action("lose", 0, ("events/a", False))
+        yield Setup(), (_LANDED, killed, Action("ingest", 0), lost, Action("maintain", 0))
+
+
 FOUND: dict[str, list[Lived]] = {
     "a table has handled a batch that the ledger lost, and a watermark takes its number": [*_number_taken()],
     "the same, of a table that is not configured": [*_number_taken(Action("away", 0, ("a",)))],
@@ -76,6 +82,7 @@ FOUND: dict[str, list[Lived]] = {
     "rows are appended after those that another ingest left for the same batch": [*_rows_after_anothers()],
     "rows are appended after those that another ingest left late for an earlier batch": [*_rows_of_an_earlier_batch()],
     "an ingest commits a batch whose rows another has taken for orphans": [*_rows_deleted()],
+    "a commit is lost that took over the rows of a killed ingest, and so only repeats the one before": [*_repeating_commit_lost()],
 }
 
 
