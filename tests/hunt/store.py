@@ -160,7 +160,7 @@ class Store:
             kept = [v for v in held.versions if v.number < taken.number]
             torn = any(v.operation == "TORN" for v in held.versions)
             later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
-            if later and (torn or not _repeats(taken, before)):
+            if later and (torn or not _is_harmless(taken, before)):
                 beyond.append(table)
             elif later:
                 continue
@@ -179,7 +179,11 @@ class Store:
         self.landing[source, name] = replace(file, modified=max(now, file.modified + 1), length=file.length + 1)
 
 
-def _repeats(commit: Version, before: Version) -> bool:
-    """Whether a commit repeats the version before it, as one that takes over a killed attempt's rows: without it nothing is lost."""
+def _is_harmless(commit: Version, before: Version) -> bool:
+    """Whether nothing is missing without a commit: it repeats the version before it, or removes uncommitted rows.
+
+    A commit that takes over a killed attempt's rows repeats what is recorded. A removal of uncommitted rows is done again.
+    """
     recorded = [{key: value for key, value in v.metadata.items() if key not in ("id", "rows_of")} for v in (commit, before)]
-    return commit.rows == before.rows and recorded[0] == recorded[1]
+    removes = {*commit.rows} < {*before.rows} and recorded[0].get("attempt", {}).get("input") == "orphans removed"
+    return removes or (commit.rows == before.rows and recorded[0] == recorded[1])

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from tests.hunt.history import History
+from tests.hunt.history import History, generate
 from tests.hunt.life import live
 from tests.hunt.process import On, Trouble
 from tests.hunt.store import Event
@@ -91,3 +91,9 @@ FOUND: dict[str, list[Lived]] = {
 def test_the_recorded_findings_do_not_recur(name: str, settled: int) -> None:
     found = [(history, finding) for lived in FOUND[name] if (finding := live(history := History(settled, lived[0], tuple(lived[1]))))]
     assert found == []
+
+
+@pytest.mark.parametrize("seed", [900473, 1003381])
+def test_the_loss_of_a_commit_that_changed_no_committed_row_is_no_finding(seed: int) -> None:
+    """The lost commit took over, or removed, uncommitted rows."""
+    assert live(generate(seed)) is None
