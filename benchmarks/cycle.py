@@ -7,7 +7,7 @@ the numbers of Spark jobs and of Delta commits do not.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ PHASES = ("ingest", "advance", "account", "checks")
 _SAMPLE_ORDERS = 500
 
 
-@dataclass
+@dataclass(frozen=True)
 class Cost:
     """The cost of a part of a cycle.
 
@@ -39,9 +39,8 @@ class Cost:
     jobs: int = 0
     commits: int = 0
 
-    def __iadd__(self, other: "Cost") -> "Cost":
-        self.seconds, self.jobs, self.commits = self.seconds + other.seconds, self.jobs + other.jobs, self.commits + other.commits
-        return self
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.seconds + other.seconds, self.jobs + other.jobs, self.commits + other.commits)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -55,7 +54,7 @@ class Cycle:
 
     Args:
         rows: the rows that were landed.
-        parts: the cost by phase and by table, which is a source's log for `ingest` of all sources.
+        parts: the cost by phase and by table; the ingest of all sources is one part, `all`.
     """
 
     rows: int
@@ -63,25 +62,22 @@ class Cycle:
 
     def phase(self, name: str) -> Cost:
         """The cost of a phase."""
-        return _sum(cost for (phase, _), cost in self.parts.items() if phase == name)
+        return sum((cost for (phase, _), cost in self.parts.items() if phase == name), Cost())
 
     @property
     def summary(self) -> dict[str, Any]:
         """The costs as plain data: the whole cycle, and each phase."""
         phases = [name for name in PHASES if any(phase == name for phase, _ in self.parts)]
-        return {"rows": self.rows, **_sum(self.parts.values()).summary, "phases": {name: self.phase(name).summary for name in phases}}
+        return {
+            "rows": self.rows,
+            **sum(self.parts.values(), Cost()).summary,
+            "phases": {name: self.phase(name).summary for name in phases},
+        }
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
         """The costs by phase and table as plain data."""
         return {f"{phase} {table}": cost.summary for (phase, table), cost in self.parts.items()}
-
-
-def _sum(costs: Any) -> Cost:
-    total = Cost()
-    for cost in costs:
-        total += cost
-    return total
 
 
 class Meter:
@@ -97,12 +93,10 @@ class Meter:
 
     @contextmanager
     def part(self, cycle: Cycle, phase: str, table: str) -> Iterator[None]:
-        """Add the cost of a block to a cycle."""
+        """Record the cost of a block as a part of a cycle."""
         jobs, commits, began = self._jobs(), self._commits(), time.perf_counter()
         yield
-        seconds = time.perf_counter() - began
-        cycle.parts.setdefault((phase, table), Cost())
-        cycle.parts[phase, table] += Cost(seconds, self._jobs() - jobs, self._commits() - commits)
+        cycle.parts[phase, table] = Cost(time.perf_counter() - began, self._jobs() - jobs, self._commits() - commits)
 
     def _jobs(self) -> int:
         """The number of jobs that the session has started; Spark numbers them from 0."""
@@ -127,21 +121,14 @@ def run(work: Path, rows: int, cycles: int, *, checks: bool, cores: int, heap: s
     day = _day(rows, cycles)
     values = Settings(lake=str(work / "lake"), landing=str(work / "landing"), spark_master=f"local[{cores}]", driver_memory=heap)
     spark = session(values)
-    engine, meter, done = make_engine(values, _Running(spark)), Meter(spark, work / "lake"), list[Cycle]()
+    engine = replace(make_engine(values, SparkResource()), connect=lambda: spark)
+    meter, done = Meter(spark, work / "lake"), list[Cycle]()
     for part in range(cycles):
         cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()))
         _run_cycle(engine, meter, cycle, values if checks else None)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
     return done
-
-
-class _Running(SparkResource):
-    """The Spark resource of a running session."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__()
-        self._spark_session = spark
 
 
 def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None) -> None:

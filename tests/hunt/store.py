@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, REMOVED
+
 Row = tuple[Any, ...]
 
 
@@ -160,12 +162,10 @@ class Store:
             kept = [v for v in held.versions if v.number < taken.number]
             torn = any(v.operation == "TORN" for v in held.versions)
             later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
-            if later and (torn or not _is_harmless(taken, before)):
-                beyond.append(table)
-            elif later:
-                continue
-            else:
+            if not later:
                 held.versions[:] = [*kept, taken]
+            elif torn or not _is_harmless(taken, before):
+                beyond.append(table)
         self.lost.clear()
         return beyond
 
@@ -185,5 +185,5 @@ def _is_harmless(commit: Version, before: Version) -> bool:
     A commit that takes over a killed attempt's rows repeats what is recorded. A removal of uncommitted rows is done again.
     """
     recorded = [{key: value for key, value in v.metadata.items() if key not in ("id", "rows_of")} for v in (commit, before)]
-    removes = {*commit.rows} < {*before.rows} and recorded[0].get("attempt", {}).get("input") == "orphans removed"
+    removes = {*commit.rows} < {*before.rows} and recorded[0].get(ATTEMPT, {}).get("input") == REMOVED
     return removes or (commit.rows == before.rows and recorded[0] == recorded[1])

@@ -74,7 +74,8 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
     for name in _sources(advance):
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
-        recorded |= {(name, seq): rows for seq, rows in zip(*(batches[c].to_pylist() for c in ("seq", "accepted")), strict=True)}
+        accepted = zip(batches["seq"].to_pylist(), batches["accepted"].to_pylist(), strict=True)
+        recorded |= {(name, seq): rows for seq, rows in accepted}
         seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))

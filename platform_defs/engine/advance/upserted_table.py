@@ -101,12 +101,21 @@ class UpsertedTable:
             point("advance.after_create")
         else:
             unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
-            if lake.is_large(self.asset.name):
+            is_large = lake.is_large(self.asset.name)
+            if is_large:
                 within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
             point("advance.before_fold")
-            deleted = F.col(f"c.{CHANGE}") == DELETE
-            lake.merge(self.asset.name, unapplied, same, is_deleted=deleted, metadata=metadata, number=now.step, stored=True)
+            lake.merge(
+                self.asset.name,
+                unapplied,
+                same,
+                is_deleted=F.col(f"c.{CHANGE}") == DELETE,
+                metadata=metadata,
+                number=now.step,
+                deletion_vectors=is_large,
+                stored=True,
+            )
             point("advance.after_fold")
 
     @property

@@ -215,8 +215,10 @@ class Reading:
         """Rows with the lateness decisions that were recorded for them. Those of an earlier generation of the table are not read."""
         newest = self.lake.newest(asset.decisions, DECIDED)
         is_current = newest is not None and generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        none = self.lake.no_rows(self.spark, DECISION_SCHEMA)
-        decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA) if is_current else none
+        if is_current:
+            decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA)
+        else:
+            decisions = self.lake.no_rows(self.spark, DECISION_SCHEMA)
         known = decisions.where(F.col("which") == which).select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))

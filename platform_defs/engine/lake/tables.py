@@ -202,6 +202,7 @@ class Lake(ReadTables, MaintainedTables):
         is_deleted: Column,
         metadata: dict[str, Any],
         number: int | None = None,
+        deletion_vectors: bool = False,
         stored: bool = False,
     ) -> None:
         """Merge rows (`c`) into a table (`t`): delete if `is_deleted`, else update or insert; in one commit with the metadata.
@@ -213,6 +214,7 @@ class Lake(ReadTables, MaintainedTables):
             is_deleted: whether a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
+            deletion_vectors: whether to mark deleted rows, if the table has deletion vectors; else files with such rows are rewritten.
             stored: whether the rows are read from committed files, so that reading them twice gives the same rows.
 
         Raises:
@@ -226,7 +228,7 @@ class Lake(ReadTables, MaintainedTables):
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        with commits.merge_settings(spark, stamped, number, deletion_vectors=self.is_large(table), stored=stored):
+        with commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored):
             try:
                 to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
             except DeltaConcurrentModificationException as error:
