@@ -22,6 +22,7 @@ from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, tra
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
+from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -50,7 +51,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         return upserted_account(advance, scope)
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
     rows, differing = terms(advance, scope), differing_results(advance, scope)
-    wrong = [] if differing is None else difference(advance, scope, *differing).collect()
+    wrong = [] if differing is None else collected(difference(advance, scope, *differing))
     return accounts_of(advance.asset.inputs, [*rows, *wrong])
 
 
@@ -80,7 +81,7 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
         frames.append(advance.reading.log(name, last, after=first - 1).groupBy(F.lit(name).alias("source"), SEQ).count())
-    held = {(row["source"], row[SEQ]): row["count"] for row in reduce(DataFrame.union, frames).collect()} if frames else {}
+    held = {(row["source"], row[SEQ]): row["count"] for row in collected(reduce(DataFrame.union, frames))} if frames else {}
     for batch in compared | (held.keys() - recorded.keys()):
         if recorded.get(batch, 0) != held.get(batch, 0):
             wrong[batch] = recorded.get(batch, 0), held.get(batch, 0)

@@ -17,6 +17,7 @@ from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE, Span
+from platform_defs.engine.lake.small_queries import collected
 
 
 def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
@@ -26,7 +27,7 @@ def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
         OperatorError: the operator does not report when a row is finalized.
     """
     terms = _accepted_and_late(advance, scope).unionByName(_finality(advance, scope), allowMissingColumns=True)  # one Spark job for both
-    return terms.na.fill(0).collect()
+    return collected(terms.na.fill(0))
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:

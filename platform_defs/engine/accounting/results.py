@@ -15,6 +15,7 @@ from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import ProgressError, progress
 from platform_defs.engine.inputs.reader import EVER, Span
+from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.table_columns import differing_columns
 
 
@@ -57,7 +58,7 @@ def _differing_days(held: DataFrame, wanted: DataFrame) -> list[date]:
     """The days of `final_at` on which two bags of rows differ in their number of rows or in the sums of their hashes."""
     sides = [_hashes_by_day(frame).select(F.lit(which).alias("which"), "*") for which, frame in enumerate((held, wanted))]
     hashes: list[dict[date, Sequence[Any]]] = [{}, {}]
-    for which, day, *values in sides[0].union(sides[1]).collect():  # one Spark job for both
+    for which, day, *values in collected(sides[0].union(sides[1])):  # one Spark job for both
         hashes[which][day] = values
     return sorted(day for day in hashes[0].keys() | hashes[1].keys() if hashes[0].get(day) != hashes[1].get(day))
 

@@ -18,6 +18,7 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_
 from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE
+from platform_defs.engine.lake.small_queries import collected
 
 IS_PAIR = "is_pair"
 _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
@@ -58,7 +59,7 @@ def traced_terms(advance: Advance, scope: Scope) -> list[Row]:
     """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
     parts = [part for which in inputs for part in (_logged(advance, scope, which), _resulting(advance, scope, which))]
-    return _counted(advance, reduce(DataFrame.unionByName, parts)).collect()
+    return collected(_counted(advance, reduce(DataFrame.unionByName, parts)))
 
 
 def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:

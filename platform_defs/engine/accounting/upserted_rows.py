@@ -19,6 +19,7 @@ from platform_defs.engine.days import moment
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import LATE
+from platform_defs.engine.lake.small_queries import collected
 
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
@@ -43,7 +44,7 @@ def handled_terms(advance: Advance, scope: Scope, source: str) -> Sequence[Row]:
     rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span).groupBy(day_of(F.col(EVENT_TIME)))
     late, handled = F.col(LATE), F.col(SEQ) <= seq
     terms = {"accepted": F.lit(True), "matched": handled & ~late, "pending": ~handled & ~late, "late": late}
-    return rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day").collect()
+    return collected(rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day"))
 
 
 def _last_day(advance: Advance) -> date:
@@ -60,5 +61,5 @@ def _difference(advance: Advance) -> tuple[int, int]:
     wanted = advance.strategy.whole(now)
     held = as_of_step(advance.reading, advance.asset, now.step).select(*wanted.columns)
     copies = bag_difference(held.select(row_hash(held)), wanted.select(row_hash(wanted)))
-    [counted] = copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]).collect()
+    [counted] = collected(copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]))
     return counted["missing"], counted["extra"]

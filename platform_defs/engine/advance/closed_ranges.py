@@ -14,6 +14,7 @@ from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.days import text
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.lake.small_queries import collected
 from platform_defs.faults import point
 
 
@@ -52,7 +53,7 @@ class ClosedRanges(Strategy):
         held = self.reading.table(self.asset.name, FINAL_AT, span)
         changes = (difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)).persist()
         try:
-            [(count, first, last)] = changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]).collect()
+            [(count, first, last)] = collected(changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
             if not count:
                 return after, table.append(wanted.limit(0), after)
             after = replace(after, corrected=with_correction(before.corrected, after.step, first, last))

@@ -12,6 +12,7 @@ from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.lake.small_queries import kept
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -38,7 +39,7 @@ class MergedRows(Strategy):
         affected_by = self.key if self.reads.touches is None else self.reads.touches
         current = table.current_of(operator(*new), keys_of(new, affected_by))
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
-            current = current.localCheckpoint()
+            current = kept(current)
         return difference(current, operator.fold(current, *new), key=self.key)
 
 
@@ -87,7 +88,7 @@ class RecomputedKeys(Strategy):
         new = self.inputs.new(before, after)
         if self._keys_can_change:
             new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
-            return keys_of(new, self.reads.key).localCheckpoint()  # few keys, which several joins read
+            return kept(keys_of(new, self.reads.key))  # few keys, which several joins read
         return keys_of(new, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:

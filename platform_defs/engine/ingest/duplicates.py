@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from operators.columns import temporary
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import millis
+from platform_defs.engine.lake.small_queries import counted, is_small
 
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _TAKEN, _ROW = temporary("taken"), temporary("row")
@@ -32,26 +33,20 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
     new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys = _repeated_keys(new, logged, key, count).persist()
-    try:
-        if not keys.count():
-            return None
-        suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
-        first_of_each = (
-            _runs(suspects, key, horizon)
-            .groupBy(*key, _RUN)
-            .agg(_taken(horizon).alias(_TAKEN))
-            .select(F.explode(_TAKEN).alias(_ROW))
-            .select(f"{_ROW}.{_POSITION}")
-        )
-        repeated = (
-            suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti").select(F.col(_POSITION).alias(ARRIVAL))
-        )
-        kept = repeated.localCheckpoint()
-        found = kept.count()
-        return (kept, found) if found else None
-    finally:
-        keys.unpersist()
+    keys, found = counted(_repeated_keys(new, logged, key, count))
+    if not found:
+        return None
+    suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
+    first_of_each = (
+        _runs(suspects, key, horizon)
+        .groupBy(*key, _RUN)
+        .agg(_taken(horizon).alias(_TAKEN))
+        .select(F.explode(_TAKEN).alias(_ROW))
+        .select(f"{_ROW}.{_POSITION}")
+    )
+    repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti")
+    rows, found = counted(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
+    return (rows, found) if found else None
 
 
 def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
@@ -64,7 +59,8 @@ def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
 def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
     """The keys that occur twice among the new rows, or also in the log; usually few."""
     keys = new.select(*key)
-    sought = F.broadcast(keys) if rows <= _BROADCAST else keys  # avoids a shuffle of the log, the larger side
+    is_much_smaller = rows <= _BROADCAST and not is_small(logged)
+    sought = F.broadcast(keys) if is_much_smaller else keys  # avoids a shuffle of the log, the larger side
     twice = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)
     return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
 

@@ -43,6 +43,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.open_batch import Batch
@@ -196,7 +197,7 @@ class Ingest(LedgerWriter):
     def _count(self, validated: DataFrame, contract: SourceContract) -> _Counts:
         good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
         failing = [r.name for r in contract.rules if r.action == "fail"]
-        row = validated.agg(
+        counted = validated.agg(
             F.count("*").alias("read"),
             F.count_if(good).alias("good"),
             F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
@@ -208,8 +209,8 @@ class Ingest(LedgerWriter):
             *event_time_spread.aggregates(good),
             *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
             *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
-        ).first()
-        counts: dict[str, Any] = row.asDict() if row else {}
+        )
+        counts: dict[str, Any] = collected(counted)[0].asDict()
         broken = {name: counts.pop(f"failed_{name}") for name in failing}
         if any(broken.values()):
             raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})

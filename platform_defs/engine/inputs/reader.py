@@ -25,6 +25,7 @@ from platform_defs.engine.inputs.progress import (
     stored_progress,
 )
 from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.history import History
@@ -181,7 +182,7 @@ class Reading:
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
         time = F.unix_millis(EVENT_TIME)
-        [(first, last)] = self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)).collect()
+        [(first, last)] = collected(self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
@@ -189,7 +190,7 @@ class Reading:
         first, arrived = self.ledger.processing_times(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(BATCH_TIME))
-        return rows.join(F.broadcast(times), SEQ, "left").select(*rows.columns, BATCH_TIME)
+        return rows.join(times, SEQ, "left").select(*rows.columns, BATCH_TIME)
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` if the operator reads those.
@@ -208,7 +209,7 @@ class Reading:
         if not marks:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
-        before = rows.join(F.broadcast(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK))), SEQ, "left")
+        before = rows.join(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK)), SEQ, "left")
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
@@ -233,7 +234,7 @@ class Reading:
         held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
         copies = F.col(OWN_COPIES)
         by_day = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-        counted = by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))).collect()
+        counted = collected(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
         return {day: (missing, extra) for day, missing, extra in counted}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:

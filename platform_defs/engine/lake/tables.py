@@ -26,6 +26,7 @@ from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
+from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -136,6 +137,7 @@ class Lake(ReadTables, MaintainedTables):
         """
         self.still_mine()
         before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
+        frame = planned(frame)
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
         writer = writer.options(
@@ -223,6 +225,7 @@ class Lake(ReadTables, MaintainedTables):
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
+        rows = rows if self.is_large(table) else planned(rows)
         spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")

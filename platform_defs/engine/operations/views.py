@@ -37,7 +37,8 @@ class Views:
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
-        return self.reading.lake.frame(self.reading.spark, name)
+        lake, spark = self.reading.lake, self.reading.spark
+        return lake.frame(spark, name) if lake.delta(name) is None else lake.read(spark, name)
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.

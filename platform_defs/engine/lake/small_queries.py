@@ -1,0 +1,149 @@
+"""Queries over little data, each planned as one Spark job.
+
+With adaptive execution Spark starts each stage of a query as a job of its own and plans the rest again after it. That pays for large
+inputs. For an input of a few megabytes the extra jobs cost more than the query. Such a query runs in a copy of the session without
+adaptive execution, with one shuffle partition, and its rows can be fetched as Arrow in place of being written by Spark.
+"""
+
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+SMALL_INPUT_BYTES = 4 * 1024 * 1024
+"""The most bytes of data files that a small query reads."""
+MOST_FETCHED_ROWS = 200_000
+_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
+}
+_ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
+_SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+_ONE_AT_A_TIME = Lock()
+
+
+def small_session(spark: SparkSession) -> SparkSession:
+    """The copy of a session in which small queries are planned; a copy is returned unchanged."""
+    with _ONE_AT_A_TIME:
+        if any(copy is spark for copy in _SESSIONS.values()):
+            return spark
+        if spark not in _SESSIONS:
+            copy = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+            for name, value in _SETTINGS.items():
+                copy.conf.set(name, value)
+            _SESSIONS[spark] = copy
+        return _SESSIONS[spark]
+
+
+def planned(frame: DataFrame) -> DataFrame:
+    """The frame, planned as a small query if the data files that it reads are small; else unchanged."""
+    plan = _analyzed(frame)
+    return frame if plan is None or not _is_small(plan) else _in(small_session(frame.sparkSession), plan)
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """The rows of a frame, which must be few."""
+    return planned(frame).collect()
+
+
+def fetched(frame: DataFrame) -> pa.Table | None:
+    """The rows of a small query as Arrow; None if it reads large files, or returns more than `MOST_FETCHED_ROWS` or too many bytes."""
+    plan = _analyzed(frame.limit(MOST_FETCHED_ROWS))
+    if plan is None or not _is_small(plan):
+        return None
+    of_each_partition = plan.child()  # the limit of all rows together would be a shuffle
+    try:
+        found = _in(small_session(frame.sparkSession), of_each_partition).toArrow()
+    except (PySparkException, Py4JJavaError) as error:
+        if "spark.driver.maxResultSize" in str(error):
+            return None
+        raise
+    return found if found.num_rows < MOST_FETCHED_ROWS else None
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """The frame with its rows computed once, for several queries; they are few."""
+    found = fetched(frame)
+    return frame.localCheckpoint() if found is None else frame.sparkSession.createDataFrame(found, frame.schema)
+
+
+def counted(frame: DataFrame) -> tuple[DataFrame, int]:
+    """The frame with its rows computed once, as `kept` does it, and their number."""
+    found = fetched(frame)
+    if found is None:
+        rows = frame.localCheckpoint()
+        return rows, rows.count()
+    return frame.sparkSession.createDataFrame(found, frame.schema), found.num_rows
+
+
+def is_small(frame: DataFrame) -> bool:
+    """Whether a query of a frame is small."""
+    plan = _analyzed(frame)
+    return plan is not None and _is_small(plan)
+
+
+def is_arrow_type(kind: DataType) -> bool:
+    """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
+    if isinstance(kind, StructType):
+        return all(is_arrow_type(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return is_arrow_type(kind.elementType)
+    if isinstance(kind, MapType):
+        return is_arrow_type(kind.keyType) and is_arrow_type(kind.valueType)
+    return isinstance(kind, NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType)
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    """The frame's plan in the JVM; None in a Spark Connect session."""
+    jdf: Any = getattr(frame, "_jdf", None)
+    return None if jdf is None else jdf.queryExecution().analyzed()
+
+
+def _is_small(plan: Any) -> bool:
+    """Whether the data files that a plan reads are small; false if their size is not known without a job."""
+    leaves, size = plan.collectLeaves(), 0
+    for n in range(leaves.size()):
+        leaf = leaves.apply(n)
+        kind = leaf.getClass().getSimpleName()
+        if kind == "LogicalRelation":
+            found = _file_bytes(leaf.relation())
+        elif kind in _ROWS_IN_MEMORY:
+            found = 0
+        else:
+            found = None
+        if found is None:
+            return False
+        size += found
+    return size <= SMALL_INPUT_BYTES
+
+
+def _file_bytes(relation: Any) -> int | None:
+    """The size of the files of a relation; None if it does not consist of a list of files."""
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return None
+    location = relation.location()
+    return int(location.sizeInBytes()) if location.getClass().getSimpleName() == "InMemoryFileIndex" else None
+
+
+def _in(session: SparkSession, plan: Any) -> DataFrame:
+    """A frame of a plan in another session."""
+    jvm: Any = session._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
