@@ -22,7 +22,7 @@ from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, tra
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collected, count
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -57,7 +57,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
 def pairs(advance: Advance) -> int:
     """The number of results with a row of every input."""
-    return results_held(advance).where(is_pair(tracing_operator(advance))).count()
+    return count(results_held(advance).where(is_pair(tracing_operator(advance))))
 
 
 def count_differences(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:

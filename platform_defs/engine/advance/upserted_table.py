@@ -18,7 +18,7 @@ from operators.columns import check_free, of_keys, parameter, same_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collected, is_small
 from platform_defs.faults import point
 
 
@@ -97,16 +97,25 @@ class UpsertedTable:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
             lake.overwrite(
-                rows, self.asset.name, metadata, number=now.step, pruned_by=self._ranged, change_feed=True, deletion_vectors=True
+                rows,
+                self.asset.name,
+                metadata,
+                number=now.step,
+                pruned_by=self._ranged,
+                change_feed=True,
+                deletion_vectors=not is_small(rows),
             )
             point("advance.after_create")
         else:
             unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
+            point("advance.before_fold")
+            if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
+                point("advance.after_fold")
+                return
             is_large = lake.is_large(self.asset.name)
             if is_large:
                 within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
                 same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
-            point("advance.before_fold")
             lake.merge(
                 self.asset.name,
                 unapplied,

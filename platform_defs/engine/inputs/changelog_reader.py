@@ -11,6 +11,7 @@ from operators.columns import check_free, parameter
 from operators.contract import Emits
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.tables import PinnedLake
 
 STEP = "step"
 """The column of a changelog with the number of the step that made the change."""
@@ -104,8 +105,9 @@ def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> Da
 
 def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
-    version, applied = reading.lake.version(of.name), reading.lake.newest(of.name, APPLIED)
-    if applied is not None and version is not None and applied.version <= version and applied.value["step"] == step:
-        return reading.spark.read.format("delta").option("versionAsOf", version).load(reading.lake.path(of.name))
+    lake = PinnedLake.of(reading.lake)  # the rows must be those of the version whose metadata is looked at
+    applied = lake.newest(of.name, APPLIED)
+    if applied is not None and applied.value["step"] == step:
+        return lake.read(reading.spark, of.name)
     changelog = steps_of(reading, of, 0, step)
     return fold(changelog.drop(CHANGED_AT), key=upserted(of).key, order=STEP)

@@ -51,7 +51,7 @@ def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     That is so if its files have deletion vectors, or it has column mapping or partitions. A file without statistics of a column
     can match.
     """
-    if not _is_plain(delta):
+    if not is_plain(delta):
         return None
     actions = pa.table(delta.get_add_actions(flatten=True))
     paths = actions["path"].to_pylist()
@@ -96,7 +96,8 @@ def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[
     return above | {n for n, bound in enumerate(most) if None not in (bound, low) and bound < low}
 
 
-def _is_plain(delta: DeltaTable) -> bool:
+def is_plain(delta: DeltaTable) -> bool:
+    """Whether the rows of a table are those of its Parquet files, by their column names."""
     protocol, metadata = delta.protocol(), delta.metadata()
     features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= _HARMLESS | {_VECTORS}
     features = features and not (_VECTORS in (protocol.reader_features or ()) and pa.table(delta.deletion_vectors()).num_rows)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -77,6 +78,12 @@ def fetched(frame: DataFrame) -> pa.Table | None:
             return None
         raise
     return found if found.num_rows < MOST_FETCHED_ROWS else None
+
+
+def count(frame: DataFrame) -> int:
+    """The number of a frame's rows."""
+    [[rows]] = collected(frame.agg(F.count("*")))
+    return rows
 
 
 def kept(frame: DataFrame) -> DataFrame:

