@@ -6,7 +6,7 @@ adaptive execution, with one shuffle partition, and its rows can be fetched as A
 """
 
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ def small_session(spark: SparkSession) -> SparkSession:
         if any(copy is spark for copy in _SESSIONS.values()):
             return spark
         if spark not in _SESSIONS:
-            copy = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+            copy = SparkSession(spark.sparkContext, cast(Any, spark)._jsparkSession.cloneSession())
             for name, value in _SETTINGS.items():
                 copy.conf.set(name, value)
             _SESSIONS[spark] = copy
