@@ -7,14 +7,14 @@ STAMP := .tidemark/setup.stamp
 DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
 LONG := oracle_all or chaos or soak or bench
-# Two processes, each with its one Spark session: a small step plans and compiles on one core, and leaves the other idle.
+# Two processes, each with one Spark session: planning and compiling a small step uses one core only.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
 
-# uv works on this folder's .venv, whatever environment is active, with a Python that is already here.
+# uv uses this folder's .venv, whatever environment is active, and downloads no Python.
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
-# Each process of a run imports some 7,000 modules: without byte code that is 7 s of compiling each time.
+# Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup chaos ui clean FORCE
@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make everything: uv, .venv from uv.lock, the JARs of Spark; quick when nothing changed
+setup: $(STAMP) ## install uv, .venv from uv.lock, and the JARs of Spark; quick if nothing has changed
 	@$(BIN)/python -m platform_defs.setup.jars
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
@@ -53,7 +53,7 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
 	$(BIN)/tidemark demo $(ARGS)
 
-test: setup ## run the tests, but not the long ones (ARGS=... goes to pytest)
+test: setup ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
 test-fast: setup ## run the tests that need no Spark
@@ -62,7 +62,7 @@ test-fast: setup ## run the tests that need no Spark
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)
 
-test-soak: setup ## run what `make test` leaves out of the laws (ARGS=... goes to pytest)
+test-soak: setup ## run the long tests of the laws, which `make test` leaves out (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: setup ## check style, format, types and the direction of imports
@@ -72,35 +72,35 @@ lint: setup ## check style, format, types and the direction of imports
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/words.py
 
-audit: setup ## look for known vulnerabilities in the locked dependencies; without a network it says so and passes
+audit: setup ## find known vulnerabilities in the locked dependencies; passes without a network
 	$(BIN)/python .ci/audit.py $(ARGS)
 
-format: setup ## format the code and mend what ruff can
+format: setup ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
 chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/reliability.md (ARGS="--kills N")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-hunt: setup ## live random histories on a fake store and a fake clock, print what must never be (ARGS="--seed N --seconds S --histories N --jobs N")
+hunt: setup ## run random histories on an in-memory store, print every difference from a model (ARGS="--seed N --seconds S --histories N --jobs N")
 	@$(BIN)/python -m tests.hunt $(ARGS)
 
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)
 
-bench: bench-setup ## the payment-order join beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+bench: bench-setup ## compare the payment-order join with Flink, Spark and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
-bench-windows: bench-setup ## hot items beside Flink, Spark and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+bench-windows: bench-setup ## compare hot items with Flink, Spark and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks hot-items $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
-bench-top: bench-setup ## the top bids of each auction beside Flink and DuckDB, into docs/benchmarks.md (ARGS="--flink DIR")
+bench-top: bench-setup ## compare the top bids of each auction with Flink and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks top-bids $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
-bench-cycle: setup ## one cycle of the whole shop: seconds, Spark jobs and Delta commits by phase and table (ARGS="--rows N")
+bench-cycle: setup ## measure one cycle of the shop: seconds, Spark jobs and Delta commits by phase and table (ARGS="--rows N")
 	@$(BIN)/python -m benchmarks cycle --checks --tables $(ARGS)
 
-bench-growth: bench-setup ## how cost grows: rows, keys, bounds, micro-batches, age, backlog; hours
+bench-growth: bench-setup ## measure how cost grows with rows, keys, bounds, micro-batches, age and backlog; takes hours
 	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \
 	$(BIN)/python -m benchmarks report; exit $$status
 
@@ -113,6 +113,6 @@ ui: setup ## open Dagster's UI on this project
 	[ -e "$$home/dagster.yaml" ] || printf 'nux: {enabled: false}\ntelemetry: {enabled: false}\n' > "$$home/dagster.yaml"; \
 	DAGSTER_HOME="$$home" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
-clean: ## remove caches and what Spark leaves behind; keeps .venv, the JARs and the lake
+clean: ## remove caches and Spark's temporary files; keeps .venv, the JARs and the lake
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist $(STAMP)
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
-"""Audit the dependencies of uv.lock against the published advisories, as far as a network reaches them.
+"""Audit the dependencies in uv.lock against the published advisories.
 
     python .ci/audit.py [--seconds 60]
 
-The exit status is 1 where a locked version has a known vulnerability, and 0 where none is known or where the advisories
-cannot be fetched in time, which is said in words: a build does not fail for the lack of a network.
+The exit status is 1 if a locked version has a known vulnerability, else 0. It is also 0 if the advisories cannot be fetched in
+time, since a build must not fail without a network; the reason is printed.
 """
 
 import argparse
@@ -22,11 +22,10 @@ LOCK = Path(__file__).resolve().parent.parent / "uv.lock"
 IGNORED: Mapping[str, str] = {}
 """Advisories that do not concern this project, by id, each with the reason."""
 COMMAND = (sys.executable, "-m", "pip_audit")
-_SHOWN = 5
 
 
 def locked(lock: Path) -> list[list[str]]:
-    """The pinned requirements of a lock, those of one name in different lists, since a requirements file names each once."""
+    """The pinned requirements of a lock, in as many lists as the versions of a package: a requirements file names a package once."""
     layers: list[dict[str, str]] = []
     for package in tomllib.loads(lock.read_text("utf-8"))["package"]:
         if "registry" in package["source"]:
@@ -38,7 +37,7 @@ def locked(lock: Path) -> list[list[str]]:
 
 
 def audit(requirements: Sequence[str], command: Sequence[str], seconds: float) -> tuple[list[dict[str, Any]], str]:
-    """What pip-audit found about each requirement; or nothing, and why."""
+    """The findings of pip-audit about each requirement; or none, and the reason."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(requirements))
         file.flush()

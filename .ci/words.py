@@ -1,4 +1,4 @@
-"""Fail on identifiers that say nothing: each is a word that could mean anything, and was read as a riddle."""
+"""Fail on identifiers that are too vague to say what they name."""
 
 import ast
 import sys
@@ -28,7 +28,7 @@ def main() -> int:
     for path in sorted(p for folder in FOLDERS for p in Path(folder).rglob("*.py")):
         for line, name in names(ast.parse(path.read_text("utf-8"))):
             if name.strip("_") in BANNED:
-                print(f"{path}:{line}: `{name}` says nothing: name what it is here")
+                print(f"{path}:{line}: `{name}` is too vague: say what it is here")
                 found += 1
     return 1 if found else 0
 

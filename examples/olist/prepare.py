@@ -1,9 +1,8 @@
 """Turn Olist's CSV files into the shop's orders, items, updates and payments; items and payments get event times.
 
-An item takes its order's `order_purchase_timestamp` as `item_time`, and its product's category. A payment takes its order's
-`order_approved_at` as `payment_time`; it stays empty where the order was never approved or is unknown, and such a payment ends in
-quarantine as one without a time. Values are passed through as they are written; the shop's `amount` of an order stays empty, for
-Olist has none.
+The `item_time` of an item is its order's `order_purchase_timestamp`; its category is its product's. The `payment_time` of a payment
+is its order's `order_approved_at`. It is empty if the order was never approved or is unknown; ingest quarantines such a payment.
+All values are unchanged. The `amount` of an order is empty, since Olist has none.
 """
 
 import csv
@@ -61,16 +60,16 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
     Args:
         data: folder that holds the four Olist files.
         landing: root of the input files.
-        parts: files a source; each holds about the same number of rows.
-        arrival: `by_time` sorts each source by its time, rows without one first, so that no row is late in any number of parts;
+        parts: the number of files of each source, with about the same number of rows each.
+        arrival: `by_time` sorts each source by its time, rows without a time first, so that no row is late, however many parts there are.
             `as_is` keeps the order of the files, in which nearly every row after the first part is late.
 
     Returns:
         The number of rows of each source, and of those without a time.
 
     Raises:
-        OlistError: a file or column is missing, or an argument is not one of those above.
-        FileExistsError: the landing folder holds other files of these names.
+        OlistError: a file or column is missing, or an argument is illegal.
+        FileExistsError: the landing folder contains other files with these names.
     """
     if parts < 1 or arrival not in ("by_time", "as_is"):
         raise OlistError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")

@@ -1,4 +1,4 @@
-"""Parses arguments of the command line; an illegal text is an error that names the argument."""
+"""Parses the arguments of the command line. An error names the argument, its value and what is legal."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -37,7 +37,7 @@ def interval(option: str, text: str | None) -> str | None:
     return f"{length} milliseconds"
 
 
-def one_folder(option: str, text: str, resolve: Callable[[str], str]) -> str:
+def canonical_folder(option: str, text: str, resolve: Callable[[str], str]) -> str:
     """The canonical path of a folder; a relative path starts from the current folder.
 
     Args:

@@ -17,7 +17,7 @@ from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
 from platform_defs.cli import tables as tables_cli
-from platform_defs.cli.arguments import ArgumentError, Json, interval, one_folder
+from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval
 from platform_defs.cli.failures import Failures
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.ingest.errors import UnreadError
@@ -34,7 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
-Named = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
+AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -63,7 +63,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run a simulated shop day (or Olist's sample) through Dagster in a separate lake, and account for every row."""
-    folder = one_folder("--lake", lake, canonical_local) if lake is not None else None
+    folder = canonical_folder("--lake", lake, canonical_local) if lake is not None else None
     from platform_defs.cli import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
 
     with _progress() as bar:
@@ -120,15 +120,15 @@ def _report_failed(asset: str, failed: Failed) -> None:
 
 
 @app.command()
-def advance(assets: Named = None, as_json: Json = False) -> None:
+def advance(assets: AssetNames = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
-    render.show(as_json, {"steps": _advance_all(engine, None, _named(engine, assets), failures)}, render.print_steps)
+    render.show(as_json, {"steps": _advance_all(engine, None, _known_assets(engine, assets), failures)}, render.print_steps)
     failures.check()
 
 
-def _named(engine: Engine, assets: list[str] | None) -> list[str]:
+def _known_assets(engine: Engine, assets: list[str] | None) -> list[str]:
     for name in assets or []:
         _require_known("assets", name, engine.assets)
     return assets or [*engine.assets]
@@ -141,7 +141,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
         for name in assets:
             if failures.is_blocked(name):
                 continue
-            with failures.kept(name):
+            with failures.recorded(name):
                 state = engine.pending.described(name)
                 task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
                 for step in engine.steps(name, until):
@@ -165,7 +165,7 @@ def backfill(
     failures, rebuilt = Failures(engine.assets, _without_rows), list[dict[str, Any]]()
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
-            with failures.kept(name):
+            with failures.recorded(name):
                 rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
     steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
     render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
@@ -180,19 +180,19 @@ def rebuild(
 ) -> None:
     """Rebuild whole tables from the event logs, with the present settings. For days of a table use `backfill --rebuild`."""
     engine = _engine()
-    names = _named(engine, assets)
+    names = _known_assets(engine, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
     render.show(as_json, {"steps": steps}, render.print_steps)
 
 
 @app.command()
-def drain(assets: Named = None, as_json: Json = False) -> None:
+def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """Declare the end of the input: raise all watermarks so that every row is finalized. Rows that arrive later are late."""
     engine = _engine()
-    named = _named(engine, assets)
+    names = _known_assets(engine, assets)
     entry = engine.drain()
     failures = Failures(engine.assets, _without_rows)
-    steps = _advance_all(engine, None, named, failures)
+    steps = _advance_all(engine, None, names, failures)
     render.show(as_json, {"entries": [render.entry(entry)] if entry else [], "steps": steps}, render.print_drain)
     failures.check()
 
@@ -207,10 +207,10 @@ def maintain(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(assets: Named = None, as_json: Json = False) -> None:
+def status(assets: AssetNames = None, as_json: Json = False) -> None:
     """Show sources, watermarks, lag, counts and the conservation law."""
     engine = _engine()
-    render.show(as_json, render.status(engine, _named(engine, assets)), render.print_status)
+    render.show(as_json, render.status(engine, _known_assets(engine, assets)), render.print_status)
 
 
 @app.command()
@@ -220,7 +220,7 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
-    target = one_folder("folder", folder, canonical)
+    target = canonical_folder("folder", folder, canonical)
     engine = _engine()
     _require_known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
     published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
@@ -274,29 +274,29 @@ def main() -> None:
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except _UsageError as error:
-        _end_usage(cast(Any, error))
+        _exit_with_usage_error(cast(Any, error))
     except typer.Abort:
-        _end("interrupted")
+        _exit_with_error("interrupted")
     except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
         if settings().traceback:
             raise
-        _end(_without_rows(error))
+        _exit_with_error(_without_rows(error))
     except TidemarkError as error:
-        _end(str(error))
+        _exit_with_error(str(error))
     else:
         if code:
             raise SystemExit(code)
 
 
-def _end_usage(error: Any) -> NoReturn:
+def _exit_with_usage_error(error: Any) -> NoReturn:
     """Exit with the error of an illegal command line, or with the help if there is no command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         raise SystemExit(error.exit_code)
-    _end(error.format_message().replace("\n", " "), error.exit_code)
+    _exit_with_error(error.format_message().replace("\n", " "), error.exit_code)
 
 
-def _end(message: str, code: int = 1) -> NoReturn:
+def _exit_with_error(message: str, code: int = 1) -> NoReturn:
     errors.print(f"[bold red]error:[/] {escape(without_credentials(message))}", highlight=False, soft_wrap=True)
     raise SystemExit(code) from None
 

@@ -19,8 +19,8 @@ from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 from platform_defs.simulator import SOURCES, Shop, drop, simulate
 
-_DAGSTER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
+_DAGSTER_YAML = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
+_QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
 Tick = Callable[[str], object]
 
@@ -52,11 +52,11 @@ def run(
     folder.begin(engine)
     instance = _instance(values)
     planned: dict[str, Any] = {}
-    feed = _olist(data, folder, parts, arrival) if data else _shop(values, folder, orders, parts, seed, planned)
+    land_part = _of_olist(data, folder, parts, arrival) if data else _simulated(values, folder, orders, parts, seed, planned)
     for part in range(parts):
         tick(f"micro-batch {part + 1} of {parts}")
-        feed(part)
-        definitions.resolve_job_def("ingest").execute_in_process(instance=instance, run_config=_QUIET)
+        land_part(part)
+        definitions.resolve_job_def("ingest").execute_in_process(instance=instance, run_config=_QUIET_LOGS)
         _advance(definitions, engine, instance, bool(data))
     tick("accounting")
     if data:
@@ -77,13 +77,13 @@ def _instance(values: Settings) -> dg.DagsterInstance:
     home = Path(values.dagster_home)
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
-        (home / "dagster.yaml").write_text(_DAGSTER)
+        (home / "dagster.yaml").write_text(_DAGSTER_YAML)
     instance = dg.DagsterInstance.from_config(str(home))
     instance.wipe_assets(list(instance.all_asset_keys()))
     return instance
 
 
-def _shop(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
+def _simulated(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
     from operators.timing import duration_ms
 
     day = simulate(Shop(seed=seed, orders=orders, parts=parts, within_ms=duration_ms(values.payment_within, "payment_within")))
@@ -92,7 +92,7 @@ def _shop(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int
     return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
 
 
-def _olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callable[[int], object]:
+def _of_olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callable[[int], object]:
     """Prepare Olist's files in a separate folder; returns a function that lands a part of them."""
     from examples.olist.prepare import PREPARED, prepare
 
@@ -114,20 +114,20 @@ def _land(folder: DemoLake, sources: Iterable[str], name: str, put: Callable[[],
     folder.landed()
 
 
-def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, years: bool) -> None:
-    """Advance every asset through Dagster; for input of several years, only the joined payments.
+def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, has_years: bool) -> None:
+    """Advance every asset through Dagster; if the input has several years, only the joined payments.
 
-    Dagster stores several events for each asset and day of a run, which takes minutes for all assets over Olist's two years. The other
-    assets are advanced by the engine, as in a stream.
+    Dagster stores several events for each asset and day of a run, which takes minutes for all assets over Olist's two years. The
+    engine advances the other assets, as in a stream.
     """
-    days = engine.pending.days(PAYMENT_ORDER_WIDE) if years else engine.pending.all_days()
-    only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if years else None
+    days = engine.pending.days(PAYMENT_ORDER_WIDE) if has_years else engine.pending.all_days()
+    only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if has_years else None
     job = definitions.resolve_job_def("advance")
     if days:
-        job.execute_in_process(instance=instance, run_config=_QUIET, tags=range_tags(*days), asset_selection=only)
-    elif not years and (upserted := engine.pending.upserted_tables()):
-        job.execute_in_process(instance=instance, run_config=_QUIET, asset_selection=[dg.AssetKey(name) for name in upserted])
-    for name in engine.assets if years else ():
+        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, tags=range_tags(*days), asset_selection=only)
+    elif not has_years and (upserted := engine.pending.upserted_tables()):
+        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, asset_selection=[dg.AssetKey(name) for name in upserted])
+    for name in engine.assets if has_years else ():
         for _ in engine.steps(name, checked=True):
             pass
 

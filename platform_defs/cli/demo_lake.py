@@ -132,7 +132,7 @@ class DemoLake:
                 raise ForeignFolderError.containing(self.root, f"rows or a file of {name!r}")
 
     def _require_known_names(self, engine: Engine) -> None:
-        """Raise unless a demo writes files and folders with all names below the folder; input files are checked by their state."""
+        """Raise if a file or folder has a name that no demo uses. Input files may have any name here: `require_own` checks them."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
         tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.early)}
         unknown = next(_unknown(self.root, tables), None)

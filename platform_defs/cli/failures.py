@@ -12,13 +12,14 @@ from operators.errors import TidemarkError
 
 
 class AdvanceError(TidemarkError, RuntimeError):
-    """Some assets could not be advanced; the assets that do not read these were."""
+    """Some assets could not be advanced; the assets that do not read them were advanced."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
         """The failed assets, and why each failed."""
         each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
-        return cls(f"{', '.join(failed)} could not be advanced; assets that do not read these were. Committed steps remain.\n{each}")
+        others = "assets that do not read these were advanced"
+        return cls(f"{', '.join(failed)} could not be advanced; {others}. Committed steps remain.\n{each}")
 
 
 @dataclass
@@ -35,8 +36,8 @@ class Failures:
     found: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def kept(self, name: str) -> Iterator[None]:
-        """Record an error of an asset in place of raising it."""
+    def recorded(self, name: str) -> Iterator[None]:
+        """Record an error of an asset instead of raising it."""
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too

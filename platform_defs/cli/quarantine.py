@@ -16,22 +16,22 @@ from platform_defs.resources.engine import configured_engine as _engine
 
 app = typer.Typer(no_args_is_help=True, help="List quarantined files and rows, and ingest them again after a repair.")
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or the end of it; by default all.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or by the end of a path; by default all.")]
 
 
 @app.command(name="list")
 def list_(source: Annotated[str | None, typer.Argument(help="A source; by default all.")] = None, as_json: Json = False) -> None:
-    """List the files of which no row was read, and the rejected rows by reason."""
+    """List the quarantined files, of which no row was read, and the rejected rows by reason."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
-    render.show(as_json, {"sources": {name: _of_source(engine, name) for name in names}}, _print_list)
+    render.show(as_json, {"sources": {name: _quarantined(engine, name) for name in names}}, _print_list)
 
 
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
-    """Request that files are read again, after the machine or the file was repaired; `tidemark ingest` then treats them as new."""
-    asked = _engine().ingestion.quarantine.retry(source, files or [])
-    render.show(as_json, {"source": source, "files": [_file(f) for f in asked]}, _print_retry)
+    """Request that quarantined files are read again, after a repair; the next `tidemark ingest` treats them as new."""
+    requested = _engine().ingestion.quarantine.retry(source, files or [])
+    render.show(as_json, {"source": source, "files": [_file(f) for f in requested]}, _print_retry)
 
 
 @app.command()
@@ -48,7 +48,7 @@ def release(
     render.show(as_json, released, _print_release)
 
 
-def _of_source(engine: Engine, name: str) -> dict[str, Any]:
+def _quarantined(engine: Engine, name: str) -> dict[str, Any]:
     rows = engine.ingestion.quarantine.rows(name)
     return {
         "files": [_file(f) for f in engine.ingestion.quarantine.files(name)],
@@ -61,15 +61,15 @@ def _file(found: QuarantinedFile) -> dict[str, Any]:
 
 
 def _print_list(listed: dict[str, Any]) -> None:
-    found = {name: of for name, of in listed["sources"].items() if of["files"] or of["rows"]}
+    found = {name: content for name, content in listed["sources"].items() if content["files"] or content["rows"]}
     if not found:
         render.out.print("The quarantine is empty.")
-    for name, of in found.items():
-        if of["files"]:
-            rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in of["files"]]
+    for name, content in found.items():
+        if content["files"]:
+            rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in content["files"]]
             _table(f"{name}: files of which no row was read", ["file", "reason", "batch"], rows)
-        if of["rows"]:
-            _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in of["rows"]])
+        if content["rows"]:
+            _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in content["rows"]])
 
 
 def _print_retry(retried: dict[str, Any]) -> None:

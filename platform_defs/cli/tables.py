@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from platform_defs.cli import render
-from platform_defs.cli.arguments import ArgumentError, Json, one_folder
+from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
 from platform_defs.engine.operations.export import view_of
 from platform_defs.paths import canonical
 from platform_defs.resources.engine import configured_engine as _engine
@@ -46,7 +46,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
-    target = one_folder("folder", folder, canonical)
+    target = canonical_folder("folder", folder, canonical)
     view = view_of(table, early, as_of, event_times_to)
     done = _engine().views.export(view, target)
     render.show(as_json, {"table": table, **done}, _print_export)

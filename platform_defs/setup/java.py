@@ -12,7 +12,7 @@ from platform_defs.settings import settings
 
 SUPPORTED = (17, 21)
 
-_PLACES = (
+_KNOWN_FOLDERS = (
     "/usr/lib/jvm/*",
     "/Library/Java/JavaVirtualMachines/*/Contents/Home",
     "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
@@ -73,7 +73,7 @@ def java_homes() -> Iterator[Path]:
         yield Path(on_path).resolve().parent.parent
     if sys.platform == "darwin":
         yield from _from_macos()
-    for pattern in _PLACES:
+    for pattern in _KNOWN_FOLDERS:
         root = Path(pattern).anchor
         if root:
             yield from sorted(Path(root).glob(pattern.removeprefix(root)))

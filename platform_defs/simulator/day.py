@@ -17,34 +17,34 @@ def simulate(shop: Shop) -> ShopDay:
     >>> len(simulate(Shop(orders=100, duplicate=0)).orders)
     100
     """
-    rng, seeded, tracked = (Random(f"{shop.seed}/{shop.day}{of}") for of in ("", "/goods", "/updates"))
+    rng, goods_rng, updates_rng = (Random(f"{shop.seed}/{shop.day}{suffix}") for suffix in ("", "/goods", "/updates"))
     ordered = orders(shop, rng)
     make_invalid(shop, rng, ordered)
     usable = [row for row in ordered if row.kind not in QUARANTINED]
     paid = payments(shop, rng, usable)
     make_invalid(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
-    items, clicked = order_items(shop, seeded, usable), clicks(shop, seeded)
-    make_invalid(shop, seeded, items)
-    make_invalid(shop, seeded, clicked)
-    updated = order_updates(shop, tracked, usable)
-    make_invalid(shop, tracked, updated)
-    made = {
+    items, clicked = order_items(shop, goods_rng, usable), clicks(shop, goods_rng)
+    make_invalid(shop, goods_rng, items)
+    make_invalid(shop, goods_rng, clicked)
+    updated = order_updates(shop, updates_rng, usable)
+    make_invalid(shop, updates_rng, updated)
+    sent_rows = {
         "orders": sent(shop, rng, ordered, "order_time"),
         "payments": sent(shop, rng, paid, "payment_time"),
-        "order_items": sent(shop, seeded, items, "item_time"),
-        "clicks": sent(shop, seeded, clicked, "click_time"),
-        "order_updates": sent(shop, tracked, updated, "update_time"),
+        "order_items": sent(shop, goods_rng, items, "item_time"),
+        "clicks": sent(shop, goods_rng, clicked, "click_time"),
+        "order_updates": sent(shop, updates_rng, updated, "update_time"),
     }
-    arrivals: dict[Source, list[int]] = {source: made[source][0] for source in SOURCES}
-    lines = {source: sent_lines for source, (_, sent_lines) in made.items()}
+    arrivals: dict[Source, list[int]] = {source: sent_rows[source][0] for source in SOURCES}
+    lines = {source: sent_lines for source, (_, sent_lines) in sent_rows.items()}
     return ShopDay(shop=shop, **lines, arrivals=arrivals, truth=_truth(shop, ordered, paid, items, clicked, updated))
 
 
 def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) -> dict[Source, int]:
     """Land part `part` of `parts` parts of a day: one complete file for each source.
 
-    `first` is the number of the first file, for a second day in the same folder. Returns the number of lines for each source; raises
-    as `land`.
+    `first` is the number of the first file, for a second day in the same folder. Returns the number of lines for each source. Raises the
+    errors of `land`.
     """
     slices: dict[Source, list[str]] = {source: day.lines(source, part, parts) for source in SOURCES}
     for source, lines in slices.items():
@@ -56,7 +56,7 @@ def land(path: Path, text: str) -> None:
     """Write a file under a hidden name, then rename it. An existing file with the same text is left unchanged.
 
     Raises:
-        InputExistsError: the file exists with another text; input that was landed is never overwritten.
+        InputExistsError: the file exists with other content; landed input is never overwritten.
     """
     content = text.encode()
     if not path.exists():

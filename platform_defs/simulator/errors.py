@@ -1,4 +1,4 @@
-"""What is wrong with a simulated day."""
+"""The errors of the simulator."""
 
 from operators.errors import TidemarkError
 
@@ -13,4 +13,4 @@ class ShopError(TidemarkError, ValueError):
 
 
 class InputExistsError(TidemarkError, FileExistsError):
-    """A file of other input has the name that a simulated one is to get."""
+    """The file to be written exists already, with other content."""

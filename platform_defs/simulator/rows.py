@@ -32,14 +32,14 @@ def money(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
 
-def count(rate: float, of: int) -> int:
-    """The number of rows for a rate: `rate * of`, at least one if the rate is above zero."""
-    return max(1, round(rate * of)) if rate else 0
+def count(rate: float, total: int) -> int:
+    """The number of rows for a rate: `rate * total`, at least one if the rate is above zero."""
+    return max(1, round(rate * total)) if rate else 0
 
 
-def pick(rng: Random, rows: Sequence[Row], rate: float, of: int) -> list[Row]:
-    """A random sample of the rows, with `count(rate, of)` rows at most."""
-    return rng.sample(rows, min(count(rate, of), len(rows)))
+def pick(rng: Random, rows: Sequence[Row], rate: float, total: int) -> list[Row]:
+    """A random sample of the rows, with `count(rate, total)` rows at most."""
+    return rng.sample(rows, min(count(rate, total), len(rows)))
 
 
 def make_invalid(shop: Shop, rng: Random, rows: list[Row]) -> None:

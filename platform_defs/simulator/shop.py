@@ -11,6 +11,7 @@ Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
 MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
+"""The time after the day or the bound in which more rows arrive, and the least time by which a payment misses the bound."""
 SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
 NOT_CLEAN: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
@@ -31,6 +32,11 @@ class Shop:
         within_ms: the join's bound: a payment at most this long after its order belongs to it (closed at both ends).
         jitter_ms: how long a row takes to arrive, at most; keep it below the source's out-of-orderness.
         clicks_per_order: clicks on items, for each order.
+        late: the rate of late rows in each source; `duplicate`, `malformed`, `null_time`, `future` and `rule_breaking` likewise.
+        unpaid: the rate of orders without a payment.
+        beyond: the rate of orders whose payment comes after the bound.
+        several: the rate of orders with two or three payments.
+        orphan: payments of orders that do not exist, as a share of the orders.
     """
 
     seed: int = 7
@@ -67,7 +73,7 @@ class Shop:
 
     @property
     def span(self) -> int:
-        """The duration of the streams: a day or the bound, whichever is longer, and a tail that closes it."""
+        """The duration of the streams: a day or the bound, whichever is longer, and `TAIL`, in which it closes."""
         return max(24 * HOUR, self.within_ms) + TAIL
 
     @property
