@@ -12,22 +12,22 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.content import Content
-from tests.chaos.life import Life, LifeError
 from tests.chaos.plan import Planner
 from tests.chaos.stream import script, shop
 from tests.chaos.table import table, write
+from tests.chaos.trial import Trial, TrialError
 
 
 @dataclass
 class Chaos:
-    """One run.
+    """One run: trials that are disturbed by kills.
 
     Args:
         kills: how many process groups to kill.
-        seed: decides the stream and every kill.
-        lanes: lives at a time.
+        seed: determines the stream and every kill except those by a timer.
+        lanes: how many trials run at the same time.
         parts: how many parts a stream lands in.
-        work: the folder of the lives.
+        work: the folder of the trials.
     """
 
     kills: int
@@ -36,33 +36,33 @@ class Chaos:
     parts: int
     work: Path
     failed: list[str] = field(default_factory=list)
-    lived: int = 0
+    trials: int = 0
     _began: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> Planner:
-        """Run until enough kills were made; returns the planner, which counts them."""
-        first = Life(self.work / "undisturbed", self.seed, self.parts, True, self.work / "classes.jsa", self.log)
-        wanted = first.undisturbed()
-        self.log(f"undisturbed: {sum(c.total() for c in wanted.values())} rows, {sum(map(len, first.passages.values()))} points passed")
+        """Run trials until enough kills were made; returns the planner, which counts them."""
+        first = Trial(self.work / "undisturbed", self.seed, self.parts, True, self.work / "classes.jsa", self.log)
+        expected = first.undisturbed()
+        self.log(f"undisturbed: {sum(c.total() for c in expected.values())} rows, {sum(map(len, first.passages.values()))} points passed")
         planner = Planner(script(shop(self.seed, self.parts)), first.passages, self.kills, share=max(3, self.kills // 60))
         with ThreadPoolExecutor(self.lanes) as pool:
-            list(pool.map(lambda lane: self._lane(lane, planner, wanted), range(self.lanes)))
+            list(pool.map(lambda lane: self._lane(lane, planner, expected), range(self.lanes)))
         return planner
 
-    def _lane(self, lane: int, planner: Planner, wanted: Content) -> None:
-        """Run one life after the other; the lake of every second one is behind a URI."""
+    def _lane(self, lane: int, planner: Planner, expected: Content) -> None:
+        """Run one trial after the other; the lake of every second one has a URI."""
         number = lane
         while not planner.done and not self.failed:
-            life = Life(self.work / f"life-{number}", self.seed, self.parts, number % 2 == 0, self.work / "classes.jsa", self.log)
+            trial = Trial(self.work / f"trial-{number}", self.seed, self.parts, number % 2 == 0, self.work / "classes.jsa", self.log)
             try:
-                life.disturbed(planner, Random(f"{self.seed}/{number}"), wanted)
-                self.log(f"life-{number} is over: its lake is that of an undisturbed run; {planner.made.total()} kills by now")
-            except LifeError as error:
-                self.log(f"life-{number} FAILED: {error}")
+                trial.disturbed(planner, Random(f"{self.seed}/{number}"), expected)
+                self.log(f"trial-{number} has passed: its lake equals that of an undisturbed run; {planner.made.total()} kills so far")
+            except TrialError as error:
+                self.log(f"trial-{number} FAILED: {error}")
                 self.failed.append(str(error))
             with self._lock:
-                self.lived += 1
+                self.trials += 1
             number += self.lanes if self.lanes % 2 else self.lanes + 1
 
     def log(self, message: str) -> None:
@@ -77,31 +77,31 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=300, help="process groups to kill")
-    parser.add_argument("--seed", type=int, default=7, help="decides the stream and every kill")
-    parser.add_argument("--lanes", type=int, default=2, help="lives at a time")
-    parser.add_argument("--parts", type=int, default=4, help="parts a stream lands in; fewer make shorter lives")
-    parser.add_argument("--work", type=Path, default=None, help="folder of the lives; a new temporary one by default")
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/reliability.md as it is")
-    asked = parser.parse_args()
-    work = (asked.work or Path(tempfile.mkdtemp(prefix="chaos-"))).absolute()
+    parser.add_argument("--seed", type=int, default=7, help="determines the stream and every kill except those by a timer")
+    parser.add_argument("--lanes", type=int, default=2, help="how many trials run at the same time")
+    parser.add_argument("--parts", type=int, default=4, help="how many parts the stream lands in; fewer make shorter trials")
+    parser.add_argument("--work", type=Path, default=None, help="folder of the trials; a new temporary one by default")
+    parser.add_argument("--no-docs", action="store_true", help="do not change docs/reliability.md")
+    options = parser.parse_args()
+    work = (options.work or Path(tempfile.mkdtemp(prefix="chaos-"))).absolute()
     work.mkdir(parents=True, exist_ok=True)
-    chaos = Chaos(asked.kills, asked.seed, asked.lanes, asked.parts, work)
+    chaos = Chaos(options.kills, options.seed, options.lanes, options.parts, work)
     planner = chaos()
-    again = f"python -m tests.chaos --kills {asked.kills} --seed {asked.seed} --lanes {asked.lanes} --parts {asked.parts}"
-    how = (
-        f"{planner.made.total()} kills of the whole process group in {chaos.lived} lives, {datetime.now(UTC):%Y-%m-%d}, by `{again}`: "
-        f"{chaos.lived - len(chaos.failed)} lakes of {chaos.lived} equal the undisturbed run's."
+    command = f"python -m tests.chaos --kills {options.kills} --seed {options.seed} --lanes {options.lanes} --parts {options.parts}"
+    summary = (
+        f"{planner.made.total()} kills of the whole process group in {chaos.trials} trials, {datetime.now(UTC):%Y-%m-%d}, by `{command}`: "
+        f"{chaos.trials - len(chaos.failed)} lakes of {chaos.trials} equal the undisturbed run's."
     )
-    text = table(planner, how, len(chaos.failed))
-    if not asked.no_docs:
+    text = table(planner, summary, len(chaos.failed))
+    if not options.no_docs:
         write(text)
-    chaos.log(how)
+    chaos.log(summary)
     missing = planner.missing()
     if missing:
         chaos.log(f"never killed: {', '.join(missing)}")
     if chaos.failed:
-        print("\n".join(chaos.failed), f"\nRepeat it with: {again}", file=sys.stderr)
-    return 1 if chaos.failed or (missing and asked.kills >= 300) else 0
+        print("\n".join(chaos.failed), f"\nRepeat it with: {command}", file=sys.stderr)
+    return 1 if chaos.failed or (missing and options.kills >= 300) else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One process of a life: it performs its actions in order, and kills its own process group at the planned points."""
+"""One process of a trial: it performs its actions in order, and kills its own process group at the planned points."""
 
 import json
 import os
@@ -24,29 +24,29 @@ from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
-from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, put, put_ghost, script, settle_released, shop
+from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, land_abandoned_files, land_part, script, set_released_times, shop
 from tests.support.clock import Clock
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
 LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'card'"}
-"""What is deleted before a rebuild, by table: one append-only table, and one with corrections."""
+"""The rows that are deleted before a rebuild, by table: an append-only table, and one with corrections."""
 LEASE_S = 2.4
 """Shorter than the start of a process, so that the next process finds the lease of a killed one expired."""
 
 
 @dataclass(frozen=True)
-class Order:
+class Instructions:
     """The instructions for a process.
 
     Args:
-        home: the life's folder, which holds the landed files.
+        home: the trial's folder, which contains the landed files.
         root: the lake.
         seed: the stream's seed.
-        parts: how many parts it lands in.
-        start: the first action to do, by its place in the script.
-        kills: by action, the point and its nth passing inside the action, or `timer` and milliseconds.
-        archive: the class data archive, which makes the JVM start quicker; empty for none.
-        make_archive: whether to write it at the end instead.
+        parts: how many parts the stream lands in.
+        start: the index of the first action.
+        kills: by the index of an action: a point and the number of its passing within the action, or `timer` and milliseconds.
+        archive: the class data archive, with which the JVM starts faster; empty for none.
+        make_archive: whether the process writes the archive when it ends, instead of using it.
     """
 
     home: str
@@ -59,9 +59,10 @@ class Order:
     make_archive: bool = False
 
 
-def quick_session(order: Order) -> SparkSession:
-    """A Spark session that starts as quickly as possible: its computations are small."""
-    archive = f"-XX:{'ArchiveClassesAtExit' if order.make_archive else 'SharedArchiveFile'}={order.archive}" if order.archive else ""
+def quick_session(instructions: Instructions) -> SparkSession:
+    """A Spark session that starts fast, for small computations."""
+    option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
+    archive = f"-XX:{option}={instructions.archive}" if instructions.archive else ""
     flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {archive}"
     java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
     more = {
@@ -82,13 +83,13 @@ class Child:
     """The process.
 
     Args:
-        order: the instructions.
-        tell: sends a message to the parent.
+        instructions: its instructions.
+        send: sends a message to the parent.
         connect: makes the session.
     """
 
-    order: Order
-    tell: Callable[[dict[str, Any]], None]
+    instructions: Instructions
+    send: Callable[[dict[str, Any]], None]
     connect: Callable[[], SparkSession]
     clock: Clock = field(default_factory=Clock)
     passed: dict[str, int] = field(default_factory=dict)
@@ -96,70 +97,70 @@ class Child:
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.day = shop(self.order.seed, self.order.parts)
+        self.day = shop(self.instructions.seed, self.instructions.parts)
         self.actions = script(self.day)
 
     def run(self) -> None:
-        """Perform the rest of the script."""
+        """Perform the script from the first action of the instructions on."""
         engine = self.engine()
-        for index in range(self.order.start, len(self.actions)):
+        for index in range(self.instructions.start, len(self.actions)):
             self.act(engine, index)
 
     def act(self, engine: Engine, index: int) -> None:
         """Perform one action."""
         action = self.actions[index]
-        faults.install(self._pass)
+        faults.install(self._pass_point)
         self._begin(index, action)
         getattr(self, f"_{action.kind}")(engine, action)
-        self.tell({"done": index})
+        self.send({"done": index})
         faults.install(None)
 
     def engine(self) -> Engine:
-        """The engine as a new process makes it."""
-        folders = {name: f"{self.order.home}/landing/{name}" for name in CONTRACTS}
+        """A new engine, as every process makes one."""
+        folders = {name: f"{self.instructions.home}/landing/{name}" for name in CONTRACTS}
         return Engine(self.lake(), CONTRACTS, ASSETS, self.connect, self.clock, max_step=40, folders=folders)
 
     def lake(self) -> Lake:
         """The lake. Writers take leases if it has a `file://` URI."""
-        return Lake(self.order.root, LEASE_S, leases="://" in self.order.root)
+        return Lake(self.instructions.root, LEASE_S, leases="://" in self.instructions.root)
 
     def _begin(self, index: int, action: Action) -> None:
         self.clock.now, self.current = action.clock, index
         self.passed.clear()
-        self.tell({"begun": index})
-        point, nth = self.order.kills.get(str(index), ("", 0))
+        self.send({"begun": index})
+        point, nth = self.instructions.kills.get(str(index), ("", 0))
         if point == "timer":
-            threading.Thread(target=self._later, args=(nth / 1000,), daemon=True).start()
+            threading.Thread(target=self._die_after, args=(nth / 1000,), daemon=True).start()
 
-    def _later(self, seconds: float) -> None:
+    def _die_after(self, seconds: float) -> None:
         time.sleep(seconds)
         self._die("timer")
 
-    def _pass(self, point: str) -> None:
+    def _pass_point(self, point: str) -> None:
         with self.mutex:  # sources are ingested concurrently
             self.passed[point] = self.passed.get(point, 0) + 1
-            self.tell({"passed": point, "in": self.current})
-            if self.order.kills.get(str(self.current)) == (point, self.passed[point]):
+            self.send({"passed": point, "in": self.current})
+            if self.instructions.kills.get(str(self.current)) == (point, self.passed[point]):
                 self._die(point)
 
     def _die(self, point: str) -> None:
-        self.tell({"killed": point, "in": self.current})
+        self.send({"killed": point, "in": self.current})
         os.killpg(0, signal.SIGKILL)
 
     def _ingest(self, engine: Engine, action: Action) -> None:
-        put(self.day, Path(self.order.home, "landing"), action.part)
+        land_part(self.day, Path(self.instructions.home, "landing"), action.part)
         engine.ingestion.stream.run()
 
     def _release(self, engine: Engine, action: Action) -> None:
         engine.ingestion.quarantine.retry("payments")
         engine.ingestion.quarantine.release("payments")
-        settle_released(self.day, Path(self.order.home, "landing"), action.part)
+        set_released_times(self.day, Path(self.instructions.home, "landing"), action.part)
 
-    def _ghost(self, engine: Engine, action: Action) -> None:
-        if str(self.current) in self.order.kills:
-            put_ghost(self.day, Path(self.order.home, "landing"), action.part)
+    def _abandoned(self, engine: Engine, action: Action) -> None:
+        if str(self.current) in self.instructions.kills:
+            land_abandoned_files(self.day, Path(self.instructions.home, "landing"), action.part)
             engine.ingestion.stream.run()
-            raise RuntimeError("the ghost was ingested: its kill was not passed")
+            raise RuntimeError("the abandoned files were ingested: the point of the kill was not passed")
 
     def _advance(self, engine: Engine, action: Action) -> None:
         for name in engine.assets:
@@ -181,7 +182,7 @@ class Child:
             raise RuntimeError(f"maintenance left {left}")
 
     def _publish(self, engine: Engine, action: Action) -> None:
-        engine.views.publish("takings", f"{self.order.home}/{PUBLISHED}")
+        engine.views.publish("takings", f"{self.instructions.home}/{PUBLISHED}")
 
     def _rebuild(self, engine: Engine, action: Action) -> None:
         for asset, lost in LOST.items():
@@ -198,21 +199,21 @@ class Child:
         folded = fold(changelog.drop("changed_at"), key=("method",), order="step")
         table = engine.views.table("takings").select(*folded.columns)
         same = folded.exceptAll(table).isEmpty() and table.exceptAll(folded).isEmpty()
-        uncounted = {key: held for asset in ASSETS for key, held in engine.accounts.count_differences(asset).items()}
-        self.tell({"law": broken, "uncounted": repr(uncounted), "folds": same})
+        count_differences = {key: held for asset in ASSETS for key, held in engine.accounts.count_differences(asset).items()}
+        self.send({"law": broken, "count_differences": repr(count_differences), "changelog_equal": same})
 
 
 def main() -> None:
-    """Read the order from the command line; send messages to the parent through the pipe whose number is the next argument."""
+    """Read the instructions from the command line. The next argument is the file descriptor of the pipe for messages to the parent."""
     fields = json.loads(sys.argv[1])
-    order = Order(**fields | {"kills": {index: tuple(kill) for index, kill in fields["kills"].items()}})
+    instructions = Instructions(**fields | {"kills": {index: tuple(kill) for index, kill in fields["kills"].items()}})
 
-    def tell(message: dict[str, Any]) -> None:
+    def send(message: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
-    ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short life compacts its tables
-    spark = quick_session(order)
-    Child(order, tell, lambda: spark).run()
+    ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
+    spark = quick_session(instructions)
+    Child(instructions, send, lambda: spark).run()
     spark.stop()
 
 

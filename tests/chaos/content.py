@@ -25,11 +25,11 @@ COMPARED = (*TABLES, PUBLISHED)
 """The tables and folders that are compared."""
 Content = dict[str, Counter[tuple[Any, ...]]]
 _RELEASED = re.compile(r"(released-\w+)-\d+(?=-\d+\.)")
-"""A file of released rows; its name has the version of the quarantine, which counts the commits that kills have caused too."""
+"""A file of released rows; its name has the version of the quarantine, which also counts the commits that kills have caused."""
 
 
 def content(lake: str, home: Path) -> Content:
-    """Every row of every table with every column, and every published line. The path of the life's own folder is removed."""
+    """Every row of every table with every column, and every published line. The path of the trial's folder is removed."""
     return {table: _rows(f"{lake}/{table}", str(home)) for table in TABLES} | {PUBLISHED: _lines(home / PUBLISHED)}
 
 
@@ -48,11 +48,11 @@ def _rows(table: str, home: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple((name, _RELEASED.sub(r"\1", repr(row[name]).replace(home, ""))) for name in sorted(row)) for row in rows)
 
 
-def differences(wanted: Content, found: Content) -> list[str]:
+def differences(expected: Content, found: Content) -> list[str]:
     """One line for each table or folder that differs: how many rows are missing or superfluous, with an example of each."""
     found_differences: list[str] = []
     for table in COMPARED:
-        lacks, extra = wanted[table] - found[table], found[table] - wanted[table]
+        lacks, extra = expected[table] - found[table], found[table] - expected[table]
         if lacks or extra:
             shown = f"e.g. lacks {next(iter(lacks), None)}, has {next(iter(extra), None)}"
             found_differences.append(f"{table}: {lacks.total()} rows missing, {extra.total()} too many; {shown}")

@@ -1,4 +1,4 @@
-"""The actions of a life in this process, on the session of the tests; a kill is an exception."""
+"""The actions of a trial in this process, on the session of the tests; a kill is an exception."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
-from tests.chaos.child import Child, Order
+from tests.chaos.child import Child, Instructions
 from tests.chaos.content import Content, content
 from tests.chaos.plan import Passages
 from tests.chaos.stream import script, shop
@@ -17,15 +17,18 @@ from tests.support.kills import Killed
 
 SEED, PARTS = 11, 1
 ACTIONS = script(shop(SEED, PARTS))
-GOOD = {"law": [], "uncounted": "{}", "folds": True}
+GOOD = {"law": [], "count_differences": "{}", "changelog_equal": True}
 
 
 class InProcess(Child):
-    """Dies by an exception that nothing may catch. Tables compact themselves in a rebuild alone: maintenance shall find some to compact."""
+    """A kill is an exception that nothing may catch.
+
+    Tables are compacted by steps of a rebuild only, so that maintenance finds tables to compact.
+    """
 
     def act(self, engine: Engine, index: int) -> None:
-        often = 2 if self.actions[index].kind == "rebuild" else compaction.MANY_FILES
-        with patch.object(compaction, "MANY_FILES", often):
+        many_files = 2 if self.actions[index].kind == "rebuild" else compaction.MANY_FILES
+        with patch.object(compaction, "MANY_FILES", many_files):
             super().act(engine, index)
 
     def _die(self, point: str) -> None:
@@ -36,7 +39,7 @@ class InProcess(Child):
 def attempt(spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]]) -> tuple[str | None, list[dict[str, Any]]]:
     """Perform one action as a new process; returns the point of the kill, if any, and the messages to the parent."""
     messages: list[dict[str, Any]] = []
-    child = InProcess(Order(str(home), str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
+    child = InProcess(Instructions(str(home), str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
     try:
         child.act(child.engine(), index)
     except Killed as killed:

@@ -1,4 +1,4 @@
-"""The choice of kills: every fault point gets its share first, then any passing at random, some by a timer."""
+"""The choice of kills: first each fault point gets its share, then passings are chosen at random; some kills are by a timer."""
 
 import threading
 from collections import Counter, defaultdict
@@ -12,20 +12,20 @@ Passages = dict[int, list[str]]
 """The points that an undisturbed run passes, in order, by action."""
 
 Kill = tuple[str, int]
-GHOSTLY = ("ingest.after_log", "ingest.after_quarantine", "ingest.before_ledger")
-ORPHANS = ("orphans.before_remove", "orphans.after_remove")
+ABANDONED_POINTS = ("ingest.after_log", "ingest.after_quarantine", "ingest.before_ledger")
+REMOVAL_POINTS = ("orphans.before_remove", "orphans.after_remove")
 TIMER = "timer"
 
 
 @dataclass
 class Planner:
-    """Plans the kills of all lives of a run.
+    """Plans the kills of all trials of a run.
 
     Args:
         actions: the script.
-        passages: what an undisturbed run of it passes.
-        kills: how many are wanted in all.
-        share: how often each point is to be killed before chance decides.
+        passages: the points that an undisturbed run passes.
+        kills: how many kills the run needs.
+        share: how often each point is chosen before points are chosen at random.
     """
 
     actions: list[Action]
@@ -47,23 +47,23 @@ class Planner:
             self.made[point] += 1
             self.by_action[point][self.actions[action].kind] += 1
 
-    def plan(self, rng: Random, start: int, spent: Counter[int], leases: bool) -> dict[str, Kill]:
+    def plan(self, rng: Random, start: int, attempts: Counter[int], leases: bool) -> dict[str, Kill]:
         """Plan at most one kill for each action from `start` on; a process dies at the first one it passes."""
         with self._lock:
-            found = {str(i): self._kill(rng, i, leases) for i in range(start, len(self.actions)) if self._wanted(rng, i, spent)}
+            found = {str(i): self._kill(rng, i, leases) for i in range(start, len(self.actions)) if self._wanted(rng, i, attempts)}
         return {i: kill for i, kill in found.items() if kill is not None}
 
-    def _wanted(self, rng: Random, index: int, spent: Counter[int]) -> bool:
-        if self.actions[index].kind == "ghost":
+    def _wanted(self, rng: Random, index: int, attempts: Counter[int]) -> bool:
+        if self.actions[index].kind == "abandoned":
             return not self.done
-        return not self.done and spent[index] < rng.choice((2, 3, 4)) and self.actions[index].kind != "verify"
+        return not self.done and attempts[index] < rng.choice((2, 3, 4)) and self.actions[index].kind != "verify"
 
     def _kill(self, rng: Random, index: int, leases: bool) -> Kill | None:
-        if self.actions[index].kind == "ghost":
-            return min(GHOSTLY, key=lambda p: (self.by_action[p]["ghost"], rng.random())), 1
-        after_ghost = index > 0 and self.actions[index - 1].kind == "ghost"
+        if self.actions[index].kind == "abandoned":
+            return min(ABANDONED_POINTS, key=lambda p: (self.by_action[p]["abandoned"], rng.random())), 1
+        after_abandoned = index > 0 and self.actions[index - 1].kind == "abandoned"
         passed = Counter(p for p in self.passages[index] if leases or not p.startswith("lease."))
-        passed.update(dict.fromkeys(ORPHANS, 2) if after_ghost else {})
+        passed.update(dict.fromkeys(REMOVAL_POINTS, 2) if after_abandoned else {})
         if rng.random() < 0.1 or not passed:
             return TIMER, rng.randrange(100, 6_000)
         rare = min(passed, key=lambda p: (self.made[p], rng.random()))
@@ -71,5 +71,5 @@ class Planner:
         return point, rng.randint(1, passed[point])
 
     def missing(self) -> list[str]:
-        """Points of the registry that no kill hit."""
+        """The fault points without a kill."""
         return [p for p in POINTS if not self.made[p]]

@@ -1,4 +1,4 @@
-"""The most difficult stream, and the script of one life: which files land, and the actions in a fixed order."""
+"""The most difficult stream, and the script of one trial: the files that land, and the actions in a fixed order."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from platform_defs.engine.days import moment
 from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
 
 SOURCES: tuple[Source, ...] = ("orders", "payments")
-AFTER = 60 * HOUR  # what is simulated lies before the wall clock
+AFTER = 60 * HOUR  # the wall clock is after all simulated times
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ VISITS = DerivedAsset(
 """Sessions with allowed lateness, corrections and early results."""
 ASSETS = {a.name: a for a in (WIDE, TAKINGS, VISITS)}
 PUBLISHED = "published"
-"""The folder that the changes of takings are published to."""
+"""The folder to which the changes of `takings` are published."""
 
 
 def shop(seed: int, parts: int) -> ShopDay:
@@ -94,8 +94,8 @@ def shop(seed: int, parts: int) -> ShopDay:
     return simulate(Shop(seed=seed, orders=15 * parts, parts=parts, late=0.05, duplicate=0.05, malformed=0.05, null_time=0.02, beyond=0.05))
 
 
-def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
-    """Times out of every range, names in many scripts, an empty object, and one order that is paid over and over."""
+def extreme_lines(day: ShopDay, source: Source, part: int) -> list[str]:
+    """Lines with times out of range, with text in many scripts, or that are not a row; and many payments of one order."""
     key, time = ("order_id", "order_time") if source == "orders" else ("payment_id", "payment_time")
     now = moment(day.shop.start + (part * day.shop.span) // day.shop.parts)
     times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "-0044-03-15T00:00:00Z", "+290000-01-01T00:00:00Z", "yesterday"]
@@ -115,20 +115,21 @@ def nasty(day: ShopDay, source: Source, part: int) -> list[str]:
     return [*(json.dumps(row) for row in rows), "{}", "[]", "null", "\ufeff{", '{"a": {"b": [1, {"c": null}]}}']
 
 
-def put(day: ShopDay, landing: Path, part: int) -> None:
-    """Land a part: two files a source, with the same modification times in every life. The part after the last has unusual rows only, and
-    a torn file.
+def land_part(day: ShopDay, landing: Path, part: int) -> None:
+    """Land a part: two files for each source, with the same modification times in every trial.
+
+    The part after the last has the extreme lines only, and a corrupted file.
     """
     for n, source in enumerate(SOURCES):
         sent = day.lines(source, part, day.shop.parts) if part < day.shop.parts else []
-        for half, lines in enumerate((sent, nasty(day, source, part))):
+        for half, lines in enumerate((sent, extreme_lines(day, source, part))):
             _file(landing / source / f"part-{part:03}-{half}.jsonl", lines, _modified(day, part) + 10 * n + half)
     if part == day.shop.parts:
         _file(landing / "payments" / "torn.jsonl.gz", ["no gzip"], _modified(day, part) + 9)
 
 
-def settle_released(day: ShopDay, landing: Path, part: int) -> None:
-    """Give the files of released rows a modification time that is the same in every life."""
+def set_released_times(day: ShopDay, landing: Path, part: int) -> None:
+    """Give the files of released rows a modification time that is the same in every trial."""
     for path in landing.glob("*/released-*"):
         os.utime(path, (_modified(day, part) + 30,) * 2)
 
@@ -137,11 +138,11 @@ def _modified(day: ShopDay, part: int) -> int:
     return day.shop.start // 1000 + part * 60
 
 
-def put_ghost(day: ShopDay, landing: Path, part: int) -> None:
-    """Land files that are deleted before a ledger batch names them."""
+def land_abandoned_files(day: ShopDay, landing: Path, part: int) -> None:
+    """Land files that are deleted again before a ledger batch contains them."""
     for source in SOURCES:
-        lines = [line.replace('_id": "', '_id": "ghost') for line in day.lines(source, part, day.shop.parts)[:9]]
-        _file(landing / source / f"ghost-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
+        lines = [line.replace('_id": "', '_id": "abandoned') for line in day.lines(source, part, day.shop.parts)[:9]]
+        _file(landing / source / f"abandoned-{part}.jsonl", [*lines, "{cut"], day.shop.start // 1000 + 9)
 
 
 def _file(path: Path, lines: Sequence[str], modified: int) -> None:
@@ -159,8 +160,8 @@ class Action:
 
     Args:
         kind: `ingest`, `release`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or
-            `ghost`: an `ingest` that is always killed before its ledger batch, whose files are gone afterwards.
-        part: what has landed by then.
+            `abandoned`: an `ingest` that is always killed before its ledger batch; its files are then deleted.
+        part: the newest part that has landed.
         clock: the wall clock, in epoch ms.
     """
 
@@ -170,16 +171,16 @@ class Action:
 
 
 def script(day: ShopDay) -> list[Action]:
-    """The actions of a life, from the first file to the drained end."""
+    """The actions of a trial, from the first file to the drain."""
     steps: list[tuple[str, int]] = []
     for part in range(day.shop.parts):
-        steps += [("ghost", part)] if part % 2 else []
+        steps += [("abandoned", part)] if part % 2 else []
         steps += [("ingest", part), ("advance", part)]
         steps += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
         steps += [("rebuild", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
     steps += [(kind, last + 1) for kind in ("ingest", "release", "ingest")]
-    steps += [(kind, last) for kind in ("ghost", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
+    steps += [(kind, last) for kind in ("abandoned", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [kind for kind, _ in steps])
     return [Action(kind, part, clock) for (kind, part), clock in zip(steps, times, strict=True)]
 

@@ -10,12 +10,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 
 
-def table(planner: Planner, how: str, failed: int) -> str:
-    """The run in one sentence, then one row a point."""
-    outcome = "the lake of an undisturbed run, row for row; the law holds" if not failed else f"{failed} lives differ"
+def table(planner: Planner, summary: str, failed: int) -> str:
+    """A sentence about the run, then a row for each point."""
+    outcome = "the lake of an undisturbed run, row for row; the law holds" if not failed else f"{failed} trials differ"
     rows = [_row(point, meaning, planner, outcome) for point, meaning in (*POINTS.items(), (TIMER, "any moment, by the clock"))]
     head = ["| point | state | kills | killed in | after recovery |", "|---|---|--:|---|---|"]
-    return "\n".join([how, "", *head, *rows])
+    return "\n".join([summary, "", *head, *rows])
 
 
 def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
@@ -25,7 +25,7 @@ def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
 
 
 def write(text: str) -> None:
-    """Replace the table in the page."""
+    """Replace the table in `docs/reliability.md`."""
     page = PAGE.read_text(encoding="utf-8")
     fresh = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.DOTALL)
     PAGE.write_text(fresh, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The parts of the chaos run, and a short run of it with two kills of a real process group."""
+"""The parts of the chaos run, and a short trial with two kills of a real process group."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,12 +12,12 @@ from platform_defs.faults import POINTS
 from tests.chaos import table
 from tests.chaos.content import COMPARED, TABLES, content, differences
 from tests.chaos.inprocess import PARTS, SEED
-from tests.chaos.life import Life, LifeError
-from tests.chaos.plan import ORPHANS, Planner
+from tests.chaos.plan import REMOVAL_POINTS, Planner
 from tests.chaos.stream import Action, script, shop
+from tests.chaos.trial import Trial, TrialError
 
 KILLS = 2
-SCRIPT = [Action(kind, 0, n) for n, kind in enumerate(["ingest", "ghost", "drain", "advance", "verify"])]
+SCRIPT = [Action(kind, 0, n) for n, kind in enumerate(["ingest", "abandoned", "drain", "advance", "verify"])]
 PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
     1: [],
@@ -30,11 +30,11 @@ PASSED = {
 @pytest.mark.spark
 def test_two_kills_of_the_process_group(tmp_path: Path) -> None:
     messages: list[str] = []
-    first = Life(tmp_path / "undisturbed", SEED, PARTS, True, None, messages.append)
-    wanted = first.undisturbed()
+    first = Trial(tmp_path / "undisturbed", SEED, PARTS, True, None, messages.append)
+    expected = first.undisturbed()
     planner = Planner(script(shop(SEED, PARTS)), first.passages, KILLS, share=1)
-    life = Life(tmp_path / "life", SEED, PARTS, True, None, messages.append)
-    life.disturbed(planner, Random(SEED), wanted)
+    trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append)
+    trial.disturbed(planner, Random(SEED), expected)
     assert planner.made.total() >= KILLS
     assert sum("was killed" in line for line in messages) == planner.made.total()
 
@@ -47,24 +47,24 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_a_lost_duplicated_or_altered_row_is_detected(lake: Path) -> None:
-    wanted = content(str(lake), lake)
-    assert differences(wanted, content(str(lake), lake)) == []
+    expected = content(str(lake), lake)
+    assert differences(expected, content(str(lake), lake)) == []
     DeltaTable(str(lake / "wide")).delete("a = 1")
     write_deltalake(str(lake / "takings"), pa.table({"a": [1], "path": [f"{lake}/x"]}), mode="append")
     DeltaTable(str(lake / "ledger")).update(new_values={"a": 3}, predicate="a = 1")
-    found = differences(wanted, content(str(lake), lake))
+    found = differences(expected, content(str(lake), lake))
     assert [t.partition(",")[0] for t in found] == ["ledger: 1 rows missing", "wide: 1 rows missing", "takings: 0 rows missing"]
     assert "1 too many" in found[2]
-    assert "'path', \"'/x'\"" in found[0], "the life's own folder is left out"
+    assert "'path', \"'/x'\"" in found[0], "the path of the trial's folder is removed"
 
 
-def test_a_lake_that_differs_or_breaks_the_law_ends_the_life(lake: Path) -> None:
-    life = Life(lake, 1, 1, False, None, print, law_check={"law": [], "uncounted": "{}", "folds": False})
-    with pytest.raises(LifeError, match="the law does not hold"):
-        life.checked_content(None)
-    life.law_check["folds"] = True
-    with pytest.raises(LifeError, match=r"differs from an undisturbed run's: ledger: 1 rows missing, 0 too many"):
-        life.checked_content({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
+def test_a_lake_that_differs_or_violates_the_law_fails_the_trial(lake: Path) -> None:
+    trial = Trial(lake, 1, 1, False, None, print, last_check={"law": [], "count_differences": "{}", "changelog_equal": False})
+    with pytest.raises(TrialError, match="the law does not hold"):
+        trial.checked_content(None)
+    trial.last_check["changelog_equal"] = True
+    with pytest.raises(TrialError, match=r"differs from an undisturbed run's: ledger: 1 rows missing, 0 too many"):
+        trial.checked_content({name: Counter({(("a", "9"),): 1}) for name in COMPARED})
 
 
 def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() -> None:
@@ -79,7 +79,7 @@ def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() 
     first = killed(1)
     assert first == killed(1)
     assert first != killed(2)
-    assert {p for p, _ in first} >= {*ORPHANS, "ingest.after_ledger", "signals.before_ledger", "advance.after_fold", "timer"}
+    assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "signals.before_ledger", "advance.after_fold", "timer"}
     assert {nth for p, nth in first if p == "ingest.after_log"} <= {1, 2}
     assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
 
@@ -99,10 +99,10 @@ def test_the_table_lists_every_point_and_its_outcome(tmp_path: Path, monkeypatch
     assert "| 1 | ingest 1 | the lake of an undisturbed run" in text
     assert text.count("not killed in this run") == len(POINTS)
     table.write(table.table(planner, "again", 2))
-    assert "2 lives differ" in page.read_text(encoding="utf-8")
+    assert "2 trials differ" in page.read_text(encoding="utf-8")
 
 
 def test_reliability_md_lists_every_point() -> None:
-    """`make chaos` writes the table; a point added since must be in it."""
+    """`make chaos` writes the table; it must list points that were added since."""
     text = table.PAGE.read_text(encoding="utf-8")
     assert [p for p in POINTS if f"| `{p}` |" not in text] == []

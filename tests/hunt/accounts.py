@@ -1,4 +1,4 @@
-"""Accounts over tuples: the engine selects the rows and recomputes results, and the counting is done here."""
+"""Accounts over tuples: the engine selects rows and recomputes results, and this module counts them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,13 +26,13 @@ def sim_account(advance: Advance, days: tuple[date, date] | None) -> list[DayAcc
     """The account of an asset over tuples."""
     scope = scope_of(advance, days)
     if names_rows(advance):
-        rows = [*_pair_terms(advance, scope), *_wrong(advance, scope, _sides_of_pair)]
+        rows = [*_pair_terms(advance, scope), *_differing_results(advance, scope, _sides_of_pair)]
     else:
-        rows = [*_accepted_and_late(advance, scope), *_finality(advance, scope), *_wrong(advance, scope, _every_side)]
+        rows = [*_accepted_and_late(advance, scope), *_finality(advance, scope), *_differing_results(advance, scope, _every_side)]
     return accounts_of(advance.asset.inputs, rows)
 
 
-def _wrong(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any:
+def _differing_results(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any:
     """The missing and the superfluous results of a table."""
     closing = scope.recount
     if closing is None:
@@ -68,9 +68,9 @@ def _pair_terms(advance: Advance, scope: Scope) -> Any:
             flags_by_row.setdefault((side, *row), set()).update(flags)
     found = Counter[tuple[int, date, str]]()
     for (side, _, _, time), flags in flags_by_row.items():
-        rest = "logged" in flags and not flags & {"late", "paired", "padded"}
+        is_open = "logged" in flags and not flags & {"late", "paired", "padded"}
         terms = {"accepted": "logged" in flags, "late": "late" in flags, "matched": "paired" in flags, "unmatched": "padded" in flags}
-        terms["pending"] = rest and "expired" not in flags
+        terms["pending"] = is_open and "expired" not in flags
         found.update((side, day_of(time), term) for term, holds in terms.items() if holds)
     return [{"side": side, "day": day, term: n} for (side, day, term), n in found.items()]
 

@@ -1,4 +1,4 @@
-"""The engine's own classes on a lake in memory: only Spark's work on rows is replaced, by functions of tuples."""
+"""The engine's own classes on an in-memory lake. Only Spark's computations on rows are replaced, by functions of tuples."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +73,7 @@ class SimLedgerStore:
 
     @property
     def seen(self) -> Version | None:
-        """The version that was last looked at."""
+        """The version that was read last."""
         return None if self._seen is None else self._seen.seen
 
     def look(self) -> LedgerVersion | None:
@@ -108,7 +108,7 @@ class SimLedgerStore:
 
 
 class SimLedger(Ledger):
-    """The ledger. What one process derives from a version serves the others, which would derive the same."""
+    """The ledger. All processes share what is derived from a version, since each would derive the same."""
 
     _store: SimLedgerStore
 
@@ -126,12 +126,12 @@ class SimLedger(Ledger):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Parsed rows with their lateness decisions: `(arrival, event, reason, file)`."""
+class Validated:
+    """Parsed rows with the reasons of quarantined ones: `(arrival, event, reason, file)`."""
 
     rows: Sequence[tuple[int, Event, str | None, str]]
 
-    def persist(self) -> "Judged":
+    def persist(self) -> "Validated":
         return self
 
     def unpersist(self) -> None:
@@ -151,28 +151,28 @@ class SimIngest(Ingest):
         return _Done(self._source(batch, contract, files, last), [])
 
     def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
-        return self.lake.process.call(lambda _: Judged(_judged(self.lake, contract, files, self.ledger.wall_clock())))
+        return self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
 
-    def _spread(self, judged: Any, counts: Any) -> tuple[int, ...]:
-        times = sorted(event.t for _, event, reason, _ in judged.rows if reason is None)
+    def _spread(self, validated: Any, counts: Any) -> tuple[int, ...]:
+        times = sorted(event.t for _, event, reason, _ in validated.rows if reason is None)
         if not is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation):
             return ()
         return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
 
-    def _count(self, judged: Any, contract: SourceContract) -> Any:
-        good = [event.t for _, event, reason, _ in judged.rows if reason is None]
-        n = len(judged.rows)
+    def _count(self, validated: Any, contract: SourceContract) -> Any:
+        good = [event.t for _, event, reason, _ in validated.rows if reason is None]
+        n = len(validated.rows)
         ends = min(good, default=None), max(good, default=None)
         return _Counts(n, len(good), n - len(good), 0, 0, *ends, None, fmean(good) if good else None, pstdev(good) if good else None)
 
-    def _repeated(self, judged: Any, contract: SourceContract, counts: Any) -> Any:
+    def _repeated(self, validated: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:
             return None
         head = last_with_rows(self.ledger, contract.name)
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= head]
         repeated = set[int]()
-        for arrival, event, reason, _ in judged.rows:
+        for arrival, event, reason, _ in validated.rows:
             if reason is None:
                 if any(uid == event.uid and abs(t - event.t) <= horizon for uid, t in held):
                     repeated.add(arrival)
@@ -180,14 +180,14 @@ class SimIngest(Ingest):
                     held.append((event.uid, event.t))
         return repeated or None
 
-    def _write(self, judged: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any]) -> int:
+    def _write(self, validated: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any]) -> int:
         seq, duplicates = batch.seq, repeated or set()
-        log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in judged.rows if reason is None and arrival not in duplicates]
+        log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in validated.rows if reason is None and arrival not in duplicates]
         held = self._append(contract, batch, attempt, Rows(LOG, log), contract.log, counts.good - len(duplicates), [])
         if held != counts.good - len(duplicates):
             raise IngestError.miscounted(contract.name, counts.good - len(duplicates), held)
         point("ingest.after_log")
-        rejects = [(seq, arrival, e.uid, reason) for arrival, e, reason, _ in judged.rows if reason is not None]
+        rejects = [(seq, arrival, e.uid, reason) for arrival, e, reason, _ in validated.rows if reason is not None]
         kept = self._append(contract, batch, attempt, Rows(REJECTS, rejects), contract.quarantine, counts.quarantined, [])
         if kept != counts.quarantined:
             raise IngestError.miscounted(contract.name, counts.quarantined, kept)
@@ -195,7 +195,7 @@ class SimIngest(Ingest):
         return held
 
 
-def _judged(lake: SimLake, contract: SourceContract, files: Sequence[File], now: int) -> list[tuple[int, Event, str | None, str]]:
+def _validated_rows(lake: SimLake, contract: SourceContract, files: Sequence[File], now: int) -> list[tuple[int, Event, str | None, str]]:
     found: list[tuple[int, Event, str | None, str]] = []
     ahead = None if contract.future_skew is None else now + length_ms(contract.future_skew, "future_skew")
     for rank, file in enumerate(sorted(files)):
@@ -205,7 +205,7 @@ def _judged(lake: SimLake, contract: SourceContract, files: Sequence[File], now:
             continue
         landed = lake.store.landing.get((contract.name, name))
         if landed is None:
-            raise StoreFault(f"{file.path} is not there any more")
+            raise StoreFault(f"{file.path} has disappeared")
         for n, event in enumerate(landed.events):
             reason = "bad" if event.is_bad else "future" if ahead is not None and event.t > ahead else None
             found.append(((rank << POSITION_BITS) + n, event, reason, name))
@@ -298,7 +298,7 @@ class SimClosedRanges(ClosedRanges):
     def closed(self, closing: ClosedRange, head: int) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
-        firsts = [None if closing.after is None else closing.after - reach for reach in reads.lookback]
+        firsts = [None if closing.after is None else closing.after - lookback for lookback in reads.lookback]
         frames = [self.reading.input(self.asset, i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
@@ -376,7 +376,7 @@ class SimAccounts(Accounts):
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         advance = self.snapshot(asset)
-        is_readable = all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset))
+        is_readable = all(i.is_readable(advance.reading.lake) for i in advance.reading.inputs_of(advance.asset))
         return sim_account(advance, days) if is_readable else []
 
 
@@ -396,8 +396,8 @@ class SimEngine(Engine):
 
     @cached_property
     def ingestion(self) -> SimIngestion:
-        within = self.sources, self.assets, self.folders, self.max_files
-        return SimIngestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches)
+        config = self.sources, self.assets, self.folders, self.max_files
+        return SimIngestion(lambda: self.spark, self.lake, self.ledger, *config, self._require_handled_batches)
 
     @property
     def accounts(self) -> SimAccounts:

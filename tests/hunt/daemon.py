@@ -1,4 +1,4 @@
-"""Dagster's daemon as the sensors see it: cursors, run keys that launch once, and the status of runs."""
+"""Dagster's daemon as the sensors use it: cursors, run keys that launch one run each, and the status of runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ import dagster as dg
 from assets.partitions import end_of
 from platform_defs import sensors
 from platform_defs.jobs import RANGE_END
-from tests.hunt.process import Trouble
+from tests.hunt.process import Fault
 
-RunOf = Callable[[Callable[[Any], Any], Sequence[Trouble]], tuple[str, Any]]
+RunOf = Callable[[Callable[[Any], Any], Sequence[Fault]], tuple[str, Any]]
 
 
 @dataclass
@@ -71,12 +71,12 @@ class Daemon:
         return found[:limit]
 
     def is_quiet(self) -> bool:
-        """Whether no run makes the sensors wait: the newest run of each job succeeded."""
+        """Whether the newest run of each job succeeded, so that no sensor waits for a run."""
         newest = {record.job: record for record in self.records}
         return all(record.dagster_run.status == dg.DagsterRunStatus.SUCCESS for record in newest.values())
 
-    def tick(self, sensor: str, run: RunOf, troubles: Sequence[Trouble]) -> None:
-        """Evaluate a sensor, and launch the runs that it requests, unless their key was launched before."""
+    def tick(self, sensor: str, run: RunOf, faults: Sequence[Fault]) -> None:
+        """Evaluate a sensor, and launch the runs that it requests, except runs whose key was launched before."""
         definition: Any = getattr(sensors, sensor)
         context = Context(self, self.cursors.get(sensor))
         _, answer = run(lambda engine: definition._raw_fn(context, engine), ())
@@ -86,14 +86,14 @@ class Daemon:
         for request in requests:
             if request.run_key is None or (sensor, request.run_key) not in self.keys:
                 self.keys.add((sensor, request.run_key or ""))
-                self._launch(sensor, request, run, troubles)
+                self._launch(sensor, request, run, faults)
 
-    def _launch(self, sensor: str, request: dg.RunRequest, run: RunOf, troubles: Sequence[Trouble]) -> None:
+    def _launch(self, sensor: str, request: dg.RunRequest, run: RunOf, faults: Sequence[Fault]) -> None:
         of = Run(f"run-{len(self.records)}", dict(request.tags))
         record = Record(of, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
         self.records.append(record)
-        outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), troubles)
-        if outcome in ("killed", "held up"):  # the daemon does not get its result
+        outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), faults)
+        if outcome in ("killed", "paused"):  # the daemon does not get its result
             return
         of.status = dg.DagsterRunStatus.SUCCESS if outcome == "done" else dg.DagsterRunStatus.FAILURE
         record.end_time = self.clock() / 1000

@@ -1,4 +1,4 @@
-"""Stand-ins for data frames: rows as tuples, with the few methods that the engine's bookkeeping calls."""
+"""Replacements of data frames: rows as tuples, with the few methods that the engine calls on frames."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

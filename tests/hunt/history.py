@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from platform_defs.engine.days import day_of
-from tests.hunt.process import Trouble
+from tests.hunt.process import Fault
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, RECIPES, Action, Setup
 from tests.support.shopkeeping import DAY, HOUR, MINUTE
@@ -18,9 +18,9 @@ class History:
     """A history.
 
     Args:
-        seed: what it was made from.
-        setup: what stays the same.
-        actions: what happens, in order.
+        seed: the seed from which it was generated.
+        setup: its fixed parameters.
+        actions: its actions, in order.
     """
 
     seed: int
@@ -33,8 +33,8 @@ class History:
 
 _KINDS = ("kill", "kill", "kill", "timeout", "lost", "lost", "stale")
 _ON = ("any", "write", "write", "point")
-_MOST = {"any": 24, "write": 4, "point": 10}
-_OFTEN: dict[str, float] = {
+_MAX_NTH = {"any": 24, "write": 4, "point": 10}
+_WEIGHTS: dict[str, float] = {
     **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
     **{
         "drain": 2,
@@ -52,9 +52,12 @@ _OFTEN: dict[str, float] = {
     **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
     **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1, "usurped": 2.1},
 }
+"""How often each kind of action is chosen. `World` has a method for each action, `_Making` one for each story of several actions."""
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
-_HELD_UP = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
-_TROUBLED = frozenset(("ingest", "advance", "drain", "idle", "watermark", "maintain", "examine", "account", "rebuild", "remake", "daemon"))
+_PAUSABLE = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
+_WITH_FAULTS = frozenset(
+    ("ingest", "advance", "drain", "idle", "watermark", "maintain", "examine", "account", "rebuild", "remake", "daemon")
+)
 
 
 def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) -> History:
@@ -67,10 +70,10 @@ def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) ->
         max_step=random.choice((8, 1_000)),
         max_files=random.choice((1, 3)),
     )
-    rare = random.sample(sorted(_OFTEN), 12)  # a history has some kinds only, so that a finding is often short already
-    often = {kind: n for kind, n in _OFTEN.items() if (kind in only if only else kind in rare or n > 2)}
+    rare = random.sample(sorted(_WEIGHTS), 12)  # a history has a few kinds only, so that most findings are short
+    weights = {kind: n for kind, n in _WEIGHTS.items() if (kind in only if only else kind in rare or n > 2)}
     making = _Making(random, setup)
-    kinds = random.choices(list(often), list(often.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
+    kinds = random.choices(list(weights), list(weights.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
     return History(seed, setup, tuple(action for kind in kinds for action in making.actions(kind)))
 
 
@@ -89,7 +92,7 @@ class _Making:
         who = 0 if self.random.random() < 0.7 else 1
         story: Callable[[int], Iterator[Action]] | None = getattr(self, f"_story_{kind}", None)
         if story is None:
-            yield self._action(kind, who, self._troubles() if kind in _TROUBLED else ())
+            yield self._action(kind, who, self._faults() if kind in _WITH_FAULTS else ())
         else:
             yield from story(who)
 
@@ -97,8 +100,8 @@ class _Making:
         """A process is paused, others act meanwhile, and it resumes."""
         random = self.random
         on = random.choice(_ON)
-        pauses = [Trouble("pause", on, nth) for nth in sorted(random.sample(range(1, _MOST[on] + 1), random.randint(1, 3)))]
-        first = random.choice(_HELD_UP)
+        pauses = [Fault("pause", on, nth) for nth in sorted(random.sample(range(1, _MAX_NTH[on] + 1), random.randint(1, 3)))]
+        first = random.choice(_PAUSABLE)
         yield self._action(first, who, tuple(pauses))
         for _ in pauses:
             for _ in range(random.randint(1, 3)):
@@ -117,7 +120,7 @@ class _Making:
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _closed(self, who: int) -> Iterator[Action]:
-        """Some results are closed in every table."""
+        """Every table finalizes some results."""
         for source in self.setup.sources:
             self.files, self.events = self.files + 1, self.events + 3
             times = (self.now - self.random.randint(3, 9) * HOUR, self.now - 2 * HOUR, self.now)
@@ -127,10 +130,10 @@ class _Making:
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
     def _story_cut(self, who: int) -> Iterator[Action]:
-        """An ingest dies, its source leaves the configuration, others continue, and the source returns."""
+        """An ingest is killed, its source leaves the configuration, other sources are ingested, and the source returns."""
         land = self._action("land", who, ())
         yield land
-        yield Action("ingest", who, (), (Trouble("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
+        yield Action("ingest", who, (), (Fault("kill", self.random.choice(("point", "write")), self.random.randint(2, 4)),))
         yield Action("away", who, land.args[:1])
         for kind in ("land", "land", "ingest"):
             yield self._action(kind, who, ())
@@ -138,19 +141,19 @@ class _Making:
         yield self._action("ingest", who, ())
 
     def _story_usurped(self, who: int) -> Iterator[Action]:
-        """An ingest has left uncommitted rows in a log; while one writer that knows them is paused, another reuses or deletes them."""
+        """An ingest leaves uncommitted rows in a log. While one writer that has read them is paused, another reuses or deletes them."""
         random, other = self.random, 1 - who
         land = self._action("land", who, ())
         yield land
-        dies = (Trouble("kill", "point", random.randint(2, 5)),)
+        kill = (Fault("kill", "point", random.randint(2, 5)),)
         if random.random() < 0.5:
-            yield self._action("ingest", who, (Trouble("pause", "point", random.randint(2, 5)),))
+            yield self._action("ingest", who, (Fault("pause", "point", random.randint(2, 5)),))
             yield self._action("land", other, ()) if random.random() < 0.5 else self._action("tick", other, ())
-            yield self._action(random.choice(("ingest", "drain", "watermark")), other, dies)
+            yield self._action(random.choice(("ingest", "drain", "watermark")), other, kill)
         else:
-            held_up = random.choice((Trouble("pause", "any", random.randint(4, 30)), Trouble("pause", "point", random.randint(1, 4))))
-            yield self._action("ingest", who, dies)
-            yield self._action(random.choice(("drain", "watermark", "ingest")), other, (held_up,))
+            pause = random.choice((Fault("pause", "any", random.randint(4, 30)), Fault("pause", "point", random.randint(1, 4))))
+            yield self._action("ingest", who, kill)
+            yield self._action(random.choice(("drain", "watermark", "ingest")), other, (pause,))
             yield self._action("ingest", who, ())
             who = other
         yield Action("resume", who)
@@ -160,13 +163,13 @@ class _Making:
         for kind in ("land", "ingest"):
             yield self._action(kind, who, ())
         for name in self.setup.assets:
-            yield Action("advance", who, (name, None), self._troubles())
+            yield Action("advance", who, (name, None), self._faults())
             yield Action("account", 1 - who, (name,))
 
     def _story_audit(self, who: int) -> Iterator[Action]:
         """An account is paused, and its inputs change meanwhile."""
         random = self.random
-        pauses = tuple(Trouble("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
+        pauses = tuple(Fault("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
         yield self._action("land", who, ())
         yield self._action("account", who, pauses)
         for kind in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("remake",))):
@@ -176,7 +179,7 @@ class _Making:
         yield Action("resume", who)
 
     def _story_outage(self, who: int) -> Iterator[Action]:
-        """A power cut, a run without the lost commits, and the return of the backup."""
+        """A power cut loses commits, actions follow without them, and the backup is restored."""
         if self.random.random() < 0.5:
             yield from (self._action(kind, who, ()) for kind in ("land", "ingest"))
         lost = f"events/{self._source()}", self.random.random() < 0.4
@@ -187,18 +190,18 @@ class _Making:
             yield self._action(self.random.choice(("ingest", "advance", "maintain", "drain", "account", "rebuild")), who, ())
         yield Action("restore", who)
 
-    def _action(self, kind: str, who: int, troubles: tuple[Trouble, ...]) -> Action:
+    def _action(self, kind: str, who: int, faults: tuple[Fault, ...]) -> Action:
         make: Callable[[], tuple[Any, ...]] = getattr(self, f"_{kind}", tuple)
-        return Action(kind, who, make(), troubles)
+        return Action(kind, who, make(), faults)
 
-    def _troubles(self) -> tuple[Trouble, ...]:
+    def _faults(self) -> tuple[Fault, ...]:
         random = self.random
         if random.random() < 0.6:
             return ()
-        found: list[Trouble] = []
+        found: list[Fault] = []
         for _ in range(1 if random.random() < 0.8 else 2):
             on = random.choice(_ON)
-            found.append(Trouble(random.choice(_KINDS), on, random.randint(1, _MOST[on])))
+            found.append(Fault(random.choice(_KINDS), on, random.randint(1, _MAX_NTH[on])))
         return tuple(found)
 
     def _source(self) -> str:

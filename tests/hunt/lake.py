@@ -76,7 +76,7 @@ class SimTables(Lake):
     def append(self, frame: Any, table: str, metadata: dict[str, Any], *, after: Any = ANY, number: int | None = None, **how: Any) -> int:
         self.still_mine()
         new, seen, name = tuple(frame), self.delta(table), self.sim.store.next_id()
-        self.sim.process.call(lambda _: None)  # the files
+        self.sim.process.call(lambda _: None)  # writes the files
         self.still_mine()
         while True:
             version = -1 if seen is None else seen.version()
@@ -88,7 +88,7 @@ class SimTables(Lake):
                 seen = self.sim.delta(table)
                 continue
             except StoreFault:
-                fresh: Any = self.sim.delta(table)  # whether the commit was made anyway
+                fresh: Any = self.sim.delta(table)  # the commit may have been made nevertheless
                 if fresh is not None and any(v.metadata.get("id") == name for v in fresh.versions):
                     return len(new)
                 raise
@@ -140,9 +140,9 @@ class SimLake(SimTables):
     """A lake whose tables lie in memory.
 
     Args:
-        store: what outlives processes.
-        process: the process that asks.
-        shares_leases: whether a writer that is held up loses its place to another (a lease that ran out).
+        store: the state that outlives processes.
+        process: the process that uses the lake.
+        shares_leases: whether a paused writer loses its lease to another process.
     """
 
     store: Store = field(default_factory=Store, compare=False)

@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class LedgerRow:
-    """A row, and its part."""
+    """A ledger row, and the part that contains it."""
 
     entry: SourceEntry
     part: Part

@@ -13,21 +13,21 @@ from tests.support.shopkeeping import DAY, HOUR, MINUTE
 
 BOUND, HORIZON, SKEW, TIMEOUT = MINUTE, 2 * HOUR, 24 * HOUR, HOUR
 SLACK = 3 * DAY
-"""How far the clock may have moved while an ingest was held up."""
+"""How far the clock may have moved while an ingest was paused."""
 POSITION_BITS = 42
 
 
-_MADE_WITH = {identity_of(asset): window for window, recipe in RECIPES.items() for asset in recipe.values()}
+_WINDOW_OF_OPERATOR = {identity_of(asset): window for window, recipe in RECIPES.items() for asset in recipe.values()}
 
 
 @dataclass(slots=True)
 class _Source:
     """The state of a source after some batches."""
 
-    mark: int | None = None
+    watermark: int | None = None
     newest: int | None = None
     is_idle: bool = False
-    heard: int | None = None
+    active_at: int | None = None
     read: set[str] = field(default_factory=set)
     accepted: list[Row] = field(default_factory=list)
     rejects: list[Row] = field(default_factory=list)
@@ -36,7 +36,7 @@ class _Source:
 
 
 @dataclass
-class Truth:
+class ExpectedLake:
     """The expected content of every table.
 
     Args:
@@ -51,14 +51,12 @@ class Truth:
     _sources: dict[str, _Source] = field(default_factory=dict)
     _checked: dict[str, Any] = field(default_factory=dict)
     _steady: bool = True
-    """Whether the clock never stepped back."""
+    """Whether the clock has never been set back."""
 
     def landed(self, file: Landed) -> None:
         self.contents[file.source, file.name] = file.events
 
-    # the ledger
-
-    def take(self) -> None:
+    def read_ledger(self) -> None:
         """Read the ledger, and check each batch against its files."""
         held = self.store.tables.get("ledger")
         version = None if held is None else held.newest
@@ -78,13 +76,13 @@ class Truth:
             by_seq.setdefault(entry.seq, []).append(entry)
         for seq, batch in sorted(by_seq.items()):
             if seq != len(self._entries) + 1:
-                raise Finding("ledger order", f"entry {seq} follows entry {len(self._entries)}")
+                raise Finding("ledger order", f"batch {seq} follows batch {len(self._entries)}")
             self._entries.append(batch)
             for entry in batch:
-                self._take(entry, self._source(entry.source))
+                self._apply(entry, self._source(entry.source))
             for source in CONTRACTS:
                 of = self._source(source)
-                of.marks.append(of.mark)
+                of.marks.append(of.watermark)
                 of.idle.append(of.is_idle)
 
     def _source(self, name: str) -> _Source:
@@ -97,32 +95,32 @@ class Truth:
     def head(self) -> int:
         return len(self._entries)
 
-    def _take(self, entry: SourceEntry, of: _Source) -> None:
+    def _apply(self, entry: SourceEntry, of: _Source) -> None:
         good, counts = self._read(entry, of)
         recorded = Counter(read=entry.rows_read, accepted=entry.accepted, duplicate=entry.duplicate, quarantined=entry.quarantined)
         if recorded != counts:
-            raise Finding("ledger counts", f"{entry.source}, entry {entry.seq}: it records {dict(+recorded)}, not {dict(+counts)}")
+            raise Finding("ledger counts", f"{entry.source}, batch {entry.seq}: it records {dict(+recorded)}, not {dict(+counts)}")
         bounded = max((e.t for e in good), default=None)
         if bounded is not None:
             of.newest = bounded if of.newest is None else max(of.newest, bounded)
-            of.mark = bounded - BOUND - 1 if of.mark is None else max(of.mark, bounded - BOUND - 1)
+            of.watermark = bounded - BOUND - 1 if of.watermark is None else max(of.watermark, bounded - BOUND - 1)
         if entry.kind in ("watermark", "drain") and entry.watermark is not None:
-            of.mark = entry.watermark if of.mark is None else max(of.mark, entry.watermark)
-        if (entry.watermark, entry.max_event_time) != (of.mark, of.newest):
-            raise Finding("ledger watermark", f"{entry} should have {of.mark}, {of.newest}")
+            of.watermark = entry.watermark if of.watermark is None else max(of.watermark, entry.watermark)
+        if (entry.watermark, entry.max_event_time) != (of.watermark, of.newest):
+            raise Finding("ledger watermark", f"{entry} should have {of.watermark}, {of.newest}")
         self._steady &= entry.clock is None
-        silent = entry.ingested_at - self._heard(of)
+        silent = entry.ingested_at - self._active_at(of)
         if self._steady and entry.idle and not of.is_idle and silent <= TIMEOUT:
             raise Finding("falsely idle", f"{entry.source} fell idle at batch {entry.seq}, {silent} ms after its rows")
         if entry.rows_read or entry.kind in ("watermark", "drain"):
-            of.heard = entry.ingested_at
+            of.active_at = entry.ingested_at
         of.is_idle = entry.idle
 
-    def _heard(self, of: _Source) -> int:
-        return self._entries[0][0].ingested_at if of.heard is None else of.heard
+    def _active_at(self, of: _Source) -> int:
+        return self._entries[0][0].ingested_at if of.active_at is None else of.active_at
 
     def _read(self, entry: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
-        """The good events of a batch's files, and its counts; accepted rows are added to the source."""
+        """The valid events of a batch's files, and its counts; adds accepted and rejected rows to the source."""
         good, counts = list[Event](), Counter[str]()
         ahead = self._ahead(entry)
         files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in entry.offsets))
@@ -154,7 +152,7 @@ class Truth:
         return good, counts
 
     def _ahead(self, entry: SourceEntry) -> set[int]:
-        """The events that were too far in the future. The ledger records how many, and not always the clock that decided."""
+        """The ids of the events that were too far in the future. The ledger has their number, but not always the clock that decided."""
         read = [offset.split("|") for offset in entry.offsets]
         events = [e for path, *rest in read if not rest[2:] for e in self.contents[entry.source, path.rsplit("/", 1)[-1]]]
         bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
@@ -178,7 +176,7 @@ class Truth:
         version = None if held is None else held.newest
         if self._checked.get(table) == (id(version), self.head):
             return
-        last = wanted[-1][0] if wanted else 0  # readers see no row of a batch after the newest that names the source
+        last = wanted[-1][0] if wanted else 0  # readers ignore rows of batches after the newest one with the source
         seen = () if version is None else [row[:columns] for row in version.rows if row[0] <= last]
         _compare(table, seen, wanted)
         self._checked[table] = id(version), self.head
@@ -186,7 +184,7 @@ class Truth:
     # derived tables
 
     def watermarks(self, sources: Iterable[str]) -> list[int | None]:
-        """An operator's watermark after each batch; index 0 is before any."""
+        """An operator's watermark after each batch; index 0 is before the first."""
         found: list[int | None] = []
         for n in range(self.head + 1):
             marks = [of.marks[n] for of in map(self._source, sources) if not of.idle[n]]
@@ -196,7 +194,7 @@ class Truth:
         return found
 
     def results(self, asset: str, window: int, seq: int) -> list[Row]:
-        """All results of an asset for the rows of batches up to `seq`, open ones too."""
+        """All results of an asset from the batches up to `seq`, including results that are not final."""
         recipe = RECIPES[window][asset]
         operator: Any = recipe.operator
         if asset == "pairs":
@@ -215,13 +213,13 @@ class Truth:
         return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], marks[row[0] - 1])]
 
     def check_table(self, asset: str) -> None:
-        """After each of its commits, a table contains the results that its handled batches close."""
+        """After each of its commits, a table contains the results that are final after its handled batches."""
         held = self.store.tables.get(asset)
         if held is None or self._checked.get(asset) is held.newest:
             return
         now = next((v.metadata["progress"] for v in reversed(held.versions) if "progress" in v.metadata), None)
         if now is not None and now["seq"] <= self.head and now["closed_to"] is not None:
-            window = _MADE_WITH[now["operator"]]
+            window = _WINDOW_OF_OPERATOR[now["operator"]]
             wanted = [row for row in self.results(asset, window, now["seq"]) if row[-1] <= now["closed_to"]]
             _compare(asset, held.newest.rows, wanted)
         self._checked[asset] = held.newest
@@ -232,31 +230,29 @@ class Truth:
             if source not in self._sources or name not in self._sources[source].read:
                 raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")
 
-    def check_all_closed(self, assets: Iterable[str], window: int, away: set[str]) -> None:
+    def check_complete(self, assets: Iterable[str], window: int) -> None:
         """Every file was read, and every table equals a computation from scratch."""
-        for (source, name), file in self.store.landing.items():
-            if (source in self._sources and name not in self._sources[source].read) or source not in self._sources:
-                raise Finding("file never read", f"{source}/{name}, {len(file.events)} rows")
+        self.check_all_read()
         for asset in assets:
             held = self.store.tables.get(asset)
-            _compare(f"{asset} in the end", () if held is None else held.newest.rows, self.results(asset, window, self.head))
+            _compare(f"{asset} at the end", () if held is None else held.newest.rows, self.results(asset, window, self.head))
 
 
 def _joined(operator: Any, left: list[Row], right: list[Row]) -> list[Row]:
-    found, met = list[Row](), set[Row]()
+    found, paired = list[Row](), set[Row]()
     low, high = operator.interval.lower, operator.interval.upper
     for one in left:
         for other in right:
             if one[3] is not None and one[3] == other[3] and low <= other[2] - one[2] <= high:
-                met |= {("l", *one), ("r", *other)}
+                paired |= {("l", *one), ("r", *other)}
                 time = max(one[2], other[2])
                 found.append((one[3], *one[:3], *other[:3], time, time + 1))
     for one in left:
-        if ("l", *one) not in met:
+        if ("l", *one) not in paired:
             time = one[2] + max(0, high)
             found.append((one[3], *one[:3], None, None, None, time, time + 1))
     for other in right:
-        if ("r", *other) not in met:
+        if ("r", *other) not in paired:
             time = other[2] + max(0, -low)
             found.append((other[3], None, None, None, *other[:3], time, time + 1))
     return found

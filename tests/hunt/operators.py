@@ -1,4 +1,4 @@
-"""Operators with the real declarations, computed over tuples in place of Spark's columns."""
+"""Operators with the declarations of the real ones, computed over tuples instead of Spark columns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ class SimJoin(IntervalJoin):
             if row[3] is not None:
                 by_key.setdefault(row[3], []).append(row)
         lower, upper = self.interval.lower, self.interval.upper
-        found, met = list[Any](), set[Any]()
+        results, paired = list[Any](), set[Any]()
         for one in left:
             pairs = [other for other in by_key.get(one[3], ()) if lower <= other[2] - one[2] <= upper]
-            met.update((other[0], other[1]) for other in pairs)
-            found += [_pair(one, other, max(one[2], other[2])) for other in pairs]
+            paired.update((other[0], other[1]) for other in pairs)
+            results += [_pair(one, other, max(one[2], other[2])) for other in pairs]
             if not pairs and self.keeps_unmatched(0):
-                found.append(_pair(one, None, one[2] + self.wait(0)))
+                results.append(_pair(one, None, one[2] + self.wait(0)))
         if self.keeps_unmatched(1):
-            found += [_pair(None, other, other[2] + self.wait(1)) for other in right if (other[0], other[1]) not in met]
-        return Rows(PAIRS, found)
+            results += [_pair(None, other, other[2] + self.wait(1)) for other in right if (other[0], other[1]) not in paired]
+        return Rows(PAIRS, results)
 
 
 def _pair(one: Any, other: Any, time: int) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ class SimCount(WindowedAggregate):
         return self.window.longest
 
     def last(self, time: int) -> int:
-        """The last millisecond of the window that holds a time."""
+        """The last millisecond of the window that contains a time."""
         return time - time % self.size + self.size - 1
 
     def is_late(self, time: int, watermark: int | None) -> bool:
@@ -63,13 +63,13 @@ class SimCount(WindowedAggregate):
         at, key = rows.at("event_time"), rows.at("k")
         counts: dict[tuple[Any, int], int] = {}
         for row in rows:
-            where = row[key], self.last(row[at])
-            counts[where] = counts.get(where, 0) + 1
+            window = row[key], self.last(row[at])
+            counts[window] = counts.get(window, 0) + 1
         return Rows(COUNTS, [(k, last + 1 - self.size, last + 1, n, last, last) for (k, last), n in counts.items()])
 
 
 def closed_by(operator: Any) -> ByTimeRange:
-    """The read of an operator of closed ranges."""
+    """What an operator of closed ranges reads."""
     reads = operator.reads
     assert isinstance(reads, ByTimeRange)
     return reads

@@ -1,4 +1,4 @@
-"""A process of the simulation: its calls, faults and pauses, and the answers of the store."""
+"""A process of the simulation: its calls to the store, its faults and its pauses."""
 
 import threading
 from collections.abc import Callable
@@ -12,14 +12,14 @@ On = Literal["any", "write", "point"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Fault:
     """A fault in an operation.
 
     Args:
-        kind: the process dies; is held up until it is resumed; the store does not answer and has done nothing; it does not answer
-            and has done it; a read shows the version before the newest.
-        on: which calls are counted: all calls and points, calls that write, fault points.
-        nth: at which of them.
+        kind: `kill`: the process dies. `pause`: it waits until it is resumed. `timeout`: a call fails and has no effect. `lost`: a call
+            fails after its effect. `stale`: a read returns the version before the newest.
+        on: what is counted: `any` for all calls and fault points, `write` for calls that write, `point` for fault points.
+        nth: at which of them the fault occurs, from 1.
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ MOST_CALLS = 5_000
 
 
 class Endless(Exception):
-    """An operation does not end."""
+    """An operation makes too many calls."""
 
 
 class StoreFault(OSError):
@@ -43,26 +43,26 @@ class Process:
     """One process, which runs one operation at a time.
 
     Args:
-        number: which.
-        spelling: how it spells the lake's root.
-        skew: how far its clock is off, in ms.
+        number: its number.
+        spelling: its spelling of the lake's root; processes with different spellings do not share locks.
+        skew: the error of its clock, in ms.
     """
 
     number: int
     spelling: str = ""
     skew: int = 0
-    troubles: tuple[Trouble, ...] = ()
+    faults: tuple[Fault, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     """The leases that others took while it was paused."""
     seen: dict[str, int] = field(default_factory=dict)
     """The newest version of each table that it read or wrote, by the table's identity."""
-    struck: bool = False
-    """Whether the present operation met a fault."""
-    thread: "Held | None" = None
+    met_fault: bool = False
+    """Whether a fault has occurred in the present operation."""
+    thread: "PausableThread | None" = None
 
-    def begin(self, troubles: tuple[Trouble, ...]) -> None:
-        self.troubles, self.counts, self.struck = troubles, {"any": 0, "write": 0, "point": 0}, False
+    def begin(self, faults: tuple[Fault, ...]) -> None:
+        self.faults, self.counts, self.met_fault = faults, {"any": 0, "write": 0, "point": 0}, False
         self.taken.clear()
         self.calls = 0
 
@@ -70,20 +70,20 @@ class Process:
     def is_paused(self) -> bool:
         return self.thread is not None
 
-    def _met(self, on: On) -> str | None:
-        """Count a call, and raise its fault, if any."""
+    def _count_call(self, on: On) -> str | None:
+        """Count a call, and apply its fault: kill or pause the process, or return the kind of another fault."""
         self.counts["any"] += 1
         if on != "any":
             self.counts[on] += 1
-        for trouble in self.troubles:
-            if (trouble.on == "any" or trouble.on == on) and self.counts[trouble.on] == trouble.nth:
-                if trouble.kind == "kill":
+        for fault in self.faults:
+            if (fault.on == "any" or fault.on == on) and self.counts[fault.on] == fault.nth:
+                if fault.kind == "kill":
                     raise Killed("killed")
-                if trouble.kind == "pause":
+                if fault.kind == "pause":
                     self._wait()
                 else:
-                    self.struck = True
-                    return trouble.kind
+                    self.met_fault = True
+                    return fault.kind
         return None
 
     def _wait(self) -> None:
@@ -93,19 +93,19 @@ class Process:
 
     def point(self) -> None:
         """Pass a fault point."""
-        if self.troubles:
-            self._met("point")
+        if self.faults:
+            self._count_call("point")
 
     calls: int = 0
 
     def call(self, effect: Callable[[bool], Any], *, writes: bool = False) -> Any:
-        """Call the store; `effect` gets whether it must answer from one version ago."""
+        """Call the store. `effect` gets whether it must return the version before the newest."""
         self.calls += 1
         if self.calls > MOST_CALLS:
-            raise Endless(f"an operation asked the store more than {MOST_CALLS} times")
-        if not self.troubles:
+            raise Endless(f"an operation called the store more than {MOST_CALLS} times")
+        if not self.faults:
             return effect(False)
-        met = self._met("write" if writes else "any")
+        met = self._count_call("write" if writes else "any")
         if met == "timeout" or (met == "lost" and not writes):
             raise StoreFault("the store did not answer in time")
         answer = effect(met == "stale")
@@ -114,8 +114,8 @@ class Process:
         return answer
 
 
-class Held:
-    """An operation in a thread of its own, so that it can be paused. One thread runs at a time."""
+class PausableThread:
+    """An operation in its own thread, so that it can be paused. Only one thread runs at a time."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -137,7 +137,7 @@ class Held:
         self._back.release()
         self._go.acquire()
         if self._dies:
-            raise Killed("killed while it was held up")
+            raise Killed("killed during a pause")
 
     def _run(self, work: Callable[[], Any]) -> None:
         try:

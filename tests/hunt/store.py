@@ -1,6 +1,6 @@
 """A lake in memory: tables of versions with commit metadata, put-if-absent commits, input files, locks.
 
-Only content and order are kept. What may go wrong between a process and the store is `wire.py`'s.
+It keeps content and order only. `process.py` has the faults between a process and the store.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,9 +73,9 @@ class Store:
     home: str = "s3a://lake"
     made: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
-    """Values derived from a version once, for all processes."""
+    """Values that are derived from a version once, and used by all processes."""
     lost: dict[str, tuple[Version, Version]] = field(default_factory=dict)
-    """Commits lost in a power cut, by table: a backup restores them."""
+    """Commits that a power cut removed, by table, each with the commit before it; a backup restores them."""
 
     def commit(
         self,
@@ -92,12 +92,12 @@ class Store:
 
         Args:
             table: the table.
-            change: from the rows before to those after.
-            metadata: what the commit remembers.
+            change: returns the table's rows after the commit, from those before it.
+            metadata: the commit's metadata.
             written: how many rows it writes.
-            seen: the version that the commit must follow (-1: none); None for whichever is the newest.
-            operation: what Delta would call it.
-            step: the step that it is.
+            seen: the version that the commit must follow (-1: none); None for any.
+            operation: the operation, as Delta names it.
+            step: the number of the step that it commits; None for another commit.
 
         Raises:
             Conflict: the newest version is not the one seen.
@@ -133,7 +133,7 @@ class Store:
         self.lost.pop(table, None)
 
     def forget(self, table: str) -> None:
-        """Delete the log before the newest version, as a checkpoint and an expired retention allow."""
+        """Delete the log before the newest version, as Delta does after a checkpoint when the retention has expired."""
         held = self.tables.get(table)
         if held is not None:
             held.versions[:] = held.versions[-1:]
@@ -151,12 +151,12 @@ class Store:
         return True
 
     def is_damaged(self) -> bool:
-        """Whether a commit is missing."""
+        """Whether a commit is lost."""
         return bool(self.lost)
 
     def restore(self) -> list[str]:
-        """Restore the lost commits; returns the tables that were written after the loss, which no backup fits any more."""
-        beyond: list[str] = []
+        """Restore the lost commits; returns the tables that were written after the loss, and cannot be restored."""
+        overwritten: list[str] = []
         for table, (taken, before) in self.lost.items():
             held = self.tables[table]
             kept = [v for v in held.versions if v.number < taken.number]
@@ -165,9 +165,9 @@ class Store:
             if not later:
                 held.versions[:] = [*kept, taken]
             elif torn or not _is_harmless(taken, before):
-                beyond.append(table)
+                overwritten.append(table)
         self.lost.clear()
-        return beyond
+        return overwritten
 
     def land(self, file: Landed) -> None:
         """Put a file into the landing folder."""
@@ -180,9 +180,9 @@ class Store:
 
 
 def _is_harmless(commit: Version, before: Version) -> bool:
-    """Whether nothing is missing without a commit: it repeats the version before it, or removes uncommitted rows.
+    """Whether a table is correct without a commit: the commit repeats the version before it, or removes uncommitted rows.
 
-    A commit that takes over a killed attempt's rows repeats what is recorded. A removal of uncommitted rows is done again.
+    A commit that takes over the rows of a killed attempt changes nothing. A removal of uncommitted rows is repeated later.
     """
     recorded = [{key: value for key, value in v.metadata.items() if key not in ("id", "rows_of")} for v in (commit, before)]
     removes = {*commit.rows} < {*before.rows} and recorded[0].get(ATTEMPT, {}).get("input") == REMOVED

@@ -3,20 +3,20 @@
 import pytest
 
 from tests.hunt.history import generate
-from tests.hunt.life import live, shrink
 from tests.hunt.mutants import MUTANTS
-from tests.hunt.process import Trouble
+from tests.hunt.process import Fault
+from tests.hunt.simulation import shrink, simulate
 from tests.hunt.store import Store
 from tests.hunt.world import Action
 
 HISTORIES = 250
-"""As many as `make test` has time for; `make hunt` runs thousands."""
+"""The number for which `make test` has time; `make hunt` runs thousands."""
 BUDGET = 800
 """Histories within which a reintroduced defect must be found."""
 
 
-def test_random_histories_hold_to_the_model() -> None:
-    found = {seed: finding for seed in range(HISTORIES) if (finding := live(generate(seed))) is not None}
+def test_random_histories_equal_the_model() -> None:
+    found = {seed: finding for seed in range(HISTORIES) if (finding := simulate(generate(seed))) is not None}
     assert not found
 
 
@@ -27,18 +27,18 @@ def test_a_reintroduced_defect_is_found(number: str, monkeypatch: pytest.MonkeyP
         history = mutant.history(seed)
         with monkeypatch.context() as patch:
             mutant.mutate(patch)
-            found = live(history)
-        if found is not None and live(history) is None:
+            found = simulate(history)
+        if found is not None and simulate(history) is None:
             return
     pytest.fail(f"{BUDGET} histories did not find it")
 
 
-def test_a_finding_is_reproducible_and_survives_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_is_reproducible_also_after_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS["14"]
     mutant.mutate(monkeypatch)
-    seed, finding = next((n, found) for n in range(BUDGET) if (found := live(mutant.history(n))) is not None)
+    seed, finding = next((n, found) for n in range(BUDGET) if (found := simulate(mutant.history(n))) is not None)
     history = mutant.history(seed)
-    assert str(live(history)) == str(finding)
+    assert str(simulate(history)) == str(finding)
     fewer, cut = shrink(history, finding)
     assert cut.kind == finding.kind == "file read twice"
     assert {action.kind for action in fewer.actions} == {"land", "ingest", "move"}
@@ -50,8 +50,8 @@ def test_a_seed_determines_the_history() -> None:
     assert generate(7).actions != generate(8).actions
 
 
-def test_an_action_prints_its_troubles() -> None:
-    assert str(Action("ingest", 1, (), (Trouble("kill", "write", 2),))) == "ingest() by process 1 [kill at write 2]"
+def test_an_action_prints_its_faults() -> None:
+    assert str(Action("ingest", 1, (), (Fault("kill", "write", 2),))) == "ingest() by process 1 [kill at write 2]"
 
 
 def test_a_commit_on_an_outdated_version_fails() -> None:

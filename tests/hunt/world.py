@@ -14,7 +14,7 @@ from tests.hunt.adapters import SimEngine
 from tests.hunt.daemon import Daemon
 from tests.hunt.lake import SimLake
 from tests.hunt.operators import SimCount, SimJoin
-from tests.hunt.process import Held, Process, StoreFault, Trouble
+from tests.hunt.process import Fault, PausableThread, Process, StoreFault
 from tests.hunt.store import Landed, Store
 from tests.support.clock import Clock
 from tests.support.kills import Killed
@@ -40,13 +40,13 @@ CONTRACTS: Mapping[str, SourceContract] = {
 
 
 def _assets(window: int) -> dict[str, DerivedAsset]:
-    made = [
+    assets = [
         DerivedAsset(name="pairs", inputs=("a", "b"), operator=SimJoin(on="k", lower="-5 minutes", upper="10 minutes", how="full")),
         DerivedAsset(name="counts", inputs=("a",), operator=_count(window, 5 * MINUTE)),
         DerivedAsset(name="tops", inputs=("counts",), operator=_count(60 * MINUTE, 0)),
         DerivedAsset(name="wides", inputs=("pairs",), operator=_count(30 * MINUTE, 0)),
     ]
-    return {asset.name: asset for asset in made}
+    return {asset.name: asset for asset in assets}
 
 
 def _count(window: int, lateness: int) -> SimCount:
@@ -63,10 +63,10 @@ class Setup:
     Args:
         sources: the configured sources.
         assets: the configured assets.
-        owners: what keeps two processes apart: `locks` of the system, `leases` that run out while a process is held up, or nothing
-            (`none`: the lake has two spellings).
-        max_step: rows that one step may read, about.
-        max_files: files of a source that one micro-batch takes.
+        owners: how processes exclude each other: by `locks` of the operating system, by `leases` that expire during a pause, or not at
+            all (`none`: the processes spell the lake's root differently).
+        max_step: about how many rows a step may read.
+        max_files: how many files of a source a micro-batch may read.
     """
 
     sources: tuple[str, ...] = ("a", "b")
@@ -83,11 +83,11 @@ class Action:
     kind: str
     who: int = 0
     args: tuple[Any, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
-        troubles = "".join(f" [{t.kind} at {t.on} {t.nth}]" for t in self.troubles)
-        return f"{self.kind}({', '.join(map(str, self.args))}) by process {self.who}{troubles}"
+        faults = "".join(f" [{t.kind} at {t.on} {t.nth}]" for t in self.faults)
+        return f"{self.kind}({', '.join(map(str, self.args))}) by process {self.who}{faults}"
 
 
 class Finding(Exception):
@@ -103,8 +103,8 @@ class World:
     """A world.
 
     Args:
-        setup: what stays the same.
-        make: makes a process's engine; a mutation makes another one.
+        setup: the fixed parameters.
+        make: makes the engine of a process.
     """
 
     setup: Setup
@@ -125,7 +125,7 @@ class World:
         self.process(1)
 
     def process(self, number: int) -> Process:
-        """Return a process, and start it if it does not run."""
+        """Return a process; it is started first if it does not run."""
         if number not in self.processes:
             self.processes[number] = Process(number, f"spelling {number}" if self.setup.owners == "none" else "")
         return self.processes[number]
@@ -136,34 +136,34 @@ class World:
             process = self.process(number)
             lake = SimLake(self.store.home, store=self.store, process=process, shares_leases=self.setup.owners == "leases")
             sources = {name: CONTRACTS[name] for name in self.setup.sources if name not in self.away}
-            assets = {n: a for n, a in RECIPES[self.window].items() if n in self.setup.assets and self.is_fed(n)}
+            assets = {n: a for n, a in RECIPES[self.window].items() if n in self.setup.assets and self.is_configured(n)}
             folders = {name: f"{self.store.home}/landing/{name}" for name in sources}
             self.engines[number] = self.make(
                 lake, sources, assets, lambda: None, lambda: self.clock() + process.skew, self.setup.max_step, folders, self.setup.max_files
             )
         return self.engines[number]
 
-    def is_fed(self, name: str) -> bool:
+    def is_configured(self, name: str) -> bool:
         """Whether every source of an asset is configured."""
         if name in CONTRACTS:
             return name not in self.away
-        return all(self.is_fed(of) for of in RECIPES[self.window][name].inputs)
+        return all(self.is_configured(of) for of in RECIPES[self.window][name].inputs)
 
     # the outcome of operations
 
-    def run(self, number: int, work: Callable[[SimEngine], Any], troubles: Sequence[Trouble] = ()) -> Any:
+    def run(self, number: int, work: Callable[[SimEngine], Any], faults: Sequence[Fault] = ()) -> Any:
         """Run an operation of a process, in a thread of its own if it may be paused."""
         self.finish(number)
         process = self.process(number)
-        process.begin(tuple(troubles))
-        self.outcome = "held up"
-        if not any(t.kind == "pause" for t in troubles):
+        process.begin(tuple(faults))
+        self.outcome = "paused"
+        if not any(t.kind == "pause" for t in faults):
             return self._guarded(process, work)
-        process.thread = Held(lambda: self._guarded(process, work))
-        self._baton(process, process.thread.start)
+        process.thread = PausableThread(lambda: self._guarded(process, work))
+        self._hand_over(process, process.thread.start)
         return None
 
-    def _baton(self, process: Process, go: Callable[[], None]) -> None:
+    def _hand_over(self, process: Process, go: Callable[[], None]) -> None:
         before, self.current = self.current, process
         go()
         self.current = before
@@ -187,18 +187,18 @@ class World:
             self.restart(process.number)
         except EXPECTED as error:
             self.outcome = f"{type(error).__name__}: {error}"
-            self.check_error(process, error)
+            self.record_error(process, error)
         except Finding as finding:
             self.failed.append(finding)
         except Exception as error:
             self.failed.append(_crash(error))
-        if threadless(process):
+        if runs_in_main_thread(process):
             self.raise_failed()
         return None
 
-    def check_error(self, process: Process, error: Exception) -> None:
-        """Whether an operation may end with this error."""
-        self.errors.append((process.number, process.struck, error))
+    def record_error(self, process: Process, error: Exception) -> None:
+        """Record an error of an operation, which is checked after the action."""
+        self.errors.append((process.number, process.met_fault, error))
 
     daemon: Daemon = field(init=False)
     errors: list[tuple[int, bool, Exception]] = field(default_factory=list)
@@ -208,10 +208,10 @@ class World:
         process = self.process(number)
         if process.thread is not None:
             thread = process.thread
-            self._baton(process, lambda: thread.resume(dies=dies))
+            self._hand_over(process, lambda: thread.resume(dies=dies))
 
     def finish(self, number: int) -> None:
-        """Let a paused process end its operation."""
+        """Resume a paused process until its operation ends."""
         while self.process(number).is_paused:
             self.resume(number)
 
@@ -252,49 +252,49 @@ class World:
         self.process(action.who).skew = action.args[0]
 
     def _ingest(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.ingest(), action.troubles)
+        self.run(action.who, lambda engine: engine.ingest(), action.faults)
 
     def _watermark(self, action: Action) -> None:
         source, mark = action.args
         self.finish(action.who)
         if source in self.engine(action.who).sources:
-            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: mark}), action.troubles)
+            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: mark}), action.faults)
 
     def _idle(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.ingestion.signals.idle(), action.troubles)
+        self.run(action.who, lambda engine: engine.ingestion.signals.idle(), action.faults)
 
     def _drain(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.drain(), action.troubles)
+        self.run(action.who, lambda engine: engine.drain(), action.faults)
 
     def _advance(self, action: Action) -> None:
         asset, until = action.args
-        self.run(action.who, lambda engine: asset in engine.assets and engine.advance(asset, until), action.troubles)
+        self.run(action.who, lambda engine: asset in engine.assets and engine.advance(asset, until), action.faults)
 
     def _rebuild(self, action: Action) -> None:
         asset, first, last = action.args
-        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.troubles)
+        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.faults)
 
     def _remake(self, action: Action) -> None:
         asset = action.args[0]
-        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.troubles)
+        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.faults)
 
     def _account(self, action: Action) -> None:
         asset = action.args[0]
-        self.run(action.who, lambda engine: asset in engine.assets and self.held_to_the_law(engine, asset), action.troubles)
+        self.run(action.who, lambda engine: asset in engine.assets and self.check_law(engine, asset), action.faults)
 
-    def held_to_the_law(self, engine: SimEngine, asset: str) -> None:
+    def check_law(self, engine: SimEngine, asset: str) -> None:
         broken = [account for account in engine.accounts.days(asset) if not account.holds]
         if broken and not self.store.lost:
             raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
 
     def _maintain(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.maintain(), action.troubles)
+        self.run(action.who, lambda engine: engine.maintain(), action.faults)
 
     def _examine(self, action: Action) -> None:
         def look(engine: SimEngine) -> object:
             return engine.pending.all_days(), [engine.pending.described(name) for name in engine.assets]
 
-        self.run(action.who, look, action.troubles)
+        self.run(action.who, look, action.faults)
 
     def _resume(self, action: Action) -> None:
         self.resume(action.who)
@@ -320,10 +320,10 @@ class World:
     def _daemon(self, action: Action) -> None:
         """Dagster's daemon evaluates a sensor, and launches the run that it requests."""
         self.finish(action.who)
-        self.daemon.tick(action.args[0], lambda work, troubles: self._run_of(action.who, work, troubles), action.troubles)
+        self.daemon.tick(action.args[0], lambda work, faults: self._run_for_daemon(action.who, work, faults), action.faults)
 
-    def _run_of(self, number: int, work: Callable[[SimEngine], Any], troubles: Sequence[Trouble]) -> tuple[str, Any]:
-        answer = self.run(number, work, troubles)
+    def _run_for_daemon(self, number: int, work: Callable[[SimEngine], Any], faults: Sequence[Fault]) -> tuple[str, Any]:
+        answer = self.run(number, work, faults)
         return self.outcome, answer
 
     def _drop(self, action: Action) -> None:
@@ -336,7 +336,7 @@ class World:
         self.store.home = action.args[0]
 
     def _lose(self, action: Action) -> None:
-        """A power cut: every process dies, and a table lacks its last commit."""
+        """A power cut: every process dies, and a table loses its newest commit."""
         self.restart_all()
         table, torn = action.args
         self.store.lose(table, torn=torn)
@@ -346,10 +346,10 @@ class World:
         self.restart_all()
         for table in self.store.restore():
             if table.startswith("events/"):
-                raise Finding("written past a loss", f"{table} lacked its last commit, and others were made in its place")
+                raise Finding("written after a loss", f"{table} lacked its last commit, and other commits were made")
 
 
-def threadless(process: Process) -> bool:
+def runs_in_main_thread(process: Process) -> bool:
     return process.thread is None
 
 

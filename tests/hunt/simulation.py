@@ -1,4 +1,4 @@
-"""Running a history, and shrinking one to the actions that still show a finding."""
+"""Runs a history, and shrinks one to the actions that still cause a finding."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from tests.hunt.adapters import SimEngine
 from tests.hunt.history import History
-from tests.hunt.model import Truth
+from tests.hunt.model import ExpectedLake
 from tests.hunt.world import Action, Finding, World
 from tests.support.shopkeeping import MINUTE
 
 ROUNDS = 8
-"""Plain retries after which every row must be closed and counted."""
+"""Rounds without faults after which every row must be finalized and counted."""
 
 
 TICKS = 10
@@ -24,27 +24,27 @@ TICKS = 10
 
 
 @dataclass
-class Life:
-    """A running history."""
+class Simulation:
+    """The simulation of a history."""
 
     history: History
     make: Callable[..., SimEngine] = SimEngine
 
     def __post_init__(self) -> None:
         self.world = World(self.history.setup, self.make)
-        self.truth = Truth(self.world.store)
-        self.meddled, self.damaged = False, False
+        self.expected = ExpectedLake(self.world.store)
+        self.reconfigured, self.damaged = False, False
 
     def __call__(self) -> Finding | None:
         faults.install(self._point)
         try:
             for action in self.history.actions:
                 self._act(action)
-            self._settle()
+            self._finish()
         except Finding as finding:
             return finding
         finally:
-            self._end()
+            self._end_threads()
             faults.install(None)
         return None
 
@@ -52,8 +52,8 @@ class Life:
         if self.world.current is not None:
             self.world.current.point()
 
-    def _end(self) -> None:
-        """Leave no thread behind."""
+    def _end_threads(self) -> None:
+        """End all threads."""
         for process in self.world.processes.values():
             while process.thread is not None:
                 try:
@@ -65,39 +65,39 @@ class Life:
         world = self.world
         if action.kind == "land":
             source, name, events = action.args
-            self.truth.contents[source, name] = events
-        self.meddled |= action.kind in ("window", "drop", "remake")
+            self.expected.contents[source, name] = events
+        self.reconfigured |= action.kind in ("window", "drop", "remake")
         self.damaged |= action.kind == "lose"
         world.act(action)
         self._check(action)
 
     def _check(self, action: object) -> None:
-        truth, world = self.truth, self.world
-        for number, struck, error in world.errors:
-            self._check_error(number, struck, error)
+        expected, world = self.expected, self.world
+        for number, met_fault, error in world.errors:
+            self._check_error(number, met_fault, error)
         world.errors.clear()
-        truth.take()
-        truth.check_logs()
+        expected.read_ledger()
+        expected.check_logs()
         for asset in ("pairs", "counts"):
-            truth.check_table(asset)
+            expected.check_table(asset)
 
-    def _check_error(self, number: int, struck: bool, error: Exception) -> None:
-        """An error is legitimate after a fault; otherwise it is a false alarm."""
-        if struck or self.damaged:
+    def _check_error(self, number: int, met_fault: bool, error: Exception) -> None:
+        """Raise a finding if an error has no cause: no fault, other writer or changed configuration."""
+        if met_fault or self.damaged:
             return
-        others = self.history.setup.owners != "locks"
-        other_lives = any(p.is_paused for p in self.world.processes.values() if p.number != number)
-        right = {
-            LakeBusy: lambda: other_lives or others,
-            LakeError: lambda: others,
-            LedgerError: lambda: others,
-            ProgressError: lambda: self.meddled,
-            IngestError: lambda: others,
+        can_overtake = self.history.setup.owners != "locks"
+        is_other_paused = any(p.is_paused for p in self.world.processes.values() if p.number != number)
+        causes = {
+            LakeBusy: lambda: is_other_paused or can_overtake,
+            LakeError: lambda: can_overtake,
+            LedgerError: lambda: can_overtake,
+            ProgressError: lambda: self.reconfigured,
+            IngestError: lambda: can_overtake,
         }
-        if not right.get(type(error), lambda: False)():
+        if not causes.get(type(error), lambda: False)():
             raise Finding(f"false alarm {type(error).__name__}", str(error))
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         world = self.world
         for number in list(world.processes):
             world.finish(number)
@@ -108,18 +108,18 @@ class Life:
         for process in world.processes.values():
             process.skew = 0
         if self.history.seed % 2:
-            self._by_daemon()
-        failed = "nothing was tried"
+            self._run_sensors()
+        failed = "no round was run"
         for _ in range(ROUNDS):
             failed = self._round()
             if failed is None:
                 break
         if failed is not None:
             raise Finding(f"stuck: {failed.split(':')[0]}", failed)
-        self.truth.check_all_closed(self.history.setup.assets, world.window, world.away)
+        self.expected.check_complete(self.history.setup.assets, world.window)
 
-    def _by_daemon(self) -> None:
-        """The sensors alone ingest every file, and advance every table to its watermark."""
+    def _run_sensors(self) -> None:
+        """Let the sensors alone ingest every file and advance every table to its watermark."""
         world = self.world
         for _ in range(TICKS):
             world.clock.pass_ms(20 * MINUTE)
@@ -129,11 +129,11 @@ class Life:
                 self._check(sensor)
             if launched == len(world.daemon.records) and world.daemon.is_quiet():
                 break
-        self.truth.check_all_read()
+        self.expected.check_all_read()
         behind = [
             name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.pending.described(name)["lag_ms"])
         ]
-        if behind and not self.meddled:
+        if behind and not self.reconfigured:
             raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
 
     def _round(self) -> str | None:
@@ -142,29 +142,29 @@ class Life:
         world.clock.pass_ms(MINUTE)
         works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.ingest), ("drain", SimEngine.drain)]
         works += [(f"advance {name}", lambda engine, name=name: engine.advance(name)) for name in self.history.setup.assets]
-        works += [(f"account {name}", lambda engine, name=name: world.held_to_the_law(engine, name)) for name in self.history.setup.assets]
+        works += [(f"account {name}", lambda engine, name=name: world.check_law(engine, name)) for name in self.history.setup.assets]
         for label, work in works:
             world.run(0, work)
             if world.outcome != "done":
                 failed = failed or f"{label} ends in {world.outcome}"
-                self._way_out(label, world.outcome)
+                self._follow_advice(label, world.outcome)
             self._check(label)
         return failed
 
-    def _way_out(self, label: str, outcome: str) -> None:
-        """Do as the error says: recompute the table and its downstream tables."""
+    def _follow_advice(self, label: str, outcome: str) -> None:
+        """Follow the advice of a `ProgressError`: recompute the table and its downstream tables."""
         if outcome.startswith("ProgressError"):
             name = label.split()[1]
             self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
 
 
-def live(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:
+def simulate(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:
     """Run a history; returns its finding, if any."""
-    return Life(history, make)()
+    return Simulation(history, make)()
 
 
 def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
-    """Remove actions and troubles from the history as long as it shows a finding of the same kind."""
+    """Remove actions and faults from the history as long as it still causes a finding of the same kind."""
     budget = tries
     size = max(1, len(history.actions) // 2)
     while size and budget > 0:
@@ -172,7 +172,7 @@ def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = 
         while n < len(history.actions) and budget > 0:
             fewer = replace(history, actions=history.actions[:n] + history.actions[n + size :])
             budget -= 1
-            other = live(fewer, make)
+            other = simulate(fewer, make)
             if other is not None and other.kind == finding.kind:
                 history, finding, cut = fewer, other, True
             else:
@@ -181,7 +181,7 @@ def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = 
     for n, action in enumerate(history.actions):
         for simpler in _simpler(action):
             actions = (*history.actions[:n], simpler, *history.actions[n + 1 :])
-            other = live(replace(history, actions=actions), make)
+            other = simulate(replace(history, actions=actions), make)
             if other is not None and other.kind == finding.kind:
                 history, finding = replace(history, actions=actions), other
                 break
@@ -189,11 +189,11 @@ def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = 
 
 
 def _simpler(action: Action) -> Iterator[Action]:
-    if action.troubles:
-        yield replace(action, troubles=())
-        for trouble in action.troubles:
-            if len(action.troubles) > 1:
-                yield replace(action, troubles=(trouble,))
+    if action.faults:
+        yield replace(action, faults=())
+        for fault in action.faults:
+            if len(action.faults) > 1:
+                yield replace(action, faults=(fault,))
     if action.kind == "land":
         source, name, events = action.args
         for n in range(1, len(events)):

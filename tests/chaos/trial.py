@@ -1,4 +1,4 @@
-"""One life: processes start, are killed and start again on one lake until the script is complete; then the lake is checked."""
+"""One trial: processes start, are killed and start again on one lake until the script is complete; then the lake is checked."""
 
 import json
 import os
@@ -15,29 +15,29 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.chaos.child import Order
+from tests.chaos.child import Instructions
 from tests.chaos.content import Content, content, differences
 from tests.chaos.plan import Kill, Passages, Planner
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROCESS_S = 900
-"""The timeout of a process; an undisturbed process performs the whole script."""
+"""The timeout of a process. An undisturbed process performs the whole script."""
 
 
-class LifeError(RuntimeError):
+class TrialError(RuntimeError):
     """A process failed by itself, or the lake is wrong."""
 
 
 @dataclass
-class Life:
+class Trial:
     """A lake, and the processes that run on it.
 
     Args:
         home: its folder.
         stream: the seed of its stream.
         parts: how many parts the stream lands in.
-        remote: whether the lake is addressed by a URI.
-        archive: the class data archive; None to do without.
+        remote: whether the lake has a URI, so that writers take leases.
+        archive: the class data archive; None for none.
         log: writes a line of progress.
     """
 
@@ -48,7 +48,7 @@ class Life:
     archive: Path | None
     log: Callable[[str], None]
     passages: Passages = field(default_factory=dict)
-    law_check: dict[str, Any] = field(default_factory=dict)
+    last_check: dict[str, Any] = field(default_factory=dict)
 
     @property
     def lake(self) -> str:
@@ -58,68 +58,68 @@ class Life:
     def undisturbed(self) -> Content:
         """Run the script without a kill, and write the class data archive."""
         self._prepare()
-        self._process(replace(self._order(0, {}), make_archive=True))
+        self._process(replace(self._instructions(0, {}), make_archive=True))
         return self.checked_content(None)
 
-    def disturbed(self, planner: Planner, rng: Random, wanted: Content) -> None:
-        """Die and start again until the script is done, then compare with the undisturbed run.
+    def disturbed(self, planner: Planner, rng: Random, expected: Content) -> None:
+        """Kill and restart processes until the script is done, then compare the lake with that of the undisturbed run.
 
         Raises:
-            LifeError: a process failed by itself, or the lake differs, or its law does not hold.
+            TrialError: a process failed by itself, or the lake differs, or its law does not hold.
         """
         self._prepare()
-        at, spent = 0, Counter[int]()
+        at, attempts = 0, Counter[int]()
         while at < len(planner.actions):
-            kills = planner.plan(rng, at, spent, self.remote)
+            kills = planner.plan(rng, at, attempts, self.remote)
             began = time.monotonic()
-            reached, how = self._process(self._order(at, kills), planner)
-            spent[reached] += 1
-            self.log(f"{self.home.name} did {at} to {reached} and {how}, in {time.monotonic() - began:.1f} s")
-            at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].kind == "ghost" else reached
-        self.checked_content(wanted)
+            reached, ending = self._process(self._instructions(at, kills), planner)
+            attempts[reached] += 1
+            self.log(f"{self.home.name} did {at} to {reached} and {ending}, in {time.monotonic() - began:.1f} s")
+            at = reached + 1 if reached < len(planner.actions) and planner.actions[reached].kind == "abandoned" else reached
+        self.checked_content(expected)
 
-    def _order(self, start: int, kills: dict[str, Kill]) -> Order:
-        return Order(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
+    def _instructions(self, start: int, kills: dict[str, Kill]) -> Instructions:
+        return Instructions(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
 
-    def checked_content(self, wanted: Content | None) -> Content:
+    def checked_content(self, expected: Content | None) -> Content:
         """Check the lake and return its content.
 
         Raises:
-            LifeError: it is not.
+            TrialError: the law does not hold, or the content is not the expected one.
         """
-        if self.law_check != {"law": [], "uncounted": "{}", "folds": True}:
-            raise LifeError(f"{self.home}: the law does not hold: {self.law_check}")
+        if self.last_check != {"law": [], "count_differences": "{}", "changelog_equal": True}:
+            raise TrialError(f"{self.home}: the law does not hold: {self.last_check}")
         found = content(self.lake, self.home)
-        wrong = differences(wanted, found) if wanted is not None else []
+        wrong = differences(expected, found) if expected is not None else []
         if wrong:
-            raise LifeError(f"{self.home}: the lake differs from an undisturbed run's: " + "; ".join(wrong))
+            raise TrialError(f"{self.home}: the lake differs from an undisturbed run's: " + "; ".join(wrong))
         return found
 
     def _prepare(self) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
 
-    def _process(self, order: Order, planner: Planner | None = None) -> tuple[int, str]:
+    def _process(self, instructions: Instructions, planner: Planner | None = None) -> tuple[int, str]:
         """Run one process; returns the first action that is not done, and how the process ended."""
-        at, how = order.start, "lived"
-        for message in self._messages(order):
+        at, ending = instructions.start, "ended"
+        for message in self._messages(instructions):
             at = message.get("begun", at)
             at = message["done"] + 1 if "done" in message else at
             if "passed" in message and planner is None:
                 self.passages.setdefault(message["in"], []).append(message["passed"])
             elif "law" in message:
-                self.law_check = message
+                self.last_check = message
             elif "killed" in message and planner is not None:
-                last, how = min(at, len(planner.actions) - 1), f"was killed at {message['killed']}"
+                last, ending = min(at, len(planner.actions) - 1), f"was killed at {message['killed']}"
                 planner.record(message["killed"], last)
-                if planner.actions[last].kind == "ghost":
-                    bury(self.home)
-        return at, how
+                if planner.actions[last].kind == "abandoned":
+                    delete_abandoned_files(self.home)
+        return at, ending
 
-    def _messages(self, order: Order) -> Iterator[dict[str, Any]]:
+    def _messages(self, instructions: Instructions) -> Iterator[dict[str, Any]]:
         """Yield the messages of a process, after it and its JVM have ended."""
         read, write = os.pipe()
-        command = [sys.executable, "-m", "tests.chaos.child", json.dumps(asdict(order)), str(write)]
+        command = [sys.executable, "-m", "tests.chaos.child", json.dumps(asdict(instructions)), str(write)]
         with (self.home / "stderr.log").open("ab") as errors, os.fdopen(read) as pipe:
             process = subprocess.Popen(
                 command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, pass_fds=[write], start_new_session=True
@@ -133,13 +133,13 @@ class Life:
         _wait_for_end(process.pid)
         if process.returncode not in (0, -signal.SIGKILL) or (process.returncode and not any("killed" in s for s in messages)):
             tail = (self.home / "stderr.log").read_text(errors="replace")[-3000:]
-            raise LifeError(f"{self.home}: a process ended by itself ({process.returncode}) after {messages[-1:]}:\n{tail}")
+            raise TrialError(f"{self.home}: a process ended by itself ({process.returncode}) after {messages[-1:]}:\n{tail}")
         yield from messages
 
 
-def bury(home: Path) -> None:
-    """Delete the files of a ghost, an ingest that was killed before its ledger batch."""
-    for path in home.glob("landing/*/ghost-*"):
+def delete_abandoned_files(home: Path) -> None:
+    """Delete the files of an abandoned ingest, which was killed before its ledger batch."""
+    for path in home.glob("landing/*/abandoned-*"):
         path.unlink()
 
 
@@ -151,4 +151,4 @@ def _wait_for_end(group: int) -> None:
         except ProcessLookupError:
             return
         time.sleep(0.05)
-    raise LifeError(f"process group {group} is still there, two minutes after its end")
+    raise TrialError(f"process group {group} is still there, two minutes after its end")
