@@ -23,27 +23,26 @@ LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "laws/", "oracle/", "exampl
 """Folders with long tests, the longest first, so that two processes that run file by file end at about the same time."""
 
 
-BOOKKEEPING = {"engine", "laws", "chaos", "lakes", "cli"}
-"""The folders whose tests make hundreds of small steps: what they assert is which rows a step reads and writes, in what order.
+INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli"}
+"""The folders whose tests run interpreted plans: they make hundreds of small steps, and assert which rows a step reads and writes.
 
-The others (the operators, Flink's answers, the checks, the examples) run the plans of the product's session, and
-so do modules with the mark `compiled`: the outcome of every bad value.
+All other tests, and modules with the mark `compiled`, run with the settings of the product's session.
 """
-INTERPRETED = {
+INTERPRETED_PLANS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""Compiling and planning each stage takes most of the time of a step over ten rows."""
+"""Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
 
-LOOKED_UP = ("functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark looks up by a short name at every column expression, for which the JVM searches all its JARs."""
+CLASSES_BY_NAME = ("functions", "PythonUtils", "PythonSQLUtils")
+"""The classes that PySpark looks up by a short name for every column expression; for each look-up the JVM searches all JARs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark, so that the quick ones can be run alone; put those that take long first."""
+    """Mark the tests that need Spark, so that the others can be run alone; put the longest tests first."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -52,19 +51,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
-    """The one session of the run, with the product's settings."""
-    made = session(Settings(driver_memory="3g", shuffle_partitions=2))
-    for name in LOOKED_UP:
-        setattr(made._jvm, name, getattr(made._jvm, name))
-    return made
+    """The only session of the run, with the product's settings."""
+    new_session = session(Settings(driver_memory="3g", shuffle_partitions=2))
+    for name in CLASSES_BY_NAME:
+        setattr(new_session._jvm, name, getattr(new_session._jvm, name))
+    return new_session
 
 
 @pytest.fixture(scope="module")
 def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The one session, with interpreted plans for tests of bookkeeping."""
+    """The session, with interpreted plans for the tests in `INTERPRETED_FOLDERS`."""
     folders = request.path.relative_to(request.config.rootpath).parts
-    compiled = request.node.get_closest_marker("compiled") or BOOKKEEPING.isdisjoint(folders)
-    changes = {} if compiled else INTERPRETED
+    compiled = request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
+    changes = {} if compiled else INTERPRETED_PLANS
     before = {key: _session.conf.get(key) or "" for key in changes}
     for key, value in changes.items():
         _session.conf.set(key, value)
@@ -75,7 +74,7 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
 
 @pytest.fixture
 def clock() -> Clock:
-    """A wall clock that stands still until it is moved."""
+    """A wall clock that stands still until a test moves it."""
     return Clock()
 
 
@@ -87,17 +86,17 @@ def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine
 
 @pytest.fixture(scope="module")
 def make_module_engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MakeEngine:
-    """Make an engine on a lake of its own that the tests of a module share."""
+    """Make an engine on a separate lake that the tests of a module share."""
     return _maker(spark, tmp_path_factory.mktemp("module"), Clock())
 
 
 @pytest.fixture
 def copy_engine(make_engine: MakeEngine, tmp_path: Path) -> CopyEngine:
-    """Make an engine on this test's own copy of a lake that its module has made once, without the files that landed for it."""
+    """Make an engine on a copy of another engine's lake, without its landed files."""
 
-    def copy(of: Engine) -> Engine:
-        shutil.copytree(of.lake.root, tmp_path / "lake")
-        return make_engine([*of.sources.values()], [*of.assets.values()])
+    def copy(original: Engine) -> Engine:
+        shutil.copytree(original.lake.root, tmp_path / "lake")
+        return make_engine([*original.sources.values()], [*original.assets.values()])
 
     return copy
 

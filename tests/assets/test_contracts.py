@@ -1,4 +1,4 @@
-"""Contracts are validated at construction: legal and illegal values case by case, and any text for any field."""
+"""Contracts are validated at construction: cases of legal and illegal values, and any text in any field."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,18 +28,18 @@ K = StructField("k", StringType())
 MAP = MapType(StringType(), IntegerType())
 
 
-def struct(*names: str) -> StructType:
-    """Columns of text, and a time."""
+def schema_of(*names: str) -> StructType:
+    """A schema of text columns and a timestamp."""
     return StructType([*[StructField(n, StringType()) for n in names], StructField("ts", TimestampType())])
 
 
-def made(**fields: Any) -> SourceContract:
-    """Return a contract with the given fields changed."""
+def contract_with(**fields: Any) -> SourceContract:
+    """A contract with these fields, and a default for each other field."""
     return SourceContract(**{"name": "s", "schema": StructType([K]), "event_time": "ingested_at", **fields})
 
 
 @dataclass(frozen=True)
-class Bad:
+class Illegal:
     """Illegal field values, and the text of their error."""
 
     id: str
@@ -47,61 +47,63 @@ class Bad:
     match: str
 
 
-BAD = [
-    Bad("a blank", {"schema": struct("order id")}, "`schema` is 'order id'; legal: letters, digits.*rename it"),
-    Bad("a comma", {"schema": struct("a,b")}, "`schema` is 'a,b'"),
-    Bad("a dot", {"schema": struct("a.b")}, "`schema` is 'a.b'"),
-    Bad("a backtick", {"schema": struct("a`b")}, "`schema` is 'a`b'"),
-    Bad("a line break", {"schema": struct("a\nb")}, "`schema` is"),
-    Bad("no name", {"schema": struct("")}, "`schema` is ''"),
-    Bad("a long name", {"schema": struct("a" * 256)}, "at most 255"),
-    Bad("the engine's", {"schema": struct("seq")}, "`schema` is 'seq'; legal: names other than seq, arrival, event_time, event_time_raw"),
-    Bad("the engine's in capitals", {"schema": struct("SEQ")}, "`schema` is 'SEQ'.*in any case"),
-    Bad("the engine's in another case", {"schema": struct("Event_Time")}, "`schema` is 'Event_Time'.*rename it"),
-    Bad("a temporary name", {"schema": struct("__tm_x")}, "not starting with '_'"),
-    Bad("two in case alone", {"schema": struct("k", "K")}, "`schema` is 'K'; legal: names that differ in more than case"),
-    Bad("two that Java takes for one", {"schema": struct("s", "\u017f")}, "differ in more than case"),
-    Bad("no columns", {"schema": StructType()}, "`schema` is '0 columns'; legal: 1 to 1000"),
-    Bad("too many columns", {"schema": struct(*[f"c{n}" for n in range(1_000)])}, "`schema` is '1001 columns'; legal: 1 to 1000"),
-    Bad("a field's blank", {"schema": StructType().add("a", struct("b c"))}, "`schema` is 'a.b c'"),
-    Bad("fields in case alone", {"schema": StructType().add("a", ArrayType(struct("b", "B")))}, "'a.B'.*differ in more than case"),
-    Bad("an interval", {"schema": StructType().add("a", DayTimeIntervalType())}, "types that a Delta table stores"),
-    Bad("void", {"schema": StructType().add("a", ArrayType(NullType()))}, "types that a Delta table stores"),
-    Bad("a key that is no column", {"unique_key": ("x",)}, "`unique_key` is 'x'; legal: columns of the schema: k"),
-    Bad("a key that is text", {"unique_key": "k"}, r"`unique_key` is 'k'; legal: a tuple of column names, such as \('k',\)"),
-    Bad("a key twice", {"unique_key": ("k", "k")}, "each column once"),
-    Bad(
+ILLEGAL = [
+    Illegal("a blank", {"schema": schema_of("order id")}, "`schema` is 'order id'; legal: letters, digits.*rename it"),
+    Illegal("a comma", {"schema": schema_of("a,b")}, "`schema` is 'a,b'"),
+    Illegal("a dot", {"schema": schema_of("a.b")}, "`schema` is 'a.b'"),
+    Illegal("a backtick", {"schema": schema_of("a`b")}, "`schema` is 'a`b'"),
+    Illegal("a line break", {"schema": schema_of("a\nb")}, "`schema` is"),
+    Illegal("no name", {"schema": schema_of("")}, "`schema` is ''"),
+    Illegal("a long name", {"schema": schema_of("a" * 256)}, "at most 255"),
+    Illegal(
+        "the engine's", {"schema": schema_of("seq")}, "`schema` is 'seq'; legal: names other than seq, arrival, event_time, event_time_raw"
+    ),
+    Illegal("the engine's in capitals", {"schema": schema_of("SEQ")}, "`schema` is 'SEQ'.*in any case"),
+    Illegal("the engine's in another case", {"schema": schema_of("Event_Time")}, "`schema` is 'Event_Time'.*rename it"),
+    Illegal("a temporary name", {"schema": schema_of("__tm_x")}, "not starting with '_'"),
+    Illegal("two in case alone", {"schema": schema_of("k", "K")}, "`schema` is 'K'; legal: names that differ in more than case"),
+    Illegal("two that Java treats as equal", {"schema": schema_of("s", "\u017f")}, "differ in more than case"),
+    Illegal("no columns", {"schema": StructType()}, "`schema` is '0 columns'; legal: 1 to 1000"),
+    Illegal("too many columns", {"schema": schema_of(*[f"c{n}" for n in range(1_000)])}, "`schema` is '1001 columns'; legal: 1 to 1000"),
+    Illegal("a field's blank", {"schema": StructType().add("a", schema_of("b c"))}, "`schema` is 'a.b c'"),
+    Illegal("fields in case alone", {"schema": StructType().add("a", ArrayType(schema_of("b", "B")))}, "'a.B'.*differ in more than case"),
+    Illegal("an interval", {"schema": StructType().add("a", DayTimeIntervalType())}, "types that a Delta table stores"),
+    Illegal("void", {"schema": StructType().add("a", ArrayType(NullType()))}, "types that a Delta table stores"),
+    Illegal("a key that is no column", {"unique_key": ("x",)}, "`unique_key` is 'x'; legal: columns of the schema: k"),
+    Illegal("a key that is text", {"unique_key": "k"}, r"`unique_key` is 'k'; legal: a tuple of column names, such as \('k',\)"),
+    Illegal("a key twice", {"unique_key": ("k", "k")}, "each column once"),
+    Illegal(
         "a map as a key",
         {"schema": StructType().add("m", MAP), "unique_key": ("m",)},
         "`unique_key` is 'm'; legal: columns that are no map",
     ),
-    Bad("a variant as a key", {"schema": StructType().add("m", VariantType()), "unique_key": ("m",)}, "no variant"),
-    Bad("no event time", {"event_time": " "}, "`event_time` is ' '; legal: a SQL expression"),
-    Bad("a watermark that is text", {"watermark": "1 minute"}, "`watermark` is '1 minute'; legal: BoundedOutOfOrderness"),
-    Bad("a horizon without end", {"duplicate_horizon": "99999999999999 weeks"}, "`duplicate_horizon` is .*at most 3652059 days"),
-    Bad("a timeout below zero", {"idle_timeout": -1}, "`idle_timeout` is -1"),
-    Bad("a skew that is no duration", {"future_skew": "soon"}, "`future_skew` is 'soon'"),
-    Bad("a duration of 5,000 digits", {"future_skew": "9" * 5_000 + " ms"}, "`future_skew` is"),
-    Bad("new columns", {"new_columns": "drop"}, "`new_columns` is 'drop'; legal: ignore, quarantine, refuse, add"),
-    Bad("rules of one name", {"rules": (RowRule("x", "k > 1"), RowRule("X", "k > 2"))}, "`rules` is 'X'"),
-    Bad("no delimiter", {"options": {"sep": ""}}, "`options` is .*one or more characters"),
-    Bad("a delimiter that ends lines", {"options": {"sep": "\n"}}, "`options` is .*end no line"),
-    Bad("a delimiter that holds the end of a line", {"options": {"delimiter": "|\r"}}, "`options` is .*end no line"),
-    Bad("a delimiter with a lone backslash", {"options": {"SEP": "|\\"}}, "`options` is .*one or more characters"),
-    Bad("a quote of two", {"options": {"quote": "''"}}, "`options` is .*one character that ends no line, or none"),
-    Bad("another mode", {"options": {"mode": "FAILFAST"}}, "`options` is .*quarantine"),
-    Bad("no source name", {"name": ""}, "`name` is ''; legal: a letter"),
-    Bad("a path as a name", {"name": "../x"}, "`name` is '../x'"),
-    Bad("a folder's name", {"name": "a/b"}, "`name` is 'a/b'"),
-    Bad("a reserved name", {"name": "Ledger"}, "`name` is 'Ledger'; legal: a name other than changelog, early, events"),
-    Bad("a long source name", {"name": "a" * 129}, "at most 128"),
+    Illegal("a variant as a key", {"schema": StructType().add("m", VariantType()), "unique_key": ("m",)}, "no variant"),
+    Illegal("no event time", {"event_time": " "}, "`event_time` is ' '; legal: a SQL expression"),
+    Illegal("a watermark that is text", {"watermark": "1 minute"}, "`watermark` is '1 minute'; legal: BoundedOutOfOrderness"),
+    Illegal("a horizon that is too long", {"duplicate_horizon": "99999999999999 weeks"}, "`duplicate_horizon` is .*at most 3652059 days"),
+    Illegal("a timeout below zero", {"idle_timeout": -1}, "`idle_timeout` is -1"),
+    Illegal("a skew that is no duration", {"future_skew": "soon"}, "`future_skew` is 'soon'"),
+    Illegal("a duration of 5,000 digits", {"future_skew": "9" * 5_000 + " ms"}, "`future_skew` is"),
+    Illegal("new columns", {"new_columns": "drop"}, "`new_columns` is 'drop'; legal: ignore, quarantine, refuse, add"),
+    Illegal("rules of one name", {"rules": (RowRule("x", "k > 1"), RowRule("X", "k > 2"))}, "`rules` is 'X'"),
+    Illegal("no delimiter", {"options": {"sep": ""}}, "`options` is .*one or more characters"),
+    Illegal("a delimiter that ends lines", {"options": {"sep": "\n"}}, "`options` is .*end no line"),
+    Illegal("a delimiter that contains the end of a line", {"options": {"delimiter": "|\r"}}, "`options` is .*end no line"),
+    Illegal("a delimiter with a lone backslash", {"options": {"SEP": "|\\"}}, "`options` is .*one or more characters"),
+    Illegal("a quote of two", {"options": {"quote": "''"}}, "`options` is .*one character that ends no line, or none"),
+    Illegal("another mode", {"options": {"mode": "FAILFAST"}}, "`options` is .*quarantine"),
+    Illegal("no source name", {"name": ""}, "`name` is ''; legal: a letter"),
+    Illegal("a path as a name", {"name": "../x"}, "`name` is '../x'"),
+    Illegal("a folder's name", {"name": "a/b"}, "`name` is 'a/b'"),
+    Illegal("a reserved name", {"name": "Ledger"}, "`name` is 'Ledger'; legal: a name other than changelog, early, events"),
+    Illegal("a long source name", {"name": "a" * 129}, "at most 128"),
 ]
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda c: c.id)
-def test_illegal_contracts_are_refused(case: Bad) -> None:
+@pytest.mark.parametrize("case", ILLEGAL, ids=lambda c: c.id)
+def test_illegal_contracts_are_refused(case: Illegal) -> None:
     with pytest.raises(OperatorError, match=case.match):
-        made(**case.fields)
+        contract_with(**case.fields)
 
 
 def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
@@ -121,12 +123,12 @@ def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
 
 def test_legal_contracts_are_accepted() -> None:
     legal = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed", "a" * 255)
-    contract = made(
-        schema=struct(*legal), unique_key=legal[:2], options={"sep": "\t", "quote": "", "nullValue": "NA", "mode": "PERMISSIVE"}
+    contract = contract_with(
+        schema=schema_of(*legal), unique_key=legal[:2], options={"sep": "\t", "quote": "", "nullValue": "NA", "mode": "PERMISSIVE"}
     )
     assert contract.struct.fieldNames() == [*legal, "ts"]
-    assert made(name="L").log == "events/L"
-    wide = made(schema=struct(*[f"c{n}" for n in range(999)]))
+    assert contract_with(name="L").log == "events/L"
+    wide = contract_with(schema=schema_of(*[f"c{n}" for n in range(999)]))
     assert len(wide.widened([StructField(f"new {n}", StringType()) for n in range(100)]).struct) == 1_100
 
 
@@ -142,19 +144,19 @@ FIELDS = {
 }
 
 
-def made_or_refused(**fields: Any) -> SourceContract | str:
+def contract_or_error(**fields: Any) -> SourceContract | str:
     """Return the contract, or the text of its error."""
     try:
-        return made(**fields)
+        return contract_with(**fields)
     except OperatorError as error:
         return str(error)
 
 
 @pytest.mark.parametrize("field", FIELDS)
 @given(data=st.data())
-def test_any_value_of_a_field_is_refused_by_its_name_or_legal(field: str, data: st.DataObject) -> None:
+def test_any_value_of_a_field_is_legal_or_refused_with_the_name_of_the_field(field: str, data: st.DataObject) -> None:
     value = data.draw(FIELDS[field])
-    found = made_or_refused(**{field: value})
+    found = contract_or_error(**{field: value})
     if isinstance(found, str):
         assert found.startswith(f"`{field}` is {value!r}; legal: ")
         return
@@ -165,8 +167,8 @@ def test_any_value_of_a_field_is_refused_by_its_name_or_legal(field: str, data: 
 
 @given(st.lists(text, max_size=4))
 @example(["K", "K"])
-def test_any_columns_are_refused_by_name_or_legal(names: list[str]) -> None:
-    found = made_or_refused(schema=struct(*names))
+def test_any_column_names_are_legal_or_refused_by_name(names: list[str]) -> None:
+    found = contract_or_error(schema=schema_of(*names))
     if isinstance(found, str):
         assert any(found.startswith(f"`schema` is {name!r}; legal: ") for name in [*names, "ts"])
         return
@@ -174,6 +176,6 @@ def test_any_columns_are_refused_by_name_or_legal(names: list[str]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["sep", "quote", "escape", "mode", "nullValue", "delimiter"]), text, max_size=2))
-def test_any_option_is_refused_by_name_or_legal(options: dict[str, str]) -> None:
-    found = made_or_refused(options=options)
+def test_any_option_is_legal_or_refused_by_name(options: dict[str, str]) -> None:
+    found = contract_or_error(options=options)
     assert found.startswith("`options` is {") if isinstance(found, str) else options.get("sep", ",") and options.get("delimiter", ",")

@@ -16,7 +16,7 @@ ENTRY: Entry = (source_entry("l", 1, rows_read=2, accepted=2, watermark=5),)
 
 
 class _Engine:
-    """An engine whose stream yields one batch, or fails."""
+    """An engine whose ingest returns one batch, or fails."""
 
     def __init__(self, failed: Exception | None = None) -> None:
         self.failed = failed
@@ -28,14 +28,15 @@ class _Engine:
 
 
 def _run(failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
+    """Materialize the event logs; returns whether the run succeeded, and the accepted rows of each materialized source."""
     resources = {"engine": dg.ResourceDefinition.hardcoded_resource(_Engine(failed))}
     with dg.instance_for_test() as instance:
         done = dg.materialize([event_logs([source("l"), source("r")])], resources=resources, raise_on_error=False, instance=instance)
-        made: dict[str, Any] = {}
+        accepted: dict[str, Any] = {}
         for event in done.get_asset_materialization_events():
-            of = event.step_materialization_data.materialization
-            made[of.asset_key.path[-1]] = of.metadata["accepted"].value
-    return done.success, made
+            materialization = event.step_materialization_data.materialization
+            accepted[materialization.asset_key.path[-1]] = materialization.metadata["accepted"].value
+    return done.success, accepted
 
 
 def test_every_ingested_source_is_materialized() -> None:

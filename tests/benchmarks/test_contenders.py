@@ -3,14 +3,14 @@ import pytest
 from benchmarks.contenders import Job, flink
 from benchmarks.data import Shape, prepare, true_hot_items, true_pairs, true_top_bids
 
-PRINTED = """WARNING: a JVM may say something first
+FLINK_OUTPUT = """WARNING: the JVM may print a warning first
 flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 cpu_s=160.10 sink=blackhole backend=hashmap out=3749606
 """
 
 
-def test_the_peers_line_is_read():
-    assert flink.outcome(PRINTED) == {"seconds": 73.41, "found": 3_749_606}
-    assert flink.outcome(PRINTED.replace("out=3749606", "out=?")) == {"seconds": 73.41}
+def test_the_result_line_of_the_flink_job_is_parsed():
+    assert flink.outcome(FLINK_OUTPUT) == {"seconds": 73.41, "found": 3_749_606}
+    assert flink.outcome(FLINK_OUTPUT.replace("out=3749606", "out=?")) == {"seconds": 73.41}
 
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
@@ -42,18 +42,18 @@ def test_duckdb_finds_the_true_hot_items(tmp_path, slide_ms):
     assert {key: outcome[key] for key in ("found", "checksum")} == true_hot_items(data, 10_000, slide_ms, 10)
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
+@pytest.mark.parametrize("with_rank", [True, False])
+def test_duckdb_finds_the_true_top_bids(tmp_path, with_rank):
     pytest.importorskip("duckdb", reason="it comes with the dependency group `bench`")
     from benchmarks.contenders import top_bids_in_duckdb
 
     data = prepare(Shape(50_000, data="bids"), tmp_path / "data")
-    outcome = top_bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="top_bids", options={"with_rank": shown}))
-    assert {key: outcome[key] for key in ("found", "checksum")} == true_top_bids(data, 10, ranked=shown)
+    outcome = top_bids_in_duckdb.run(Job(data, tmp_path, 50_000, workload="top_bids", options={"with_rank": with_rank}))
+    assert {key: outcome[key] for key in ("found", "checksum")} == true_top_bids(data, 10, ranked=with_rank)
 
 
 @pytest.mark.parametrize(
-    ("workload", "options", "asked"),
+    ("workload", "options", "expected"),
     [
         ("bids", {}, ("hot_items", "1000")),
         ("payments", {}, ("interval_join", "2000")),
@@ -61,7 +61,7 @@ def test_duckdb_finds_the_true_top_bids(tmp_path, shown):
         ("top_bids", {"with_rank": False}, ("topn_norn", "1000")),
     ],
 )
-def test_flink_gets_the_workload_of_the_job(tmp_path, workload, options, asked):
+def test_flink_gets_the_workload_of_the_job(tmp_path, workload, options, expected):
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload=workload, options={"state": "hashmap", **options})
     environment = flink.environment(job, java_home="/java")
-    assert (environment["WORKLOAD"], environment["ROWS"]) == asked
+    assert (environment["WORKLOAD"], environment["ROWS"]) == expected

@@ -22,7 +22,7 @@ from benchmarks.data import (
     true_top_bids,
 )
 
-OF_THE_PEER = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715", "bids": "3b11f868c37c32cd"}
+FLINK_HASHES = {"orders": "2387d0fa80a02b78", "payments": "b79eababd7836715", "bids": "3b11f868c37c32cd"}
 
 
 def rows_of(data, table):
@@ -34,11 +34,11 @@ def brute_force(data, within_ms):
     return sum(o["order_id"] == p["order_id"] and 0 <= p["ts"] - o["ts"] <= within_ms for o in orders for p in payments)
 
 
-@pytest.mark.parametrize("table", OF_THE_PEER)
-def test_the_data_is_the_peers_to_the_byte(tmp_path, table):
+@pytest.mark.parametrize("table", FLINK_HASHES)
+def test_the_data_equals_that_of_the_flink_job_to_the_byte(tmp_path, table):
     data = prepare(Shape(10_000, data="bids" if table == "bids" else "payments"), tmp_path)
     columns = [_bytes(rows_of(data, table)[c]) for c in rows_of(data, table).column_names]
-    assert hashlib.sha256(b"".join(columns)).hexdigest()[:16] == OF_THE_PEER[table]
+    assert hashlib.sha256(b"".join(columns)).hexdigest()[:16] == FLINK_HASHES[table]
 
 
 def _bytes(column):

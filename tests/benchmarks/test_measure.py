@@ -12,7 +12,7 @@ def python(code):
     return [sys.executable, "-c", code]
 
 
-def test_memory_and_cpu_are_the_whole_trees(tmp_path):
+def test_memory_and_cpu_are_those_of_the_whole_process_tree(tmp_path):
     child = f"import time; block = b'1' * (120 << 20)\n{SPIN}\ntime.sleep(0.5)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])\nprint('outcome: ' + '{{\"seconds\": 1.5}}')"
     measured = run(python(parent), tmp_path / "log", timeout_s=30)
@@ -28,7 +28,7 @@ def test_memory_that_a_fork_shares_is_counted_once(tmp_path):
     assert 200 < run(python(parent), tmp_path / "log", timeout_s=30).peak_mb < 300
 
 
-def test_a_run_that_breaks_down_shows_the_end_of_its_log(tmp_path):
+def test_the_error_of_a_failed_run_contains_the_end_of_its_log(tmp_path):
     with pytest.raises(RunFailed, match=r"ended with 3; its log is .*\nno room left"):
         run(python("print('no room left'); raise SystemExit(3)"), tmp_path / "log", timeout_s=30)
 
@@ -43,7 +43,7 @@ def test_a_run_without_an_outcome_has_failed(tmp_path):
         run(python("print('done')"), tmp_path / "log", timeout_s=30)
 
 
-def test_a_run_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch):
+def test_an_interrupted_run_leaves_no_process(tmp_path, monkeypatch):
     seen = []
 
     def interrupt(process, *_):

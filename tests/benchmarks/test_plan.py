@@ -20,7 +20,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """Replace the process of a run by a function; returns the answer to give, and the number of runs."""
+    """Replace the process of a run by a function; returns the pairs it reports, how often it ran, and whether it fails."""
     script = {"pairs": true_pairs(prepare(Shape(100), tmp_path / "data")), "runs": 0, "fails": False}
 
     def run(*_, **__):
@@ -33,7 +33,7 @@ def runs(monkeypatch, tmp_path):
     return script
 
 
-def test_contenders_run_in_turn_and_the_slow_ones_once():
+def test_contenders_take_turns_and_slow_ones_run_once():
     cells = list(plan.join([10, 20], [5], 2, ["catch_up", "duckdb", "spark_stream"], NOWHERE))
     order = [(c.turn, c.contender.name, c.shape.rows) for c in cells]
     fast = [(t, name, rows) for t in (0, 1) for name in ("catch_up", "duckdb") for rows in (10, 20)]
@@ -52,7 +52,7 @@ def test_a_cell_with_a_result_is_not_run_again(bench, runs):
     assert [r["cell"]["turn"] for r in results.read(bench.results)] == [0, 1]
 
 
-def test_with_again_the_newest_result_counts(bench, runs):
+def test_a_repeated_cell_replaces_its_result(bench, runs):
     bench.run([CELL])
     replace(bench, again=True).run([CELL])
     assert runs["runs"] == 2
@@ -75,7 +75,7 @@ def test_a_wrong_answer_is_refused_and_not_recorded(bench, runs):
     assert results.read(bench.results) == []
 
 
-def test_a_job_survives_its_command_line(tmp_path):
+def test_a_job_read_from_its_json_is_equal(tmp_path):
     job = Job(tmp_path, tmp_path / "scratch", 10, options={"state": "rocksdb"}, flink=None)
     assert Job.from_json(job.as_json()) == job
 
@@ -85,13 +85,13 @@ def test_repeated_keys_do_not_change_the_pairs(tmp_path):
     assert len(pairs) == 1
 
 
-def test_small_micro_batches_follow_one_that_fills_the_lookback():
+def test_a_large_micro_batch_that_fills_the_lookback_precedes_the_small_ones():
     cell = next(plan.batch_sizes([1_000], base=50_000))
     assert cell.first == 50_000
     assert 2 * (cell.shape.rows - cell.first) == 1_000 * (cell.batches - 1)
 
 
-def test_windows_that_a_stream_leaves_open_are_not_expected(tmp_path):
+def test_the_expected_outcome_of_a_stream_excludes_open_windows(tmp_path):
     cell = next(plan.hot_items([1_000], 1, ["duckdb"], NOWHERE))
     data = prepare(cell.shape, tmp_path)
     assert set(cell.true_outcome(data)) == {"found", "checksum"}

@@ -26,22 +26,22 @@ def record(kind, contender, rows, seconds, outcome=None, **cell):
     return {**about, **cost, "outcome": {"seconds": seconds, "found": 75, **(outcome or {})}}
 
 
-def both(contender, low, high, **outcome):
+def at_both_sizes(contender, low, high, **outcome):
     return [record("join", contender, rows, seconds, outcome) for rows, seconds in ((1_000_000, low), (5_000_000, high))]
 
 
-PARTS = {"ingest_s": 20.0, "advance_s": 10.0, "checks_s": 0.0, "end_s": 1.0, "law_s": 2.0, "empty_s": 0.9, "quiet_s": 1.4}
+SECONDS = {"ingest_s": 20.0, "advance_s": 10.0, "checks_s": 0.0, "end_s": 1.0, "law_s": 2.0, "empty_s": 0.9, "quiet_s": 1.4}
 JOIN = [
-    *both("catch_up", 5.0, 17.0, ingest_s=30.0),
-    *both("ten", 40.0, 88.0, empty_s=1.6, steps=STEPS[:10]),
-    *both("flink", 10.0, 50.0),
-    *both("spark_batch", 6.0, 14.0),
+    *at_both_sizes("catch_up", 5.0, 17.0, ingest_s=30.0),
+    *at_both_sizes("ten", 40.0, 88.0, empty_s=1.6, steps=STEPS[:10]),
+    *at_both_sizes("flink", 10.0, 50.0),
+    *at_both_sizes("spark_batch", 6.0, 14.0),
 ]
 PAGE = PROJECT / "docs" / "benchmarks.md"
 SAMPLE = [
     *JOIN,
-    record("variants", "ten", 1_000_000, 40.0, PARTS),
-    record("variants", "no_law", 1_000_000, 37.5, {**PARTS, "law_s": 0.0}),
+    record("variants", "ten", 1_000_000, 40.0, SECONDS),
+    record("variants", "no_law", 1_000_000, 37.5, {**SECONDS, "law_s": 0.0}),
     record("rows", "catch_up", 1_000_000, 4.0),
     record("rows", "catch_up", 20_000_000, 60.0),
     record("keys", "catch_up", 1_000_000, 9.0, keys=10_000),
@@ -54,17 +54,17 @@ SAMPLE = [
 ]
 
 
-def line(text, start):
+def table_row(text, start):
     (found,) = [row for row in text.splitlines() if row.startswith(f"| {start}")]
     return [cell.strip() for cell in found.strip("|").split("|")][1:]
 
 
-def test_the_line_of_a_contender_has_its_slope_and_its_cost_at_each_size():
-    cells = line(report.join(SAMPLE), "Flink DataStream, heap state")
+def test_the_table_row_of_a_contender_has_its_slope_and_its_cost_at_each_size():
+    cells = table_row(report.join(SAMPLE), "Flink DataStream, heap state")
     assert cells == ["1 M / 5 M", "1", "5.00", "10.0 / 50.0", "30.0 / 70.0", "20.0 / 100", "2,048 / 2,048"]
 
 
-def test_a_contender_that_was_not_run_has_no_line():
+def test_a_contender_that_was_not_run_has_no_table_row():
     assert "DuckDB" not in report.join(SAMPLE)
 
 
@@ -73,7 +73,7 @@ def test_the_report_notes_that_flink_was_skipped():
     assert "Flink was skipped" not in report.join(JOIN)
 
 
-def test_the_join_section_has_the_engines_own_timings():
+def test_the_join_section_has_the_timings_of_the_engine():
     text = report.join(JOIN)
     assert "before the catch-up: 30.0 / 30.0 s" in text
     assert "without the first: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, conservation check 0.25 / 0.25 s" in text
@@ -103,11 +103,11 @@ def test_failed_runs_are_listed():
     ],
 )
 def test_a_target_is_met_missed_or_not_measured(target, expected):
-    assert line(report.targets(SAMPLE), target) == expected
+    assert table_row(report.targets(SAMPLE), target) == expected
 
 
 def test_the_cost_of_a_part_is_the_time_saved_without_it():
-    costs = line(report.costs(SAMPLE), "without the conservation check")
+    costs = table_row(report.costs(SAMPLE), "without the conservation check")
     assert costs == ["37.5", "-2.5", "20.0", "10.0", "0.000", "0.000", "1.00", "0.90", "1.40"]
 
 
@@ -116,16 +116,16 @@ def test_the_curve_excludes_warm_up_and_tail_steps():
     assert (point.rows, point.parts_s) == (1_000, pytest.approx([2.05, 0.5, 0.25]))
 
 
-def test_growth_age_and_backlog_have_lines():
-    assert line(report.growth(SAMPLE), "20 M") == ["60.0", "1.50", "2,048"]
-    assert line(report.growth(SAMPLE), "10 k") == ["100", "9.00", "75"]
-    assert line(report.growth(SAMPLE), "60") == ["44.0", "3.05", "75"]
-    assert line(report.age(SAMPLE), "22 to 23") == ["4.00", "4.04", "1", "24"]
-    assert line(report.backlog(SAMPLE), "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
+def test_growth_age_and_backlog_have_table_rows():
+    assert table_row(report.growth(SAMPLE), "20 M") == ["60.0", "1.50", "2,048"]
+    assert table_row(report.growth(SAMPLE), "10 k") == ["100", "9.00", "75"]
+    assert table_row(report.growth(SAMPLE), "60") == ["44.0", "3.05", "75"]
+    assert table_row(report.age(SAMPLE), "22 to 23") == ["4.00", "4.04", "1", "24"]
+    assert table_row(report.backlog(SAMPLE), "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
 
 @pytest.mark.parametrize("section", report.SECTIONS)
-def test_without_results_a_section_says_so(section):
+def test_a_section_without_results_states_it(section):
     text = report.SECTIONS[section]([])
     assert report.NOT_MEASURED in text or "not measured" in text
 
@@ -139,12 +139,12 @@ def test_the_page_has_markers_for_each_section(section):
 
 def test_a_section_without_results_keeps_its_text(tmp_path):
     pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
-    (tmp_path / "benchmarks.md").write_text(report.replace_section(PAGE.read_text(), "join", "of another day", PAGE))
+    (tmp_path / "benchmarks.md").write_text(report.replace_section(PAGE.read_text(), "join", "of an earlier run", PAGE))
     results.append(tmp_path / "results.jsonl", next(r for r in SAMPLE if r["kind"] == "backlog"))
     report.write(tmp_path / "results.jsonl", tmp_path)
     written = (tmp_path / "benchmarks.md").read_text()
-    assert "<!-- measured:join -->\nof another day\n" in written
-    assert line(written, "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
+    assert "<!-- measured:join -->\nof an earlier run\n" in written
+    assert table_row(written, "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
 
 def test_a_page_without_markers_is_refused(tmp_path):

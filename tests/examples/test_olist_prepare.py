@@ -1,4 +1,4 @@
-"""Olist's files as landing files; the real sample is read where it lies, and checked by a naive join."""
+"""Olist's files become landing files; the real sample, if present, is checked by a naive join."""
 
 import csv
 from collections import defaultdict
@@ -61,7 +61,7 @@ def _time(written: str) -> datetime:
     return datetime.strptime(written, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
 
 
-def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_first(small: Path) -> None:
+def test_the_time_of_a_payment_is_its_orders_approval_and_payments_without_one_come_first(small: Path) -> None:
     counts = prepare(small, small / "landing")
     assert counts == {
         "orders": 3,
@@ -83,7 +83,7 @@ def test_payments_take_the_time_of_their_orders_approval_and_those_without_come_
     )
 
 
-def test_items_take_the_time_of_their_order_and_their_products_category(small: Path) -> None:
+def test_an_item_has_the_time_of_its_order_and_the_category_of_its_product(small: Path) -> None:
     prepare(small, small / "landing")
     assert (small / "landing" / "order_items" / "part-00000.csv").read_text() == (
         "order_item_id,order_id,item_id,category,seller_id,quantity,price,item_time\n"
@@ -108,7 +108,7 @@ def test_each_status_change_of_an_order_is_a_row(small: Path) -> None:
     )
 
 
-def test_orders_take_the_shops_names_and_keep_their_values(small: Path) -> None:
+def test_orders_have_the_columns_of_the_shop_and_unchanged_values(small: Path) -> None:
     prepare(small, small / "landing")
     assert (small / "landing" / "orders" / "part-00000.csv").read_text(encoding="utf-8") == (
         "order_id,customer_id,status,amount,order_time\n"
@@ -124,7 +124,7 @@ def test_the_option_as_is_keeps_the_order_of_the_files(small: Path) -> None:
     assert [row["order_id"] for row in _rows(small / "landing" / "payments")] == ["c", "b", "b", "a", "nowhere"]
 
 
-def test_parts_have_a_header_each_and_all_rows_once(small: Path) -> None:
+def test_each_part_has_a_header_and_each_row_is_in_one_part(small: Path) -> None:
     prepare(small, small / "landing", parts=4)
     files = sorted((small / "landing" / "payments").iterdir())
     assert [file.name for file in files] == [f"part-{part:05d}.csv" for part in range(4)]
@@ -133,7 +133,7 @@ def test_parts_have_a_header_each_and_all_rows_once(small: Path) -> None:
     assert len(_rows(small / "landing" / "orders")) == 3
 
 
-def test_preparing_again_changes_nothing_and_with_other_options_is_refused(small: Path) -> None:
+def test_preparing_twice_changes_nothing_and_other_options_are_refused(small: Path) -> None:
     assert prepare(small, small / "landing") == prepare(small, small / "landing")
     with pytest.raises(FileExistsError, match=r"part-00000\.csv already contains other input"):
         prepare(small, small / "landing", parts=2)

@@ -1,4 +1,4 @@
-"""Consecutive windows and leaderboards over Olist's real sample: the engine's rankings are DuckDB's, to the row."""
+"""Consecutive windows and leaderboards over Olist's real sample: the engine's rankings equal DuckDB's, row for row."""
 
 from pathlib import Path
 

@@ -11,8 +11,7 @@ from platform_defs.engine import engine
 from platform_defs.engine.advance import advance
 from platform_defs.engine.formats import files
 from platform_defs.engine.ingest import control_batches as signals
-from platform_defs.engine.ingest import ingest
-from platform_defs.engine.ingest import uncommitted
+from platform_defs.engine.ingest import ingest, uncommitted
 from platform_defs.engine.inputs import reader as reading
 from platform_defs.engine.ledger import open_batch as batch
 from tests.hunt import adapters, lake

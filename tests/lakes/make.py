@@ -1,6 +1,7 @@
 """Write the lake that later versions are tested with: `python -m tests.lakes.make FILE.tar.gz`, in a checkout of the version.
 
-One table of each operator and state: a join, corrected windows, sessions with late rows, rankings, tables that upsert, one of another.
+The lake has tables of every operator and state: a join, corrected windows, sessions with late rows, rankings, and upserted tables,
+one of which reads another.
 """
 
 import sys
@@ -41,7 +42,7 @@ LATER = {"l": [Event("c", 10, DAY - 2 * MINUTE), Event("d", 11, 2 * DAY)], "r": 
 
 
 def engine(root: Path) -> Engine:
-    """The engine of such a lake, `root/lake`, with its input files next to it."""
+    """An engine on the lake `root/lake`; its input files are in `root/landing`."""
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
     spark = lambda: session(Settings(driver_memory="2g", shuffle_partitions=2))  # noqa: E731 - a resource, made on first use
     return Engine(Lake(str(root / "lake")), {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}, spark, Clock(), folders=folders)

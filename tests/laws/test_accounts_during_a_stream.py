@@ -1,4 +1,4 @@
-"""No false alarm: an account of a correct lake holds during any commits of a stream."""
+"""No false alarms: the law holds in every account of a correct lake, even during the commits of a stream."""
 
 import threading
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def _batches() -> Iterator[dict[str, list[Event]]]:
 @pytest.mark.parametrize("accounts", [10, pytest.param(500, marks=pytest.mark.soak)])
 def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: MakeEngine, accounts: int) -> None:
     writer, reader = (make_engine(SOURCES, ASSETS) for _ in range(2))
-    ended, failed = threading.Event(), list[BaseException]()
+    is_ended, failed = threading.Event(), list[BaseException]()
     batches = _batches()
 
     def step(number: int) -> None:
@@ -49,7 +49,7 @@ def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: Ma
     def stream() -> None:
         number = 0
         try:
-            while not ended.is_set():
+            while not is_ended.is_set():
                 step(number)
                 number += 1
         except BaseException as error:
@@ -59,13 +59,13 @@ def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: Ma
     thread = threading.Thread(target=stream)
     thread.start()
     try:
-        wrong = [alarm for n in range(accounts) for alarm in _alarms(reader, [*reader.assets][n % len(reader.assets)])]
+        violations = [violation for n in range(accounts) for violation in _violations(reader, [*reader.assets][n % len(reader.assets)])]
     finally:
-        ended.set()
+        is_ended.set()
         thread.join()
     assert not failed
-    assert wrong == []
+    assert violations == []
 
 
-def _alarms(engine: Engine, name: str) -> list[object]:
+def _violations(engine: Engine, name: str) -> list[object]:
     return [*[account for account in engine.accounts.days(name) if not account.holds], *engine.accounts.count_differences(name).items()]

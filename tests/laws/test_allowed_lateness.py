@@ -1,4 +1,4 @@
-"""Rows within the allowed lateness correct closed results and downstream tables, by net changes, as if they had arrived in time."""
+"""Rows within the allowed lateness correct final results and downstream tables, with net changes only, as if they had arrived in time."""
 
 import random
 from collections import Counter
@@ -19,49 +19,49 @@ from tests.support.windows_model import Seen, aggregated, open_windows
 
 LATENESS = "3 minutes"
 LATENESS_MS = 3 * MINUTE
-TABLES = ["tumbling", "sliding", "top", "held"]
+TABLES = ["tumbling", "sliding", "top", "by_rank"]
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)"}
 WINDOWS: dict[str, Aligned] = {
     "tumbling": Tumbling(size="3 minutes", offset="-1 minute"),
     "sliding": Sliding(size="5 minutes", slide="2 minutes"),
 }
 TOP = TopK(k=2, order_by=["total DESC", "k"])
-HELD = WindowedAggregate(by="rank", window=Tumbling(size="6 minutes"), aggregates={"keys": "count(k)", "most": "max(total)"})
-"""An asset derived from a Top-K: the third of a chain."""
+BY_RANK = WindowedAggregate(by="rank", window=Tumbling(size="6 minutes"), aggregates={"keys": "count(k)", "most": "max(total)"})
+"""An asset derived from a Top-K: the third in a chain of tables."""
 
 
 def _batches(seed: int, batches: int = 5) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest, with a watermark one minute behind: some correct a window, some are late for it."""
-    seeded, made, newest = random.Random(seed), [], 0
+    """Rows up to nine minutes behind the newest. The watermark is one minute behind, so some correct a window and some are late."""
+    rng, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
-        newest += seeded.randrange(0, 4 * MINUTE)
-        made.append({side: [_event(seeded, newest) for _ in range(10)] for side in "lr"})
+        newest += rng.randrange(0, 4 * MINUTE)
+        made.append({side: [_event(rng, newest) for _ in range(10)] for side in "lr"})
     return made
 
 
-def _event(seeded: random.Random, newest: int) -> Event:
-    behind = seeded.choice([0, 1, 20, 60, 61, 130, 200, 540]) * 1_000
-    return Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(-3, 9), newest - behind)
+def _event(rng: random.Random, newest: int) -> Event:
+    behind = rng.choice([0, 1, 20, 60, 61, 130, 200, 540]) * 1_000
+    return Event(rng.choice(["a", "b", "c", None]), rng.randrange(-3, 9), newest - behind)
 
 
-def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> int:
-    """Advance some assets after each batch, others once in the end; returns how many steps made a correction."""
+def _run(engine: Engine, stepwise: list[str], at_once: list[str], batches: list[Mapping[str, list[Event]]]) -> int:
+    """Advance some assets after each batch, others once at the end; returns how many steps are corrections."""
     steps = []
     for batch in batches:
         replay(engine, [batch])
-        steps += [step for name in live for step in engine.advance(name)]
+        steps += [step for name in stepwise for step in engine.advance(name)]
     engine.drain()
-    steps += [step for name in live for step in engine.advance(name)]
-    for name in again:
+    steps += [step for name in stepwise for step in engine.advance(name)]
+    for name in at_once:
         engine.advance(name)
     return sum(step.after.corrected != step.before.corrected for step in steps)
 
 
-def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
-    """Check that a table's change feed applies to its content and contains no superfluous change; returns its updates and deletes."""
+def _check_change_feed(engine: Engine, table: str) -> tuple[int, int]:
+    """Assert that a table's change feed yields its content and contains net changes only; returns the number of its updates and deletes."""
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
     columns = engine.views.table(table).columns
-    folded: Counter[tuple[Any, ...]] = Counter()
+    rebuilt: Counter[tuple[Any, ...]] = Counter()
     kinds: Counter[str] = Counter()
     by_version: dict[int, tuple[Counter[Any], Counter[Any]]] = {}
     for row in feed.select("_commit_version", "_change_type", *columns).collect():
@@ -71,30 +71,30 @@ def _is_folded_from_its_changes(engine: Engine, table: str) -> tuple[int, int]:
         kinds[kind] += 1
     for _, (added, removed) in sorted(by_version.items()):
         assert not added & removed
-        folded += added
-        folded -= removed
-    assert folded == Counter(repr(list(row)) for row in engine.views.table(table).select(*columns).collect())
+        rebuilt += added
+        rebuilt -= removed
+    assert rebuilt == Counter(repr(list(row)) for row in engine.views.table(table).select(*columns).collect())
     return kinds["update_preimage"], kinds["delete"]
 
 
 @pytest.fixture(scope="module")
 def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
-    """An aggregate, its Top-K and another aggregate over that; each advanced after every batch, and once more in the end."""
+    """An aggregate, its Top-K and another aggregate over that; each is advanced after every batch, and a copy of it once at the end."""
     made: dict[str, tuple[Operator, str]] = {}
-    for again in ("", "_again"):
+    for suffix in ("", "_again"):
         for name, window in WINDOWS.items():
-            made[name + again] = WindowedAggregate(by="k", window=window, aggregates=SUMS, allowed_lateness=LATENESS), "l"
-        made |= {f"top{again}": (TOP, f"sliding{again}"), f"held{again}": (HELD, f"top{again}")}
+            made[name + suffix] = WindowedAggregate(by="k", window=window, aggregates=SUMS, allowed_lateness=LATENESS), "l"
+        made |= {f"top{suffix}": (TOP, f"sliding{suffix}"), f"by_rank{suffix}": (BY_RANK, f"top{suffix}")}
     assets = [DerivedAsset(name=name, inputs=(of,), operator=operator) for name, (operator, of) in made.items()]
     engine = make_module_engine([source("l"), source("r")], assets)
     return engine, _run(engine, TABLES, [f"{name}_again" for name in TABLES], _batches(3))
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_corrected_aggregates_equal_the_models(chain: tuple[Engine, int], name: str) -> None:
+def test_corrected_aggregates_equal_the_model(chain: tuple[Engine, int], name: str) -> None:
     engine, corrected = chain
     assert corrected > 5
-    rows = _seen(engine, name)
+    rows = _rows_with_watermark(engine, name)
     assert _results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
     missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
     assert engine.views.late(name, "l").count() == missed > 0
@@ -102,21 +102,23 @@ def test_corrected_aggregates_equal_the_models(chain: tuple[Engine, int], name: 
 
 def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    assert _results(engine, "top", "rank", "total") == _ranked(_sums(_seen(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS))
+    assert _results(engine, "top", "rank", "total") == _ranked(
+        _sums(_rows_with_watermark(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS)
+    )
     for table in TABLES:
         assert rows_of(engine.views.table(table)) == rows_of(engine.views.table(f"{table}_again"))
 
 
-def test_the_change_feed_applies_to_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
+def test_the_change_feed_yields_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    counts = {table: _is_folded_from_its_changes(engine, table) for table in TABLES}
+    counts = {table: _check_change_feed(engine, table) for table in TABLES}
     assert min(updates for updates, _ in counts.values()) > 0
     assert {deletes for _, deletes in counts.values()} == {0}
-    assert _is_folded_from_its_changes(engine, "sliding_again") == (0, 0)
+    assert _check_change_feed(engine, "sliding_again") == (0, 0)
 
 
-def _seen(engine: Engine, name: str) -> list[Seen]:
-    """The log's rows, each with the watermark before its batch by the ledger."""
+def _rows_with_watermark(engine: Engine, name: str) -> list[Seen]:
+    """The log's rows, each with the watermark before its batch."""
     marks = engine.reading.operator_timeline(engine.assets[name]).after
     log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
@@ -163,4 +165,4 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
         wanted = operator(*logs[: len(operator.inputs)])
         assert rows_of(engine.views.table(name), *wanted.columns) == rows_of(wanted)
         assert engine.views.late(name, "l").count() == 0
-        _is_folded_from_its_changes(engine, name)
+        _check_change_feed(engine, name)

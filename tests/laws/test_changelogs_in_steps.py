@@ -1,4 +1,4 @@
-"""Leaderboards of an upserted table: for any steps in which they read its changelog, the table equals the operators over the log."""
+"""Leaderboards of an upserted table: whatever steps read its changelog, each leaderboard equals its operators over the whole log."""
 
 import random
 import re
@@ -24,37 +24,36 @@ TOPS: dict[str, tuple[Operator, str]] = {
     "most": (TopN(by="k", order_by="n DESC", rank_end=2, improving=True, **KEYED), "counts"),
     "most_without_rank": (TopN(by="k", order_by="n DESC", rank_end=2, with_rank=False, **KEYED), "counts"),
     "fewest": (TopN(order_by="n", rank_end=3, rank_start=2, **KEYED), "counts"),
-    "second_of_the_first": (TopN(order_by="n DESC", rank_end=1, change="told", unique_key=("k", "v")), "most_without_rank"),
+    "second_of_the_first": (TopN(order_by="n DESC", rank_end=1, change="row_kind", unique_key=("k", "v")), "most_without_rank"),
 }
 
 
 def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
-    seeded = random.Random(seed)
+    rng = random.Random(seed)
     return [
-        {"l": [Event(seeded.choice(["a", "b", None]), seeded.randrange(4), (9 * batch + n) * MINUTE) for n in range(7)]}
-        for batch in range(parts)
+        {"l": [Event(rng.choice(["a", "b", None]), rng.randrange(4), (9 * batch + n) * MINUTE) for n in range(7)]} for batch in range(parts)
     ]
 
 
 @pytest.mark.parametrize("names", [["most", "fewest"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
 def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_engine: MakeEngine, names: list[str]) -> None:
-    """`most` merges changes, the others recompute changed keys; one is advanced after each step, and all catch up several steps at once."""
+    """`most` merges changes, the others recompute changed keys. `most` reads one step at a time, the others read several."""
     tops = {name: TOPS[name] for name in names}
-    made = {"counts": DerivedAsset(name="counts", inputs=("l",), operator=COUNTS)}
-    made |= {name: DerivedAsset(name=name, inputs=(of,), operator=o) for name, (o, of) in tops.items()}
-    assert [made[n].operator.strategy_used for n in tops] == ["update", *["retract"] * (len(names) - 1)]
-    engine = make_engine([source("l")], [*made.values()])
-    seen: dict[int, list[tuple[object, ...]]] = {}
+    assets = {"counts": DerivedAsset(name="counts", inputs=("l",), operator=COUNTS)}
+    assets |= {name: DerivedAsset(name=name, inputs=(of,), operator=o) for name, (o, of) in tops.items()}
+    assert [assets[n].operator.strategy_used for n in tops] == ["update", *["retract"] * (len(names) - 1)]
+    engine = make_engine([source("l")], [*assets.values()])
+    by_time: dict[int, list[tuple[object, ...]]] = {}
     points = ["advance.after_changelog", "advance.before_fold", "advance.before_changelog"][: len(names)]
     for part, (batch, point) in enumerate(zip(_batches(4, len(points)), points, strict=True)):
         replay(engine, [batch])
         engine.advance("counts")
-        live = ["most"] if part == 0 else names
-        for name in live:
+        advanced = ["most"] if part == 0 else names
+        for name in advanced:
             if point and name == "most":
                 run_and_die(lambda name=name: engine.advance(name), point)
             engine.advance(name)
-        seen[engine.ledger.now()] = rows_of(engine.views.table("most"))
+        by_time[engine.ledger.now()] = rows_of(engine.views.table("most"))
     log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
     tables = {"counts": COUNTS(log)}
     assert rows_of(engine.views.table("counts")) == rows_of(tables["counts"])
@@ -65,21 +64,21 @@ def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_en
         assert rows_of(fold(changelog.drop("changed_at"), key=top.emits.key, order="step")) == rows_of(engine.views.table(name))
         assert engine.advance(name) == []
     assert [engine.pending.progress(n).step for n in tops] == [len(points), *[len(points) - 1] * (len(names) - 1)]
-    _is_read_as_it_was(engine, seen)
-    _is_measured(engine, 7 * len(points))
-    _is_accounted_for_and_put_right(engine, 7 * len(points))
+    _check_earlier_states(engine, by_time)
+    _check_metrics(engine, 7 * len(points))
+    _check_accounts_and_rebuild(engine, 7 * len(points))
 
 
-def _is_read_as_it_was(engine: Engine, seen: dict[int, list[tuple[object, ...]]]) -> None:
-    """The table at the time of each batch, and by event time. The table's change feed agrees with it."""
+def _check_earlier_states(engine: Engine, by_time: dict[int, list[tuple[object, ...]]]) -> None:
+    """Check the table as of each batch and up to an event time, and its change feed."""
     columns = engine.views.table("most").columns
-    for time, held in seen.items():
+    for time, held in by_time.items():
         assert rows_of(engine.views.as_of("most", time), *columns) == held
-    assert engine.views.as_of("most", min(seen) - 1).isEmpty()
+    assert engine.views.as_of("most", min(by_time) - 1).isEmpty()
     midway = START + 14 * MINUTE
     log = engine.reading.log("l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
-    then = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
-    assert rows_of(engine.views.of_event_times_to("most", midway)) == rows_of(then) != rows_of(engine.views.table("most"))
+    expected = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
+    assert rows_of(engine.views.of_event_times_to("most", midway)) == rows_of(expected) != rows_of(engine.views.table("most"))
     feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path("most"))
     kinds = {r._change_type: r["count"] for r in feed.groupBy("_change_type").count().collect()}
     changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}
@@ -87,7 +86,7 @@ def _is_read_as_it_was(engine: Engine, seen: dict[int, list[tuple[object, ...]]]
     assert set(changes) == {"+I", "-U", "+U"}
 
 
-def _is_measured(engine: Engine, rows_in: int) -> None:
+def _check_metrics(engine: Engine, rows_in: int) -> None:
     changes = engine.views.table("changelog/counts").count()
     counted = engine.views.metrics("counts")
     assert {n: counted[n] for n in ("rows_in", "changes_out", "changes_per_row")} == {
@@ -101,7 +100,7 @@ def _is_measured(engine: Engine, rows_in: int) -> None:
     assert most["rows_in"] == engine.views.table("changelog/counts").where("change <> '-U'").count()
 
 
-def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
+def _check_accounts_and_rebuild(engine: Engine, rows_in: int) -> None:
     assert {(a.matched, a.pending, a.holds) for a in engine.accounts.days("counts")} == {(rows_in, 0, True)}
     assert engine.accounts.days("most") == []
     held = rows_of(engine.views.table("most"))
@@ -119,15 +118,25 @@ def _is_accounted_for_and_put_right(engine: Engine, rows_in: int) -> None:
 def test_an_unsuitable_upstream_table_is_refused(make_engine: MakeEngine) -> None:
     windowed = WindowedAggregate(by="k", window=Tumbling(size="3 minutes"), aggregates={"n": "count(*)"})
     top = TopN(order_by="k", rank_end=1)
-    wrong = {
-        "unsaid": (top, "total", "unsaid reads 'total', whose rows are updated and deleted; give TopN `change`, the name of a column"),
-        "final": (top, "windows", "final reads the rows of new ledger batches, and the rows of 'windows' belong to no batch; let it read"),
+    unsuitable = {
+        "without_change": (
+            top,
+            "total",
+            "without_change reads 'total', whose rows are updated and deleted; give TopN `change`, the name of a column",
+        ),
+        "over_windows": (
+            top,
+            "windows",
+            "over_windows reads the rows of new ledger batches, and the rows of 'windows' belong to no batch; let it read",
+        ),
     }
     assets = [
         DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
         DerivedAsset(name="windows", inputs=("l",), operator=windowed),
     ]
-    engine = make_engine([source("l")], [*assets, *(DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of, _) in wrong.items())])
-    for name, (_, _, message) in wrong.items():
+    engine = make_engine(
+        [source("l")], [*assets, *(DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of, _) in unsuitable.items())]
+    )
+    for name, (_, _, message) in unsuitable.items():
         with pytest.raises(OperatorError, match=re.escape(message)):
             engine.advance(name)

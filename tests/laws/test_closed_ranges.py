@@ -1,4 +1,4 @@
-"""Laws of advance: the table does not depend on the steps through a log."""
+"""Laws of advance: a table does not depend on the steps that compute it."""
 
 import random
 from dataclasses import replace
@@ -19,21 +19,21 @@ def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 
     """Batches of two hours each, across midnight, out of order by less than the bound except for the late rows."""
     rng = random.Random(seed)
     keys = [None, *"abcdefgh"]
-    made: list[dict[str, list[Event]]] = []
+    batches_made: list[dict[str, list[Event]]] = []
     for batch in range(batches):
         start = 18 * HOUR + batch * 2 * HOUR
 
         def event(start: int = start) -> Event:
-            back = rng.randrange(4 * HOUR) if rng.random() < late else 0
-            return Event(rng.choice(keys), rng.randrange(100), start + rng.randrange(2 * HOUR) - back - rng.randrange(jitter))
+            behind = rng.randrange(4 * HOUR) if rng.random() < late else 0
+            return Event(rng.choice(keys), rng.randrange(100), start + rng.randrange(2 * HOUR) - behind - rng.randrange(jitter))
 
-        made.append({name: [event() for _ in range(rows)] for name in ("l", "r")})
-    return made
+        batches_made.append({name: [event() for _ in range(rows)] for name in ("l", "r")})
+    return batches_made
 
 
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("how", ["full", pytest.param("inner", marks=pytest.mark.soak)])
-def test_a_run_equals_a_backfill_over_its_log(make_engine: MakeEngine, seed: int, how: str) -> None:
+def test_a_table_does_not_depend_on_its_steps(make_engine: MakeEngine, seed: int, how: str) -> None:
     names = ["stepwise", "at_once", "in_small_steps"]
     engine = make_engine([source("l"), source("r")], [join(n, how=how) for n in names])
     for batch in stream(seed):
@@ -46,9 +46,9 @@ def test_a_run_equals_a_backfill_over_its_log(make_engine: MakeEngine, seed: int
     assert len(steps) > 1
     assert len(stepwise) > 100
     assert stepwise == rows_of(engine.views.table("at_once")) == rows_of(engine.views.table("in_small_steps"))
-    counted = totals(engine, "stepwise")
-    assert counted["l", "late"] > 0
-    assert counted["r", "late"] > 0
+    counts = totals(engine, "stepwise")
+    assert counts["l", "late"] > 0
+    assert counts["r", "late"] > 0
     assert broken(engine, "stepwise") == set()
 
 
@@ -58,7 +58,7 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 
 @given(batches=st.lists(BATCH, min_size=2, max_size=4), max_step=st.integers(80, 200))
 @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_a_run_equals_a_backfill_for_any_arrival_order(
+def test_a_table_does_not_depend_on_its_steps_for_any_arrival_order(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:
     """Rows in any order, most of them late, and the smallest possible steps."""
@@ -78,7 +78,7 @@ def test_a_run_equals_a_backfill_for_any_arrival_order(
         assert not any(events for batch in batches for events in batch.values())
 
 
-def test_two_batchings_agree_when_no_row_is_late(make_engine: MakeEngine) -> None:
+def test_the_batches_do_not_matter_if_no_row_is_late(make_engine: MakeEngine) -> None:
     batches = stream(3, late=0)
     merged = [{name: [e for b in batches[i : i + 2] for e in b[name]] for name in ("l", "r")} for i in range(0, 4, 2)]
     names = [("l", "r"), ("l3", "r3")]
@@ -124,13 +124,13 @@ def test_a_drained_stream_leaves_nothing_pending(make_engine: MakeEngine) -> Non
     assert totals(engine)["l", "pending"] > 0
     engine.drain()
     engine.advance("pairs")
-    counted = totals(engine)
-    assert counted["l", "pending"] == counted["r", "pending"] == 0
+    counts = totals(engine)
+    assert counts["l", "pending"] == counts["r", "pending"] == 0
     assert broken(engine) == set()
 
 
 def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: MakeEngine) -> None:
-    """(l join r) join r: the second join reads the first one's results, and its watermark follows from the first one's."""
+    """(l join r) join r: the second join reads the results of the first, and its watermark depends on the first table."""
     first = join("first", how="inner")
     second = join("second", ("first", "r"), how="left", lower=0, upper="10 minutes", left_prefix="pair_", right_prefix="again_")
     engine: Engine = make_engine([source("l"), source("r")], [first, second])

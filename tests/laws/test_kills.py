@@ -16,7 +16,7 @@ from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 SPREAD = DerivedAsset(name="spread", inputs=("l",), operator=Spread())
 KEYED = {"unique_key": ("k", "v")}
-REST = [
+SOAK_POINTS = [
     ("ingest.before_append", 1),
     ("ingest.before_append", 2),
     ("ingest.after_log", 1),
@@ -26,21 +26,21 @@ REST = [
 
 
 def lines(seed: int, hours: int) -> list[str]:
-    """An hour's rows, out of order, some duplicated, some malformed."""
+    """The lines of an hour: out of order, with duplicates and malformed lines."""
     rng = random.Random(seed)
     rows = [Event(rng.choice("abcd"), rng.randrange(200), hours * HOUR + rng.randrange(HOUR)).line for _ in range(30)]
     return [*rows, *rows[:2], '{"k": "a", "v": "many", "ts": "2026-03-01"}', "{cut"]
 
 
-def feed(engine: Engine, part: int) -> None:
-    """Land a part of both sources; landing it again changes nothing."""
+def land_part(engine: Engine, part: int) -> None:
+    """Land a part of both sources; a part that has landed is not changed."""
     for n, name in enumerate(("l", "r")):
         if not (Path(engine.folders[name]) / f"{part}.jsonl").exists():
             land(engine, name, f"{part}.jsonl", lines(10 * part + n, part))
 
 
 def content(engine: Engine) -> list[object]:
-    """The content of the lake, as a user reads it."""
+    """The content of all tables and the counts of the ledger."""
     tables = [
         rows_of(engine.views.table(t).drop("ingested_at", "path"))
         for t in ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
@@ -61,7 +61,7 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
     folders = {n: str(root / "landing" / n) for n in ("l", "r")}
     sources = {n: source(n, **KEYED) for n in ("l", "r")}
     engine = Engine(Lake(str(root / "lake")), sources, {"pairs": join()}, lambda: spark, Clock(), folders=folders)
-    feed(engine, 1)
+    land_part(engine, 1)
     engine.ingest()
     engine.advance("pairs")
     return content(engine)
@@ -74,7 +74,7 @@ def undisturbed(spark, tmp_path_factory: pytest.TempPathFactory) -> list[object]
         ("ingest.after_log", 2),
         ("ingest.after_ledger", 1),
         ("advance.after_commit", 1),
-        *(pytest.param(*rest, marks=pytest.mark.soak) for rest in REST),
+        *(pytest.param(*rest, marks=pytest.mark.soak) for rest in SOAK_POINTS),
     ],
 )
 def test_a_run_repeated_after_a_kill_equals_an_undisturbed_run(
@@ -84,51 +84,51 @@ def test_a_run_repeated_after_a_kill_equals_an_undisturbed_run(
         return make_engine([source("l", **KEYED), source("r", **KEYED)], [join()])
 
     first = engine()
-    feed(first, 1)
+    land_part(first, 1)
     if point.startswith("advance"):
         first.ingest()
         run_and_die(lambda: first.advance("pairs"), point, nth)
     else:
         run_and_die(first.ingest, point, nth)
-    again = engine()
-    again.ingest()
-    again.advance("pairs")
-    assert content(again) == undisturbed
+    restarted = engine()
+    restarted.ingest()
+    restarted.advance("pairs")
+    assert content(restarted) == undisturbed
 
 
 def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join()])
-    removed_later = land(engine, "l", "gone.jsonl", lines(1, 1))
+    removed = land(engine, "l", "removed.jsonl", lines(1, 1))
     run_and_die(engine.ingest, "ingest.before_ledger")
     assert not engine.views.table("events/l").isEmpty()
-    removed_later.unlink()
-    anew = make_engine([source("l"), source("r")], [join()])
-    anew.ingestion.signals.watermark({"r": 5})
-    assert anew.views.table("events/l").isEmpty()
-    assert anew.views.table("quarantine/l").isEmpty()
-    assert anew.accounts.count_differences("pairs") == {}
+    removed.unlink()
+    restarted = make_engine([source("l"), source("r")], [join()])
+    restarted.ingestion.signals.watermark({"r": 5})
+    assert restarted.views.table("events/l").isEmpty()
+    assert restarted.views.table("quarantine/l").isEmpty()
+    assert restarted.accounts.count_differences("pairs") == {}
 
 
-def test_after_kills_the_changelog_still_applies_to_the_upserted_table(make_engine: MakeEngine) -> None:
-    """Two upserted tables are killed in every step but the first: one merges new rows, one recomputes changed keys."""
+def test_after_kills_the_changelog_still_yields_the_upserted_table(make_engine: MakeEngine) -> None:
+    """Every step but the first of two upserted tables is killed: one table merges new rows, the other recomputes changed keys."""
 
     def engine() -> Engine:
         return make_engine([source("l")], [TOTAL, SPREAD])
 
     points = [None, "advance.before_changelog", "advance.after_changelog", "advance.before_fold", "advance.after_fold"]
     for part, point in enumerate(points, 1):
-        working = engine()
-        land(working, "l", f"{part}.jsonl", [*lines(part, part)[:20], Event("a", part % 2, part * HOUR + 1).line])
-        working.ingest()
-        for name in working.assets:
+        current = engine()
+        land(current, "l", f"{part}.jsonl", [*lines(part, part)[:20], Event("a", part % 2, part * HOUR + 1).line])
+        current.ingest()
+        for name in current.assets:
             if point:
-                run_and_die(lambda working=working, name=name: working.advance(name), point)
+                run_and_die(lambda current=current, name=name: current.advance(name), point)
             engine().advance(name)
     for asset in (TOTAL, SPREAD):
-        held = rows_of(working.views.table(asset.name))
-        assert held == rows_of(asset.operator(working.reading.input(asset, 0, working.ledger.head)))
-        changelog = working.views.table(asset.changelog)
-        assert held == rows_of(fold(changelog.drop("changed_at"), key=("k",), order="step"))
+        rows = rows_of(current.views.table(asset.name))
+        assert rows == rows_of(asset.operator(current.reading.input(asset, 0, current.ledger.head)))
+        changelog = current.views.table(asset.changelog)
+        assert rows == rows_of(fold(changelog.drop("changed_at"), key=("k",), order="step"))
         assert {r.change for r in changelog.select("change").distinct().collect()} >= {"+I", "-U", "+U"}
         assert engine().advance(asset.name) == []
 

@@ -1,6 +1,6 @@
-"""No input is an error, and no line is lost: random bytes, random rows and random options, many files in each ingest.
+"""No input causes an error, and no line is lost: random bytes, random rows and random options, many files in each ingest.
 
-A naive reader counts the lines of each file; the event log and the quarantine must hold as many rows of it between them.
+A naive reader counts the lines of each file. The event log and the quarantine together must contain as many rows of the file.
 """
 
 import gzip
@@ -40,7 +40,7 @@ ANY = range(0, 1_000_000)
 
 @dataclass(frozen=True)
 class Input:
-    """A file, and how many rows it may count as."""
+    """A file, and the legal numbers of its rows."""
 
     name: str
     content: bytes
@@ -48,19 +48,19 @@ class Input:
 
 
 def _lines(content: bytes, blanks: bytes = BLANKS) -> list[bytes]:
-    """The lines that are not blank, ended by a line feed, a carriage return or both; the byte order mark is not part of the first."""
+    """The lines that are not blank. A line ends with a line feed, a carriage return or both; a byte order mark is not part of a line."""
     return [line for line in re.split(rb"\r\n|\r|\n", content.removeprefix(b"\xef\xbb\xbf")) if line.strip(blanks)]
 
 
-def _of_csv(content: bytes, options: dict[str, str]) -> int:
-    """The rows of a CSV file: its lines, except those that repeat a header with the contract's columns."""
+def _csv_rows(content: bytes, options: dict[str, str]) -> int:
+    """The number of rows of a CSV file: its lines, less the header and its repetitions if the header has the contract's columns."""
     sep = CsvStyle.of(options).sep
     found = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
     text = re.split(r"[\r\n]+", content.decode("utf-8", "replace").removeprefix("\ufeff"))
     header = next((line for line in text if line.strip()), "")
     names = [n.lower() for n in CsvStyle.of(options).fields(header)]
-    is_fit = set(ROW.fieldNames()) <= set(names) and len(set(names)) == len(names)
-    return len(found) - (sum(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found) if is_fit else 0)
+    is_complete = set(ROW.fieldNames()) <= set(names) and len(set(names)) == len(names)
+    return len(found) - (sum(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found) if is_complete else 0)
 
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(TIME)
@@ -69,9 +69,9 @@ _JSON = st.dictionaries(
     _SCALARS | st.lists(_SCALARS, max_size=2) | st.dictionaries(st.text(max_size=3), _SCALARS, max_size=2),
     max_size=5,
 ).map(lambda row: json.dumps(row, ensure_ascii=len(row) % 2 == 0).encode("utf-8", "surrogatepass"))
-_GOOD = st.builds(lambda k, v: json.dumps({"k": k, "v": v, "ts": TIME}).encode(), st.text(max_size=5), st.integers(0, 99))
+_VALID = st.builds(lambda k, v: json.dumps({"k": k, "v": v, "ts": TIME}).encode(), st.text(max_size=5), st.integers(0, 99))
 _NOISE = st.binary(max_size=40) | st.text(max_size=20).map(lambda t: t.encode("utf-8", "surrogatepass"))
-_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n"])
+_LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n"])
 _OPTIONS = st.fixed_dictionaries(
     {},
     optional={
@@ -94,7 +94,7 @@ _OPTIONS = st.fixed_dictionaries(
 )
 
 
-def _spoiled(content: bytes, random: Random) -> bytes:
+def _corrupted(content: bytes, random: Random) -> bytes:
     """The content cut short, with a changed byte, or with bytes inserted."""
     how, at = random.randrange(4), random.randrange(len(content) + 1)
     if how == 0:
@@ -112,14 +112,14 @@ def _text_files(rows: st.SearchStrategy[list[bytes]], suffix: str, counted: Any)
         body = b"".join(line + ends[n % len(ends)] for n, line in enumerate(lines))
         return (b"\xef\xbb\xbf" if mark else b"") + (body[:-1] if len(body) % 5 == 0 else body)
 
-    plain = st.builds(content, rows, st.lists(_ENDS, min_size=1, max_size=3), st.booleans())
+    plain = st.builds(content, rows, st.lists(_LINE_ENDS, min_size=1, max_size=3), st.booleans())
 
     def packed(body: bytes, random: Random, how: int) -> tuple[str, bytes, Sequence[int]]:
         if how < 4:
             return suffix, body, [counted(body) if body else 1]
         if how == 4:
             return f"{suffix}.gz", gzip.compress(body), [counted(body)]
-        return f"{suffix}.gz", _spoiled(gzip.compress(body), random), [counted(body), 1]
+        return f"{suffix}.gz", _corrupted(gzip.compress(body), random), [counted(body), 1]
 
     return st.builds(packed, plain, st.randoms(use_true_random=False), st.integers(0, 6))
 
@@ -131,7 +131,7 @@ def _parquet(columns: dict[str, list[Any]], random: Random, how: int) -> tuple[s
     pq.write_table(pa.table({n: v[:rows] for n, v in columns.items()}), out, compression=compression)
     return (
         ".parquet",
-        _spoiled(out.getvalue(), random) if how else out.getvalue(),
+        _corrupted(out.getvalue(), random) if how else out.getvalue(),
         ANY if how else [readable],
     )
 
@@ -159,7 +159,7 @@ _NAMES = st.sampled_from(["a", "12:00", "12:00 [x]*", "[x]", "ü 漢", "#?%41", 
 
 @dataclass(frozen=True)
 class Case:
-    """A source of one contract, and the files in its folder."""
+    """The contract of a source, and the files in its folder."""
 
     contract: SourceContract
     files: list[Input]
@@ -181,10 +181,10 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
     row = st.lists(field, max_size=5).map(sep.join) | st.just(sep.join([b"k", b"1", TIME.encode()])) | _NOISE | header
     with_header = st.tuples(header, st.lists(row, min_size=2, max_size=9)).map(lambda found: [found[0], *found[1]])
     kinds = [
-        _text_files(st.lists(_JSON | _GOOD | _NOISE, min_size=2, max_size=9), ".jsonl", lambda body: len(_lines(body))),
-        _text_files(with_header, ".csv", lambda body: _of_csv(body, options)),
+        _text_files(st.lists(_JSON | _VALID | _NOISE, min_size=2, max_size=9), ".jsonl", lambda body: len(_lines(body))),
+        _text_files(with_header, ".csv", lambda body: _csv_rows(body, options)),
         _PARQUET,
-        _text_files(st.lists(row, max_size=5), ".csv", lambda body: _of_csv(body, options)),
+        _text_files(st.lists(row, max_size=5), ".csv", lambda body: _csv_rows(body, options)),
         st.tuples(
             st.sampled_from([".parquet", ".dat", ".csv.bz2", ".jsonl.snappy", ".csv.lz4", ".jsonl.zst"]),
             st.binary(max_size=30),
@@ -195,8 +195,8 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
     return Case(contract, [Input(f"{draw(_NAMES)}-{n}{suffix}", content, rows) for n, (suffix, content, rows) in enumerate(made)])
 
 
-def _found(engine: Engine, contract: SourceContract) -> Counter[int]:
-    """How many rows the log and the quarantine hold of each file, by its rank in the batch."""
+def _rows_by_file(engine: Engine, contract: SourceContract) -> Counter[int]:
+    """How many rows of each file are in the log and the quarantine, by the rank of the file in the batch."""
     found = Counter[int]()
     for table in (contract.log, contract.quarantine):
         if engine.lake.delta(table) is not None:
@@ -205,7 +205,7 @@ def _found(engine: Engine, contract: SourceContract) -> Counter[int]:
     return found
 
 
-def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
+def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
     shutil.rmtree(root / "lake", ignore_errors=True)
     shutil.rmtree(root / "landing", ignore_errors=True)
     engine = make_engine([case.contract for case in cases], [])
@@ -225,7 +225,7 @@ def _hold(make_engine: MakeEngine, root: Path, cases: Sequence[Case]) -> None:
         [ingested] = [s for s in entry if s.source == case.contract.name]
         assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
         assert len(ingested.offsets) == len(case.files)
-        found, files = _found(engine, case.contract), sorted(f for f in every if f.source == case.contract.name)
+        found, files = _rows_by_file(engine, case.contract), sorted(f for f in every if f.source == case.contract.name)
         assert found.total() == ingested.rows_read
         for rank, file in enumerate(files):
             landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
@@ -239,14 +239,14 @@ _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 @given(st.tuples(*[_cases(f"s{n}", 15) for n in range(3)]))
 @settings(max_examples=3, derandomize=True, phases=[Phase.generate], **_SLOW)
 def test_every_line_is_ingested_or_quarantined_with_a_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
-    _hold(make_module_engine, _root(make_module_engine), cases)
+    _check_every_line(make_module_engine, _root(make_module_engine), cases)
 
 
 @pytest.mark.soak
 @given(st.tuples(_cases("s0", 10)))
 @settings(max_examples=100, **_SLOW)
 def test_every_line_of_many_files_is_ingested_or_quarantined(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
-    _hold(make_module_engine, _root(make_module_engine), cases)
+    _check_every_line(make_module_engine, _root(make_module_engine), cases)
 
 
 def _root(make_engine: MakeEngine) -> Path:

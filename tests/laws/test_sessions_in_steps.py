@@ -1,4 +1,4 @@
-"""Sessions closed step by step: a run equals the model batch by batch, and a backfill of its log."""
+"""Sessions finalized in several steps: the table equals the model, and a backfill of its log."""
 
 import random
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ def _count(lateness: int | str) -> WindowedAggregate:
 
 
 def _batches(seed: int, batches: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to ten minutes behind the newest, with a watermark one minute behind."""
-    seeded, made, newest = random.Random(seed), [], 0
+    """Rows up to ten minutes behind the newest; the watermark is one minute behind it."""
+    rng, made, newest = random.Random(seed), [], 0
     for _ in range(batches):
-        newest += seeded.randrange(0, 3 * MINUTE)
-        made.append({side: [_event(seeded, newest) for _ in range(8)] for side in "lr"})
+        newest += rng.randrange(0, 3 * MINUTE)
+        made.append({side: [_event(rng, newest) for _ in range(8)] for side in "lr"})
     return made
 
 
-def _event(seeded: random.Random, newest: int) -> Event:
-    behind = seeded.choice([0, 1, 20, 60, 61, 120, 200, 400, 600]) * 1_000
-    return Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(9), newest - behind)
+def _event(rng: random.Random, newest: int) -> Event:
+    behind = rng.choice([0, 1, 20, 60, 61, 120, 200, 400, 600]) * 1_000
+    return Event(rng.choice(["a", "b", "c", None]), rng.randrange(9), newest - behind)
 
 
 def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> None:
@@ -52,7 +52,7 @@ def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mappin
 
 
 def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, SessionsModel]:
-    """The sessions of the rows of the log, in the batches of the ledger."""
+    """The sessions of the log's rows by key, fed in the batches of the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
     for k, t, seq, arrival in (
@@ -67,7 +67,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Sessio
 
 
 @pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
-def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
+def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
     tables: dict[str, tuple[Operator, str]] = {}
@@ -120,12 +120,12 @@ def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: 
 
 def test_a_kill_between_lateness_decisions_and_results_changes_nothing(make_engine: MakeEngine) -> None:
     asset = DerivedAsset(name="live", inputs=("l",), operator=_count("3 minutes"))
-    engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="calm", inputs=("l",), operator=_count("3 minutes"))])
+    engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="undisturbed", inputs=("l",), operator=_count("3 minutes"))])
     points = ["advance.before_commit", "verdicts.before_commit", "verdicts.after_commit", "advance.after_commit"]
     for at, batch in zip(points, _batches(3, 4), strict=True):
         replay(engine, [batch])
         run_and_die(lambda: engine.advance("live"), at)
         engine.advance("live")
-        engine.advance("calm")
-    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("calm"))
-    assert rows_of(engine.views.table("verdicts/live")) == rows_of(engine.views.table("verdicts/calm"))
+        engine.advance("undisturbed")
+    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("undisturbed"))
+    assert rows_of(engine.views.table("verdicts/live")) == rows_of(engine.views.table("verdicts/undisturbed"))

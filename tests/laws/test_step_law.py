@@ -21,14 +21,14 @@ STREAM = [
 ]
 
 
-HOWS: tuple[How, ...] = ("inner", "full")
+JOIN_TYPES: tuple[How, ...] = ("inner", "full")
 
 
 @pytest.fixture(scope="module")
-def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
-    """Both joins, one step a batch, and a last one after the drain."""
-    engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in HOWS])
-    steps: dict[str, list[Step]] = {how: [] for how in HOWS}
+def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
+    """Both joins, with one step for each batch and one after the drain."""
+    engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in JOIN_TYPES])
+    steps: dict[str, list[Step]] = {how: [] for how in JOIN_TYPES}
     for batch in [*STREAM, None]:
         replay(engine, [batch]) if batch else engine.drain()
         for how, made in steps.items():
@@ -36,9 +36,9 @@ def ran(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
     return engine, steps
 
 
-@pytest.mark.parametrize("how", HOWS)
-def test_each_row_is_finalized_by_exactly_one_step(ran: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
-    engine, steps = ran
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_each_row_is_finalized_by_exactly_one_step(engine_and_steps: tuple[Engine, dict[str, list[Step]]], how: How) -> None:
+    engine, steps = engine_and_steps
     accounts = [a for step in steps[how] for a in engine.accounts.step(how, step)]
     assert all(a.holds for a in accounts)
     found = {
@@ -54,21 +54,21 @@ def test_each_row_is_finalized_by_exactly_one_step(ran: tuple[Engine, dict[str, 
 @pytest.mark.parametrize(
     ("condition", "corrupt"),
     [
-        ("left_v <> 6 OR left_v IS NULL", lambda kept, row: kept.where("left_v <> 6 OR left_v IS NULL")),
-        ("left_v = 10", lambda kept, row: kept.unionByName(row)),
-        ("left_v = 6", lambda kept, row: kept.unionByName(row.withColumn("right_seq", F.lit(None).cast("bigint")))),
-        ("left_v = 6", lambda kept, row: kept.unionByName(row.withColumn("left_arrival", F.lit(999).cast("bigint")))),
+        ("left_v <> 6 OR left_v IS NULL", lambda correct, row: correct.where("left_v <> 6 OR left_v IS NULL")),
+        ("left_v = 10", lambda correct, row: correct.unionByName(row)),
+        ("left_v = 6", lambda correct, row: correct.unionByName(row.withColumn("right_seq", F.lit(None).cast("bigint")))),
+        ("left_v = 6", lambda correct, row: correct.unionByName(row.withColumn("left_arrival", F.lit(999).cast("bigint")))),
     ],
-    ids=["lost", "unmatched twice", "matched and unmatched", "made up"],
+    ids=["lost", "unmatched twice", "matched and unmatched", "invented"],
 )
 def test_a_wrong_result_violates_the_law_of_its_step(
-    ran: tuple[Engine, dict[str, list[Step]]], condition: str, corrupt: Callable[[DataFrame, DataFrame], DataFrame]
+    engine_and_steps: tuple[Engine, dict[str, list[Step]]], condition: str, corrupt: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> None:
-    engine, steps = ran
-    kept = engine.views.table("full").localCheckpoint()
-    _overwrite(engine, corrupt(kept, kept.where(condition).limit(1)))
+    engine, steps = engine_and_steps
+    correct = engine.views.table("full").localCheckpoint()
+    _overwrite(engine, corrupt(correct, correct.where(condition).limit(1)))
     broken = {a.side for step in steps["full"] for a in engine.accounts.step("full", step) if not a.holds}
-    _overwrite(engine, kept)
+    _overwrite(engine, correct)
     assert "l" in broken
 
 
@@ -76,7 +76,7 @@ def _overwrite(engine: Engine, rows: DataFrame) -> None:
     rows.write.format("delta").mode("overwrite").save(engine.lake.path("full"))
 
 
-def test_a_stream_stops_at_the_step_that_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_stops_at_the_step_that_violates_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine([source("l"), source("r")], [join(how="full")])
     replay(engine, STREAM[:2])
     closed = ClosedRanges.closed

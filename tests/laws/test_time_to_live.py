@@ -1,4 +1,4 @@
-"""Leaderboards whose keys have a time to live: after each batch the leaderboard equals the naive model."""
+"""Leaderboards with a time to live: after each batch the leaderboard equals a naive model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ BATCHES = [
     [Event("a", 2, 25 * MINUTE), Event("a", 1, 4 * MINUTE), Event("b", 7, 13 * MINUTE)],
     [Event("c", 1, 36 * MINUTE)],
 ]
-"""At 14 minutes `a` has been silent for 13; at 25 it starts again; a late row of `b` belongs to the earlier period."""
+"""At 14 minutes, `a` has had no row for 13 minutes; at 25 it has rows again. A late row of `b` belongs to an earlier period."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the log, its times in ms."""
+    """A row of the log; times are in ms."""
 
     k: str | None
     v: int
@@ -47,45 +47,45 @@ def _log(engine: Engine) -> list[Row]:
     return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in rows]
 
 
-def _board(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
-    """The rows of each key since its last gap; none of a key that has expired."""
+def _leaderboard(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
+    """The best rows of each key since its last gap of more than the TTL; none of an expired key."""
     found: list[tuple[Any, ...]] = []
     for key in {r.k for r in rows}:
-        life: list[Row] = []
+        period: list[Row] = []
         for row in sorted((r for r in rows if r.k == key), key=time):
-            life = [*life, row] if life and time(row) - time(life[-1]) <= TTL else [row]
-        if now is None or time(life[-1]) >= now - TTL:
-            best = sorted(life, key=lambda r: (-r.v, r.position))[:2]
+            period = [*period, row] if period and time(row) - time(period[-1]) <= TTL else [row]
+        if now is None or time(period[-1]) >= now - TTL:
+            best = sorted(period, key=lambda r: (-r.v, r.position))[:2]
             found += [(r.k, r.v, rank) for rank, r in enumerate(best, 1)]
     return sorted(found, key=repr)
 
 
 @pytest.mark.parametrize("names", [["left"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_after_each_batch_the_leaderboard_equals_the_models(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
+def test_after_each_batch_the_leaderboard_equals_the_model(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TOPS[n]) for n in names])
-    boards: dict[str, list[list[tuple[Any, ...]]]] = {name: [] for name in names}
+    leaderboards: dict[str, list[list[tuple[Any, ...]]]] = {name: [] for name in names}
     for batch in BATCHES:
         clock.pass_ms(6 * MINUTE)
         replay(engine, [{"l": batch}])
         log, watermark = _log(engine), engine.reading.operator_timeline(engine.assets[names[-1]]).after[-1]
         models = {
-            "kept": _board(log, lambda r: r.at, None),
-            "left": _board(log, lambda r: r.at, watermark),
-            "idle": _board(log, lambda r: r.ingested_at, engine.ledger.entries()[-1][0].ingested_at),
+            "kept": _leaderboard(log, lambda r: r.at, None),
+            "left": _leaderboard(log, lambda r: r.at, watermark),
+            "idle": _leaderboard(log, lambda r: r.ingested_at, engine.ledger.entries()[-1][0].ingested_at),
         }
         for name in names:
             wanted = models[name]
             engine.advance(name)
             assert rows_of(engine.views.table(name), "k", "v", "rank") == wanted, (name, batch)
-            boards[name].append(wanted)
+            leaderboards[name].append(wanted)
     then = START + 14 * MINUTE
-    known = [r for r in _log(engine) if r.at <= then]
-    assert rows_of(engine.views.of_event_times_to("left", then), "k", "v", "rank") == _board(known, lambda r: r.at, then)
+    before_then = [r for r in _log(engine) if r.at <= then]
+    assert rows_of(engine.views.of_event_times_to("left", then), "k", "v", "rank") == _leaderboard(before_then, lambda r: r.at, then)
     for name in names:
         changelog = engine.views.table(f"changelog/{name}")
         assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.views.table(name))
         assert [account.holds for account in engine.accounts.days(name)] == [True]
-    assert len({repr(contents) for contents in boards.values()}) == len(names)
+    assert len({repr(contents) for contents in leaderboards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
     engine.ingestion.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
     assert engine.pending.upserted_tables() == [name for name in names if name != "kept"]

@@ -1,4 +1,4 @@
-"""Windows in any batching and any order of arrival within the watermark's bound, with kills at any step: one result."""
+"""Window results do not depend on batches, on the order of arrival within the watermark's bound, or on kills."""
 
 import random
 from collections.abc import Mapping
@@ -22,26 +22,26 @@ OPERATORS: dict[str, Operator] = {
     "groups": CoGroup(on="k", window=TUMBLING),
     "sessions": WindowedAggregate(by="k", window=Session(gap="1 minute", longest="10 minutes"), aggregates={"n": "count(*)"}),
 }
-PLACES = ("seq", "arrival", "event_time_raw")
+ARRIVAL_COLUMNS = ("seq", "arrival", "event_time_raw")
 
 
 def _rows(seed: int) -> dict[str, list[Event]]:
-    """Rows of both sides, each at a time of its own, in the order of their times."""
-    seeded = random.Random(seed)
-    times = sorted(seeded.sample(range(12 * MINUTE), 60))
-    rows = [Event(seeded.choice(["a", "b", None]), seeded.randrange(5), at) for at in times]
+    """Rows of both sides with distinct times, ordered by time."""
+    rng = random.Random(seed)
+    times = sorted(rng.sample(range(12 * MINUTE), 60))
+    rows = [Event(rng.choice(["a", "b", None]), rng.randrange(5), at) for at in times]
     return {"l": rows[::2], "r": rows[1::2]}
 
 
 def _batches(rows: Mapping[str, list[Event]], parts: int, seed: int) -> list[Mapping[str, list[Event]]]:
-    """The rows in another order of arrival, less than a minute out of order, cut into batches."""
-    seeded = random.Random(seed)
-    arrived = {side: sorted(events, key=lambda e: e.at + seeded.randrange(MINUTE - 1)) for side, events in rows.items()}
-    return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrived.items()} for part in range(parts)]
+    """The rows in batches, in an order of arrival that is less than a minute out of order."""
+    rng = random.Random(seed)
+    arrivals = {side: sorted(events, key=lambda e: e.at + rng.randrange(MINUTE - 1)) for side, events in rows.items()}
+    return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrivals.items()} for part in range(parts)]
 
 
-def _answers(engine: Engine) -> dict[str, list[object]]:
-    """Every table, without the columns that depend on the arrival of rows."""
+def _tables(engine: Engine) -> dict[str, list[object]]:
+    """The rows of every table, without the columns that depend on the arrival of rows."""
     found: dict[str, list[object]] = {}
     for name in engine.assets:
         table = engine.views.table(name)
@@ -49,7 +49,7 @@ def _answers(engine: Engine) -> dict[str, list[object]]:
             sides = [f"sort_array(transform({side}, r -> struct(r.event_time, r.v))) AS {side}" for side in ("left", "right")]
             found[name] = [*rows_of(table.selectExpr("k", "window_start", "window_end", *sides))]
         else:
-            found[name] = [*rows_of(table.drop(*PLACES, *(f"{side}_{c}" for side in ("left", "right") for c in PLACES)))]
+            found[name] = [*rows_of(table.drop(*ARRIVAL_COLUMNS, *(f"{side}_{c}" for side in ("left", "right") for c in ARRIVAL_COLUMNS)))]
     return found
 
 
@@ -69,7 +69,7 @@ def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: Ma
         engine.drain()
         for name in OPERATORS:
             engine.advance(name)
-    wanted, found = _answers(at_once), _answers(in_parts)
+    wanted, found = _tables(at_once), _tables(in_parts)
     assert found == wanted
     assert all(wanted.values())
     assert all(in_parts.views.late(name, side).isEmpty() for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)])

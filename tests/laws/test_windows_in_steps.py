@@ -1,4 +1,4 @@
-"""Windows closed step by step: a run equals the model by its own ledger, and a backfill of its log."""
+"""Windows finalized in several steps: the tables equal the model, and a backfill of the log."""
 
 import random
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tests.support.shopkeeping import MINUTE, Event, replay, source
 from tests.support.windows_model import Seen, aggregated, open_windows
 
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)", "different": "count(DISTINCT v)"}
-MERGED = {name: sql for name, sql in SUMS.items() if name != "different"}
+MERGEABLE = {name: sql for name, sql in SUMS.items() if name != "different"}
 WINDOWS: dict[str, Aligned] = {
     "tumbling": Tumbling(size="3 minutes", offset="-1 minute"),
     "sliding": Sliding(size="5 minutes", slide="2 minutes"),
@@ -25,11 +25,11 @@ WINDOWS: dict[str, Aligned] = {
 
 
 def _assets(names: list[str]) -> list[DerivedAsset]:
-    """Each window twice: advanced after each batch, and at the end; and its Top-K, with a table in between and without one."""
+    """For each window an aggregate and its Top-K, once to advance after each batch and once at the end; and both in one table."""
     made = []
     for name in names:
         window = WINDOWS[name]
-        count = WindowedAggregate(by="k", window=window, aggregates=MERGED if name != "tumbling" else SUMS)
+        count = WindowedAggregate(by="k", window=window, aggregates=MERGEABLE if name != "tumbling" else SUMS)
         made += [DerivedAsset(name=n, inputs=("l",), operator=count) for n in (name, f"{name}_again")]
         top = TopK(k=2, order_by=["total DESC", "k"])
         made += [DerivedAsset(name=f"{n}_top", inputs=(n,), operator=top) for n in (name, f"{name}_again")]
@@ -38,17 +38,17 @@ def _assets(names: list[str]) -> list[DerivedAsset]:
 
 
 def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest, with a watermark one minute behind: many are late, for some windows or all."""
-    seeded, batches, newest = random.Random(seed), [], 0
+    """Rows up to nine minutes behind the newest. The watermark is one minute behind it, so many are late for some or all windows."""
+    rng, batches, newest = random.Random(seed), [], 0
     for _ in range(4):
-        newest += seeded.randrange(0, 4 * MINUTE)
-        behind = [seeded.choice([0, 1, 20, 60, 61, 200, 540]) * 1_000 for _ in range(12)]
-        batches.append({"l": [Event(seeded.choice(["a", "b", "c", None]), seeded.randrange(-3, 9), newest - b) for b in behind]})
+        newest += rng.randrange(0, 4 * MINUTE)
+        behind = [rng.choice([0, 1, 20, 60, 61, 200, 540]) * 1_000 for _ in range(12)]
+        batches.append({"l": [Event(rng.choice(["a", "b", "c", None]), rng.randrange(-3, 9), newest - b) for b in behind]})
     return batches
 
 
-def _seen(engine: Engine, asset: str) -> list[Seen]:
-    """The log's rows, each with the watermark before its batch by the ledger."""
+def _rows_with_watermark(engine: Engine, asset: str) -> list[Seen]:
+    """The log's rows, each with the watermark before its batch."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
@@ -60,7 +60,7 @@ def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
-def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
+def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     engine = make_engine([source("l")], _assets(names))
     live = [n for name in names for n in (name, f"{name}_top", f"{name}_both")]
     for batch in _batches(1):
@@ -73,8 +73,8 @@ def test_a_run_equals_the_model_and_a_backfill(make_engine: MakeEngine, names: l
     some_late = False
     for name in names:
         window = WINDOWS[name]
-        rows = _seen(engine, name)
-        columns = list(SUMS if name == "tumbling" else MERGED)
+        rows = _rows_with_watermark(engine, name)
+        columns = list(SUMS if name == "tumbling" else MERGEABLE)
         wanted = sorted([(k, *span, *aggregates[: len(columns)]) for (k, span), aggregates in aggregated(window, rows).items()], key=repr)
         assert _results(engine, name, *columns) == wanted
         assert _results(engine, f"{name}_again", *columns) == wanted
