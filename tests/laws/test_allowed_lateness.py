@@ -15,7 +15,7 @@ from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
-from tests.support.windows_model import Seen, aggregated, open_windows
+from tests.support.windows_model import TimedRow, aggregated, open_windows
 
 LATENESS = "3 minutes"
 LATENESS_MS = 3 * MINUTE
@@ -117,14 +117,14 @@ def test_the_change_feed_yields_the_table_and_contains_net_changes_only(chain: t
     assert _check_change_feed(engine, "sliding_again") == (0, 0)
 
 
-def _rows_with_watermark(engine: Engine, name: str) -> list[Seen]:
+def _rows_with_watermark(engine: Engine, name: str) -> list[TimedRow]:
     """The log's rows, each with the watermark before its batch."""
     marks = engine.reading.operator_timeline(engine.assets[name]).after
     log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
-    return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
+    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
 
 
-def _sums(rows: list[Seen], window: Aligned, lateness: int) -> list[tuple[Any, ...]]:
+def _sums(rows: list[TimedRow], window: Aligned, lateness: int) -> list[tuple[Any, ...]]:
     return sorted([(k, *span, *sums[:4]) for (k, span), sums in aggregated(window, rows, lateness).items()], key=repr)
 
 

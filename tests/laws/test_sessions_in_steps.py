@@ -62,7 +62,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Sessio
     keys: dict[str | None, SessionsModel] = {}
     for seq in sorted(entries):
         for k, rows in entries[seq].items():
-            keys.setdefault(k, SessionsModel(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).entry(rows, marks[seq - 1])
+            keys.setdefault(k, SessionsModel(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).add_batch(rows, marks[seq - 1])
     return keys
 
 
@@ -86,7 +86,7 @@ def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngin
     seen = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
     assert sorted(r.id for r in seen) == late
     assert late
-    assert any(model.apart for model in keys.values())
+    assert any(model.recorded for model in keys.values())
     assert any(end - start == SESSIONS.longest_ms for model in keys.values() for (start, end), _ in model.results())
     assert engine.advance("live") == engine.advance("live_top") == []
 

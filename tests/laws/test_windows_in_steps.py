@@ -13,7 +13,7 @@ from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.shopkeeping import MINUTE, Event, replay, source
-from tests.support.windows_model import Seen, aggregated, open_windows
+from tests.support.windows_model import TimedRow, aggregated, open_windows
 
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)", "different": "count(DISTINCT v)"}
 MERGEABLE = {name: sql for name, sql in SUMS.items() if name != "different"}
@@ -47,11 +47,11 @@ def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
     return batches
 
 
-def _rows_with_watermark(engine: Engine, asset: str) -> list[Seen]:
+def _rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
     """The log's rows, each with the watermark before its batch."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
-    return [Seen(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
+    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
 
 
 def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -80,7 +80,7 @@ def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine
         assert _results(engine, f"{name}_again", *columns) == wanted
         assert _results(engine, f"{name}_top", "rank", "total") == _results(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
         assert _results(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
-        late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, Seen(r.k, r.t, r.v)) for r in rows)
+        late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, TimedRow(r.k, r.t, r.v)) for r in rows)
         assert engine.views.late(name, "l").count() == late
         some_late |= late > 0
     assert some_late

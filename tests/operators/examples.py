@@ -7,10 +7,10 @@
 `-` is a null. A column is a string unless its header says `:int`. Times are times of 1970-01-01, to the minute or to the millisecond.
 
 Inputs: `time` is the `event_time`. `watermark` is the watermark before the row's batch, so that rows can be late. `window`, such as
-`10:00-10:05`, stands for `window_start` and `window_end` of a windowed operator's result. `batch` is the `seq`; the `arrival` of a
+`10:00-10:05`, sets `window_start` and `window_end` of a windowed operator's result. `batch` is the `seq`; the `arrival` of a
 row is its line.
 
-Results: `window` is `window_start` and `window_end`. A list is shown in brackets. The order of the rows means nothing.
+Results: `window` is `window_start` and `window_end`. A list is in brackets. The order of the rows does not matter.
 """
 
 import re
@@ -34,7 +34,7 @@ class Example:
     """An operator, the rows of each input, and the result.
 
     Args:
-        id: what the example shows.
+        id: a sentence about what the example shows.
         operator: the operator.
         inputs: one text table for each input.
         result: the result as a text table.
@@ -50,7 +50,7 @@ def check(spark: SparkSession, example: Example) -> None:
     """Assert that the operator gives the example's result."""
     found = example.operator(*[read(spark, text) for text in example.inputs])
     header, expected = parse(example.result)
-    assert sorted(shown(found, header)) == sorted(expected)
+    assert sorted(cells_of(found, header)) == sorted(expected)
 
 
 def parse(text: str) -> Table:
@@ -99,7 +99,7 @@ def _timestamps(times: list[int | None]) -> pa.Array:
     return pa.array([None if ms is None else ms * 1_000 for ms in times], pa.timestamp("us", tz="UTC"))
 
 
-def shown(result: DataFrame, header: list[str]) -> list[list[str]]:
+def cells_of(result: DataFrame, header: list[str]) -> list[list[str]]:
     """A result's columns as the cells of a text table."""
     in_ms = {name: F.unix_millis(name) for name, kind in result.dtypes if kind == "timestamp"}
     return [[_cell(row, title, {*in_ms}) for title in header] for row in result.withColumns(in_ms).collect()]

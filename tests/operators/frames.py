@@ -24,12 +24,12 @@ def table(rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> pa.
 
 
 def frame(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> DataFrame:
-    """Rows as a frame that is a plain literal to Spark."""
+    """Rows as a frame, which Spark plans as a local relation."""
     return spark.createDataFrame(table(rows, schema))
 
 
 def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Several frames as one, so that one job runs them all."""
+    """Several frames as one, so that one Spark job computes all of them."""
     parts = [rows.select(F.lit(tag).alias("tag"), *rows.columns) for tag, rows in frames.items()]
     return reduce(DataFrame.union, parts)
 
@@ -42,7 +42,7 @@ def by_tag(rows: DataFrame) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-def times(rows: DataFrame) -> DataFrame:
-    """The rows of an interval join in short: the names of both rows, and the two times in epoch milliseconds."""
+def ids_and_times(rows: DataFrame) -> DataFrame:
+    """The ids of both rows of each result of an interval join, and its two times in epoch milliseconds."""
     millis = [F.unix_millis(c).alias(c) for c in ("result_time", "final_at")]
     return rows.select("case_id", "left_id", "right_id", *millis)

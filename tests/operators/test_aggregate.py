@@ -1,4 +1,4 @@
-"""The aggregate without windows: the naive model's results after each batch, and the position of the row that last changed each."""
+"""The aggregate without windows equals a naive model after each batch, also in the position of the row that last changed a result."""
 
 import random
 import re
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Model = Callable[[list[Row]], tuple[Any, ...]]
 
 
-def _known(rows: list[Row]) -> list[int]:
+def _non_null(rows: list[Row]) -> list[int]:
     return [r["v"] for r in rows if r["v"] is not None]
 
 
@@ -33,11 +33,11 @@ AGGREGATES: dict[str, tuple[dict[str, str], Model]] = {
         {"n": "count(*)", "spent": "sum(price * 2)"},
         lambda r: (len(r), _sum([2 * x["price"] for x in r if x["price"] is not None])),
     ),
-    "sum": ({"total": "sum(v)"}, lambda r: (_sum(_known(r)),)),
+    "sum": ({"total": "sum(v)"}, lambda r: (_sum(_non_null(r)),)),
     "money": ({"total": "SUM(price)"}, lambda r: (_sum([x["price"] for x in r if x["price"] is not None]),)),
-    "max": ({"most": "max(v)", "known": "count(v)"}, lambda r: (max(_known(r), default=None), len(_known(r)))),
-    "extremes": ({"most": "max(v)", "least": "min(v)"}, lambda r: (max(_known(r), default=None), min(_known(r), default=None))),
-    "every": ({"all_small": "bool_and(v < 3)"}, lambda r: (all(v < 3 for v in _known(r)) if _known(r) else None,)),
+    "max": ({"most": "max(v)", "known": "count(v)"}, lambda r: (max(_non_null(r), default=None), len(_non_null(r)))),
+    "extremes": ({"most": "max(v)", "least": "min(v)"}, lambda r: (max(_non_null(r), default=None), min(_non_null(r), default=None))),
+    "every": ({"all_small": "bool_and(v < 3)"}, lambda r: (all(v < 3 for v in _non_null(r)) if _non_null(r) else None,)),
 }
 
 
@@ -52,14 +52,14 @@ def _model(rows: list[Row], model: Model) -> tuple[Any, ...]:
 
 
 def _batches(seed: str) -> list[list[Row]]:
-    seeded, arrivals = random.Random(seed), count()
+    rng, arrivals = random.Random(seed), count()
     prices = [None, 0, 1, 2]
     return [
         [
-            {"case_id": case, "k": seeded.choice(["a", "b", None]), "v": seeded.choice([None, 0, 1, 2, -2, 3]), "seq": seq}
-            | {"price": seeded.choice(prices), "arrival": next(arrivals)}
+            {"case_id": case, "k": rng.choice(["a", "b", None]), "v": rng.choice([None, 0, 1, 2, -2, 3]), "seq": seq}
+            | {"price": rng.choice(prices), "arrival": next(arrivals)}
             for case in range(CASES)
-            for _ in range(seeded.randrange(4))
+            for _ in range(rng.randrange(4))
         ]
         for seq in range(1, BATCHES + 1)
     ]
@@ -77,23 +77,23 @@ def test_each_batch_gives_the_result_of_the_model(spark: SparkSession, name: str
     aggregates, model = AGGREGATES[name]
     operator = Aggregate(by=("case_id", "k"), aggregates=aggregates)
     assert operator.reads == NewRows()
-    seen: dict[Any, list[Row]] = {}
-    held: DataFrame | None = None
+    rows_by_key: dict[Any, list[Row]] = {}
+    current: DataFrame | None = None
     for batch in _batches(name):
         for row in batch:
-            seen.setdefault((row["case_id"], row["k"]), []).append(row)
+            rows_by_key.setdefault((row["case_id"], row["k"]), []).append(row)
         new = spark.createDataFrame(pa.Table.from_pylist(batch, SCHEMA))
-        folded = operator(new) if held is None else operator.fold(held, new)
-        wanted = {key: _model(rows, model) for key, rows in seen.items()}
-        assert _rows(folded) == wanted
-        held = folded.localCheckpoint()
-    whole = operator(spark.createDataFrame(pa.Table.from_pylist([r for rows in seen.values() for r in rows], SCHEMA)))
-    assert _rows(whole) == wanted
-    assert whole.schema.simpleString() == held.schema.simpleString()
+        merged = operator(new) if current is None else operator.fold(current, new)
+        wanted = {key: _model(rows, model) for key, rows in rows_by_key.items()}
+        assert _rows(merged) == wanted
+        current = merged.localCheckpoint()
+    at_once = operator(spark.createDataFrame(pa.Table.from_pylist([r for rows in rows_by_key.values() for r in rows], SCHEMA)))
+    assert _rows(at_once) == wanted
+    assert at_once.schema.simpleString() == current.schema.simpleString()
     assert len(wanted) > CASES
 
 
-def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_named_by_its_newest_row(spark: SparkSession) -> None:
+def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_has_the_position_of_its_newest_row(spark: SparkSession) -> None:
     operator = Aggregate(by="k", aggregates={"different": "count(DISTINCT v)", "mean": "avg(v)"})
     assert operator.reads == ByKey(("k",))
     assert operator.emits == Upsert(("k",))

@@ -46,9 +46,9 @@ def test_any_other_aggregate_is_computed_from_all_rows(sql: str) -> None:
     assert AggregateExpression(sql).merge_function is None
 
 
-@pytest.mark.parametrize(("sql", "does"), [("count(*)", True), ("Count( 1 )", True), ("count(v)", False), ("count(2)", False)])
-def test_only_a_count_of_rows_changes_with_every_row(sql: str, does: bool) -> None:
-    assert AggregateExpression(sql).changes_with_every_row is does
+@pytest.mark.parametrize(("sql", "expected"), [("count(*)", True), ("Count( 1 )", True), ("count(v)", False), ("count(2)", False)])
+def test_only_a_count_of_rows_changes_with_every_row(sql: str, expected: bool) -> None:
+    assert AggregateExpression(sql).changes_with_every_row is expected
 
 
 def test_aggregates_merge_only_if_each_of_them_does() -> None:

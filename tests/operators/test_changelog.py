@@ -31,8 +31,8 @@ BEFORE: Keyed = {
     ("equal", "a"): (1, "x"),
     ("equal nulls", None): (None, None),
     ("null key changes", None): (1, "x"),
-    ("null key stays a key of its own", None): (1, "x"),
-    ("null key stays a key of its own", "a"): (1, "x"),
+    ("a null key is a separate key", None): (1, "x"),
+    ("a null key is a separate key", "a"): (1, "x"),
 }
 AFTER: Keyed = {
     ("insert", "other"): (0, "x"),
@@ -45,8 +45,8 @@ AFTER: Keyed = {
     ("equal", "a"): (1, "x"),
     ("equal nulls", None): (None, None),
     ("null key changes", None): (2, "x"),
-    ("null key stays a key of its own", None): (2, "x"),
-    ("null key stays a key of its own", "a"): (1, "x"),
+    ("a null key is a separate key", None): (2, "x"),
+    ("a null key is a separate key", "a"): (1, "x"),
 }
 CHANGES = {
     "insert": {("a", 1, "x", "+I")},
@@ -60,7 +60,7 @@ CHANGES = {
     "equal": set(),
     "equal nulls": set(),
     "null key changes": {(None, 1, "x", "-U"), (None, 2, "x", "+U")},
-    "null key stays a key of its own": {(None, 1, "x", "-U"), (None, 2, "x", "+U")},
+    "a null key is a separate key": {(None, 1, "x", "-U"), (None, 2, "x", "+U")},
 }
 
 
@@ -106,7 +106,7 @@ def test_applying_the_differences_gives_each_table_without_superfluous_changes(s
         assert counts[n] == _count(before, now)
 
 
-def test_net_keeps_the_last_change_of_each_key_and_fold_the_present_rows(spark: SparkSession):
+def test_net_keeps_the_last_change_of_each_key_and_fold_the_current_rows(spark: SparkSession):
     schema = pa.schema({"k": pa.string(), "v": pa.int32(), "change": pa.string(), "step": pa.int32()})
     log = [
         ("added", 1, "+I", 1),
@@ -132,7 +132,7 @@ def test_net_keeps_the_last_change_of_each_key_and_fold_the_present_rows(spark: 
     assert folded.columns == ["k", "v"]
 
 
-def test_bag_changes_turn_one_bag_into_the_other_without_changing_equal_rows(spark: SparkSession):
+def test_bag_changes_turn_one_bag_of_rows_into_another_and_leave_equal_rows_out(spark: SparkSession):
     schema = pa.schema({"case_id": pa.string(), "v": pa.int32()})
     cases = {"same": (2, 2), "more": (1, 3), "new": (0, 2), "fewer": (3, 2), "gone": (2, 0)}
     before, after = ([(c, None) for c, n in cases.items() for _ in range(n[which])] for which in (0, 1))

@@ -1,4 +1,4 @@
-"""Deduplicate: first and last, by event time and by arrival, whole and by window, and merged in any batches."""
+"""Deduplicate: the first or last row by event time or arrival, with and without windows, at once and merged batch by batch."""
 
 import random
 import re
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from operators import ColumnError, Deduplicate, OperatorError, Session, Sliding, StreamingError, Tumbling
 from operators.contract import WATERMARK
-from tests.support.windows_model import Seen, open_windows
+from tests.support.windows_model import TimedRow, open_windows
 
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "seq": pa.int64(), "arrival": pa.int64(), "w": pa.int64()})
 Row = tuple[str | None, int | None, int, int, int | None]
@@ -20,11 +20,11 @@ KINDS = [(keep, order) for keep in ("first", "last") for order in ("event_time",
 
 
 def _rows(seed: int) -> list[Row]:
-    """Few times and keys, so that there are many ties; some rows without a time, some with a watermark past their windows."""
-    seeded = random.Random(seed)
-    positions = seeded.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
+    """Few times and keys, so that there are many ties. Some rows have no time, some a watermark after their windows."""
+    rng = random.Random(seed)
+    positions = rng.sample([(seq, arrival) for seq in range(1, 7) for arrival in range(10)], 48)
     return [
-        (seeded.choice(["a", "b", "c", None]), seeded.choice([None, *range(-12, 13, 3)]), *position, seeded.choice([None, None, -5, 4, 9]))
+        (rng.choice(["a", "b", "c", None]), rng.choice([None, *range(-12, 13, 3)]), *position, rng.choice([None, None, -5, 4, 9]))
         for position in positions
     ]
 
@@ -39,7 +39,7 @@ def _order(order: str, row: Row) -> tuple[int, ...]:
     return (row[1] or 0, row[2], row[3]) if order == "event_time" else (row[2], row[3])
 
 
-def _wanted(rows: Sequence[Row], keep: str, order: str) -> dict[str | None, tuple[int, int]]:
+def _expected_positions(rows: Sequence[Row], keep: str, order: str) -> dict[str | None, tuple[int, int]]:
     timed = [r for r in rows if order == "arrival" or r[1] is not None]
     choose = min if keep == "first" else max
     keys = {r[0] for r in timed}
@@ -52,27 +52,27 @@ def test_the_kept_row_equals_the_model_in_any_batching(spark: SparkSession, keep
     for seed in (1, 2):
         rows = _rows(seed)
         whole = deduplicate(_frame(spark, rows).drop(WATERMARK))
-        wanted = _wanted(rows, keep, order)
+        wanted = _expected_positions(rows, keep, order)
         assert {r.k: (r.seq, r.arrival) for r in whole.collect()} == wanted
         current = whole.limit(0)
-        for entry in range(1, 7):
-            new = [r for r in rows if r[2] == entry]
+        for batch in range(1, 7):
+            new = [r for r in rows if r[2] == batch]
             current = deduplicate.fold(current, _frame(spark, new).drop(WATERMARK)) if new else current
         assert {r.k: (r.seq, r.arrival) for r in current.collect()} == wanted
 
 
 @pytest.mark.parametrize("window", [Tumbling(size=10, offset=-3), Sliding(size=10, slide=4)])
 @pytest.mark.parametrize(("keep", "order"), KINDS)
-def test_each_window_keeps_one_of_its_rows_that_were_not_late(spark: SparkSession, keep: Any, order: Any, window: Any) -> None:
+def test_each_window_keeps_one_of_its_rows_that_are_not_late(spark: SparkSession, keep: Any, order: Any, window: Any) -> None:
     rows = _rows(3)
     wanted: dict[tuple[Any, ...], tuple[int, int]] = {}
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
         if row[1] is not None:
-            for span in open_windows(window, Seen(row[0], row[1], None, row[4])):
+            for span in open_windows(window, TimedRow(row[0], row[1], None, row[4])):
                 spans.setdefault(span, []).append(row)
     for span, inside in spans.items():
-        wanted |= {(k, *span): position for k, position in _wanted(inside, keep, order).items()}
+        wanted |= {(k, *span): position for k, position in _expected_positions(inside, keep, order).items()}
     found = Deduplicate(by="k", keep=keep, order=order, window=window)(_frame(spark, rows))
     times = [F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]
     results = found.select("k", *times, "seq", "arrival").collect()

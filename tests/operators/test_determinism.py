@@ -20,7 +20,7 @@ from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
         ("max(current_timestamp)", "as current_timestamp does"),
     ],
 )
-def test_refused(sql: str, match: str) -> None:
+def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(sql: str, match: str) -> None:
     with pytest.raises(OperatorError, match=f"`aggregates` is .*legal: aggregates that do not depend on .*{match}"):
         WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"x": sql})
     with pytest.raises(OperatorError, match=match):
@@ -43,5 +43,5 @@ def test_refused(sql: str, match: str) -> None:
         "count(*)",
     ],
 )
-def test_legal(sql: str) -> None:
+def test_a_deterministic_aggregate_is_accepted(sql: str) -> None:
     assert Aggregate(by="k", aggregates={"x": sql}).aggregates == {"x": sql}

@@ -17,24 +17,24 @@ from pyspark.sql import functions as F
 from operators import Append, ByTimeRange, ClosedRange, ColumnError, Interval, IntervalJoin, OperatorError
 from operators.interval_join import How
 from operators.timing import instant
-from tests.operators.frames import EVENTS, Row, by_tag, frame, tagged, times
+from tests.operators.frames import EVENTS, Row, by_tag, frame, ids_and_times, tagged
 
 ON = ("case_id", "k")
 HOWS: tuple[How, ...] = get_args(How)
 MIRRORED: dict[How, How] = {"inner": "inner", "left": "right", "right": "left", "full": "full"}
 RESIDUAL = "left_v <= right_v"
-Small = tuple[str | None, float | None] | tuple[str | None, float | None, int]
+ShortRow = tuple[str | None, float | None] | tuple[str | None, float | None, int]
 Pair = tuple[str | None, str | None, int | None]
 """Left row, right row, result time in ms."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A small case: rows are (key, time in ms, value), named l0, l1, ... and r0, r1, ..."""
+    """A small case: rows are (key, time in ms, value), with the ids l0, l1, ... and r0, r1, ..."""
 
     id: str
-    left: tuple[Small, ...]
-    right: tuple[Small, ...]
+    left: tuple[ShortRow, ...]
+    right: tuple[ShortRow, ...]
     expected: set[Pair]
     lower: int = 0
     upper: int = 10
@@ -82,7 +82,7 @@ EDGES = (
     Edge("unmatched left, negative bounds: at its own time", A, (), {("l0", None, 100)}, -10, -5, "left"),
     Edge("unmatched right, positive bounds: at its own time", (), A, {(None, "r0", 100)}, 5, 10, "right"),
     Edge("unmatched left, upper end open", A, (), {("l0", None, 109)}, how="left", upper_exclusive=True),
-    Edge("unmatched rows of the side not kept", A, (("a", 50),), {("l0", None, 110)}, how="left"),
+    Edge("unmatched rows of the side that is not kept", A, (("a", 50),), {("l0", None, 110)}, how="left"),
     Edge("matched twice, never also unmatched", A, (("a", 100), ("a", 101)), {("l0", "r0", 100), ("l0", "r1", 101)}, how="full"),
     Edge("null keys match nothing, inner", ((None, 100),), ((None, 100),), set()),
     Edge("null keys match nothing, left", ((None, 100),), ((None, 100),), {("l0", None, 110)}, how="left"),
@@ -90,7 +90,11 @@ EDGES = (
     Edge("null keys match nothing, full", ((None, 100),), ((None, 100),), {("l0", None, 110), (None, "r0", 100)}, how="full"),
     Edge("null times match nothing, inner", (("a", None),), (("a", None), ("a", 0)), set()),
     Edge(
-        "null times, full", (("a", None),), (("a", None), ("a", 0)), {("l0", None, None), (None, "r0", None), (None, "r1", 0)}, how="full"
+        "null times, full",
+        (("a", None),),
+        (("a", None), ("a", 0)),
+        {("l0", None, None), (None, "r0", None), (None, "r1", 0)},
+        how="full",
     ),
     Edge(
         "duplicates at one instant: every pair",
@@ -107,7 +111,7 @@ EDGES = (
     Edge("long before 1970, unmatched", (("a", -(10**12)),), (), {("l0", None, -(10**12) + 10)}, how="left"),
     Edge("residual, inner", (("a", 100, 2),), (("a", 100, 1), ("a", 101, 2)), {("l0", "r1", 101)}, residual=RESIDUAL),
     Edge(
-        "residual, full: what it rejects comes out unmatched",
+        "residual, full: rejected rows are unmatched",
         (("a", 100, 2), ("a", 100, 9)),
         (("a", 100, 1), ("a", 101, 2)),
         {("l0", "r1", 101), ("l1", None, 110), (None, "r0", 100)},
@@ -115,21 +119,21 @@ EDGES = (
         residual=RESIDUAL,
     ),
     Edge("residual on one side's column only", (("a", 100, 2),), A, {("l0", None, 110)}, how="left", residual="left_v < 2"),
-    Edge("residual with OR stays one condition", A, (("a", 200),), set(), residual="left_v = 0 OR right_v = 0"),
+    Edge("residual with OR is one condition", A, (("a", 200),), set(), residual="left_v = 0 OR right_v = 0"),
     Edge("residual that is null is no match", A, A, {("l0", None, 110)}, how="left", residual="left_v <= nullif(right_v, 0)"),
     Edge("residual over the key", (("a", 1), ("b", 1)), (("a", 1), ("b", 1)), {("l1", "r1", 1)}, residual="k = 'b'"),
 )
 
 
 @pytest.fixture(scope="module")
-def answers(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
-    """The result of every edge, by one job: edges with the same parameters share a join."""
+def results(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The result of every edge case, from one Spark job: cases with the same parameters share a join."""
     left, right = (frame(spark, [row for edge in EDGES for row in edge.rows(side)]).cache() for side in "lr")
     joins: dict[IntervalJoin, list[str]] = {}
     for edge in EDGES:
         joins.setdefault(edge.join, []).append(edge.id)
     parts = {
-        str(n): times(join(*[side.where(F.col("case_id").isin(ids)) for side in (left, right)]))
+        str(n): ids_and_times(join(*[side.where(F.col("case_id").isin(ids)) for side in (left, right)]))
         for n, (join, ids) in enumerate(joins.items())
     }
     found: dict[str, Counter[tuple[Any, ...]]] = {}
@@ -140,9 +144,9 @@ def answers(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda e: e.id)
-def test_edge(answers: dict[str, Counter[tuple[Any, ...]]], edge: Edge):
+def test_the_join_of_an_edge_case(results: dict[str, Counter[tuple[Any, ...]]], edge: Edge):
     expected = {(left, right, at, None if at is None else at + 1) for left, right, at in edge.expected}
-    assert answers.get(edge.id, Counter()) == Counter(expected)
+    assert results.get(edge.id, Counter()) == Counter(expected)
 
 
 @dataclass(frozen=True)
@@ -172,21 +176,21 @@ class Sample:
         return frame(spark, moved[0]), frame(spark, moved[1])
 
 
-def naive(sample: Sample, interval: Interval, how: How, *, residual: bool) -> Counter[tuple[Any, ...]]:
+def nested_loop_join(sample: Sample, interval: Interval, how: How, *, residual: bool) -> Counter[tuple[Any, ...]]:
     """The join as a nested loop."""
     found: list[tuple[Any, ...]] = []
-    met: set[tuple[str, str]] = set()
+    matched: set[tuple[str, str]] = set()
     for case, k, left_us, one, left_v in sample.left:
         for other_case, other_k, right_us, other, right_v in sample.right:
             left_ms, right_ms = (left_us or 0) // 1000, (right_us or 0) // 1000
             same = case == other_case and k == other_k and k is not None
             if same and interval.lower <= right_ms - left_ms <= interval.upper and (not residual or left_v <= right_v):
-                met |= {(case, one), (case, other)}
+                matched |= {(case, one), (case, other)}
                 found.append((case, one, other, max(left_ms, right_ms)))
     if how in ("left", "full"):
-        found += [(c, n, None, (us or 0) // 1000 + max(0, interval.upper)) for c, _, us, n, _ in sample.left if (c, n) not in met]
+        found += [(c, n, None, (us or 0) // 1000 + max(0, interval.upper)) for c, _, us, n, _ in sample.left if (c, n) not in matched]
     if how in ("right", "full"):
-        found += [(c, None, n, (us or 0) // 1000 + max(0, -interval.lower)) for c, _, us, n, _ in sample.right if (c, n) not in met]
+        found += [(c, None, n, (us or 0) // 1000 + max(0, -interval.lower)) for c, _, us, n, _ in sample.right if (c, n) not in matched]
     return Counter((*row, row[-1] + 1) for row in found)
 
 
@@ -202,26 +206,26 @@ def test_the_join_equals_a_nested_loop(spark: SparkSession, seed: int, lower: in
     frames = sample.frames(spark)
     spec: dict[str, Any] = {"on": ON, "lower": lower, "upper": lower + width, "lower_exclusive": ends[0], "upper_exclusive": ends[1]}
     joins = {how: IntervalJoin(how=how, residual=RESIDUAL if residual else None, **spec) for how in HOWS}
-    found = by_tag(tagged({how: times(join(*frames)) for how, join in joins.items()}))
+    found = by_tag(tagged({how: ids_and_times(join(*frames)) for how, join in joins.items()}))
     for how in HOWS:
-        assert found.get(how, Counter()) == naive(sample, joins[how].interval, how, residual=residual)
+        assert found.get(how, Counter()) == nested_loop_join(sample, joins[how].interval, how, residual=residual)
 
 
 @LAW
 @given(seed=SEED, lower=BOUND, upper=BOUND, how=st.sampled_from(HOWS))
 def test_the_mirror_gives_the_same_rows_with_the_sides_swapped(spark: SparkSession, seed: int, lower: int, upper: int, how: How):
     left, right = Sample.drawn(seed).frames(spark)
-    forth = times(IntervalJoin(on=ON, lower=lower, upper=upper, how=how)(left, right))
+    original = ids_and_times(IntervalJoin(on=ON, lower=lower, upper=upper, how=how)(left, right))
     mirror = IntervalJoin(on=ON, lower=-upper, upper=-lower, how=MIRRORED[how], left_prefix="right_", right_prefix="left_")
-    found = by_tag(tagged({"there": forth, "back": times(mirror(right, left))}))
-    assert found.get("there") == found.get("back")
+    found = by_tag(tagged({"original": original, "mirror": ids_and_times(mirror(right, left))}))
+    assert found.get("original") == found.get("mirror")
 
 
 @LAW
 @given(seed=SEED, lower=BOUND, upper=BOUND, how=st.sampled_from(HOWS), shift=st.integers(-(10**13), 10**13))
 def test_a_shift_of_all_times_shifts_the_results(spark: SparkSession, seed: int, lower: int, upper: int, how: How, shift: int):
     sample, join = Sample.drawn(seed), IntervalJoin(on=ON, lower=lower, upper=upper, how=how)
-    found = by_tag(tagged({str(ms): times(join(*sample.frames(spark, ms))) for ms in (0, shift)}))
+    found = by_tag(tagged({str(ms): ids_and_times(join(*sample.frames(spark, ms))) for ms in (0, shift)}))
     moved = Counter({(*names, at + shift, final + shift): n for (*names, at, final), n in found.get("0", Counter()).items()})
     assert found.get(str(shift), Counter()) == moved
 
@@ -235,9 +239,9 @@ def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSess
     parts: dict[str, DataFrame] = {}
     for how in HOWS:
         join = IntervalJoin(on=ON, lower=lower, upper=upper, how=how)
-        parts[f"{how} whole"] = times(join(*frames))
+        parts[f"{how} whole"] = ids_and_times(join(*frames))
         for n, closing in enumerate(ranges):
-            parts[f"{how} {n}"] = times(_closed(join, frames, closing))
+            parts[f"{how} {n}"] = ids_and_times(_closed(join, frames, closing))
     found = by_tag(tagged(parts))
     for how in HOWS:
         whole = found.get(f"{how} whole", Counter())
@@ -255,36 +259,36 @@ def _closed(join: IntervalJoin, frames: tuple[DataFrame, DataFrame], closing: Cl
     time = F.timestamp_millis(F.unix_millis("event_time"))
     near = [f.where(time <= instant(closing.upto, time)) for f in frames]
     if closing.after is not None:
-        near = [f.where(time >= instant(closing.after - reach, time)) for f, reach in zip(near, join.reads.lookback, strict=True)]
+        near = [f.where(time >= instant(closing.after - lookback, time)) for f, lookback in zip(near, join.reads.lookback, strict=True)]
     return join(*near).where(closing.holds(F.col("final_at")))
 
 
 @pytest.mark.parametrize(
-    ("how", "reach"),
+    ("how", "lookback"),
     [
-        pytest.param("inner", (10, 5), id="inner: as far as a pair lies apart"),
-        pytest.param("left", (10, 15), id="left: right rows that could match an unmatched left row"),
-        pytest.param("right", (15, 5), id="right: the mirror of it"),
+        pytest.param("inner", (10, 5), id="inner: the largest time difference of a pair"),
+        pytest.param("left", (10, 15), id="left: right rows that can match an unmatched left row"),
+        pytest.param("right", (15, 5), id="right: as left, mirrored"),
         pytest.param("full", (15, 15), id="full"),
     ],
 )
-def test_the_contract_for_the_engine(how: How, reach: tuple[int, int]):
+def test_the_contract_for_the_engine(how: How, lookback: tuple[int, int]):
     join = IntervalJoin(on="k", lower=-5, upper=10, how=how)
-    assert (join.reads, join.emits, join.inputs) == (ByTimeRange(lookback=reach, watermark_delay=1), Append(), ("left", "right"))
+    assert (join.reads, join.emits, join.inputs) == (ByTimeRange(lookback=lookback, watermark_delay=1), Append(), ("left", "right"))
     assert (join.keeps_unmatched(0), join.keeps_unmatched(1)) == (how in ("left", "full"), how in ("right", "full"))
     assert join.traced("k") == ("k", "k")
     assert join.traced("seq") == ("left_seq", "right_seq")
 
 
-def test_a_row_before_the_watermark_is_late_and_expires_after_its_last_match(spark: SparkSession):
+def test_a_row_before_the_watermark_is_late_and_an_unmatched_row_is_finalized_after_its_last_possible_match(spark: SparkSession):
     join = IntervalJoin(on="k", lower=-5, upper=10)
     rows = spark.range(98, 102).select("id", F.timestamp_millis("id").alias("t"))
     late = [
         join.late(F.col("t"), mark).alias(name)
         for name, mark in (("late", instant(100, F.col("t"))), ("never", F.lit(None).cast("timestamp")))
     ]
-    expires = [F.unix_millis(join.finalized_at_if_unmatched(which, F.col("t"))).alias(f"expires{which}") for which in (0, 1)]
-    found = [tuple(r) for r in rows.select("id", *late, *expires).orderBy("id").collect()]
+    finalized = [F.unix_millis(join.finalized_at_if_unmatched(which, F.col("t"))).alias(f"finalized{which}") for which in (0, 1)]
+    found = [tuple(r) for r in rows.select("id", *late, *finalized).orderBy("id").collect()]
     assert found == [(t, t < 100, False, t + 11, t + 6) for t in (98, 99, 100, 101)]
 
 
@@ -306,8 +310,8 @@ def test_no_temporary_column_leaks_and_the_times_are_timestamps(spark: SparkSess
     assert [t for _, t in result.dtypes[-2:]] == ["timestamp", "timestamp"]
 
 
-def test_odd_keys(spark: SparkSession):
-    """Keys named like the operator's own columns, of two widths, and a time that is also a key."""
+def test_keys_with_unusual_names_and_types(spark: SparkSession):
+    """Keys with names like temporary columns, keys of two widths, and a time that is also a key."""
     left = spark.range(3).selectExpr("id as there_left", "cast(id as int) as is_there", "timestamp_millis(id) as event_time")
     right = spark.range(2).selectExpr("id as there_left", "id as is_there", "timestamp_millis(id) as event_time")
     join = IntervalJoin(on=("is_there", "there_left", "event_time"), lower=0, upper=0, how="left")
@@ -363,7 +367,7 @@ def test_an_illegal_parameter_is_refused_at_construction(spec: dict[str, Any], m
         ),
         pytest.param({}, "*, v as __tm_v", "*", r"the column '__tm_v' starts with '__tm_', which is reserved", id="reserved"),
         pytest.param({}, "*, v as left_v", "*", r"the result would have left_v twice; choose other `left_prefix`", id="collision"),
-        pytest.param({}, "k, event_time, v", "k, event_time, v as V", r"the result would have V twice", id="collision but for case"),
+        pytest.param({}, "k, event_time, v", "k, event_time, v as V", r"the result would have V twice", id="collision in another case"),
         pytest.param({"left_prefix": ""}, "*, v as final_at", "*", r"the result would have final_at twice", id="collision with the result"),
         pytest.param({"on": ("k", "k")}, "*", "*", r"the result would have k twice", id="one key twice"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import Deduplicate, TopK, TopN, Tumbling, difference
-from tests.operators.examples import Example, check, parse, read, shown
+from tests.operators.examples import Example, cells_of, check, parse, read
 
 RESULTS = """
     window      | item | shop | n:int
@@ -29,7 +29,7 @@ TOP_K = [
         """,
     ),
     Example(
-        "each group of a window has a ranking of its own",
+        "each group of a window is ranked separately",
         TopK(k=1, order_by="n DESC", by="shop"),
         (RESULTS,),
         """
@@ -94,7 +94,7 @@ TOP_K = [
         """,
     ),
     Example(
-        "with windows of its own: a row is ranked by its time, and is late once its window has closed",
+        "with its own windows: a row is ranked by its time, and is late once its window has closed",
         TopK(k=2, order_by="n DESC", window=Tumbling(size="10 minutes")),
         (
             """
@@ -114,7 +114,7 @@ TOP_K = [
         """,
     ),
     Example(
-        "with windows of its own: rows of equal order are ranked by arrival",
+        "with its own windows: rows of equal order are ranked by arrival",
         TopK(k=2, order_by="n", window=Tumbling(size="10 minutes"), allowed_lateness="1 minute"),
         (
             """
@@ -167,7 +167,7 @@ TOP_N = [
         """,
     ),
     Example(
-        "rank: ties have one rank, so that more rows than rank_end can be shown",
+        "rank: ties have the same rank, so the result can have more than rank_end rows",
         TopN(by="auction", order_by="price DESC", rank_end=2, function="rank"),
         (BIDS,),
         """
@@ -192,7 +192,7 @@ TOP_N = [
         """,
     ),
     Example(
-        "rank_end of a column: a partition takes the value of its first row; null shows nothing",
+        "rank_end from a column: a partition uses the value of its first row; with a null it has no result",
         TopN(by="auction", order_by="price DESC", rank_end="seats"),
         (
             """
@@ -209,7 +209,7 @@ TOP_N = [
         """,
     ),
     Example(
-        "unique_key: a row replaces the row of its key, also in another partition, and goes behind its ties",
+        "unique_key: a row replaces the row of its key, also in another partition, and is ranked after its ties",
         TopN(by="auction", order_by="price DESC", rank_end=2, unique_key="bidder"),
         (
             """
@@ -237,7 +237,7 @@ TOP_N = [
         """,
     ),
     Example(
-        "change without a key: a delete takes back the oldest of equal rows, and none that arrives later",
+        "change without a key: a delete removes the oldest of equal rows, but no row that arrives later",
         TopN(by="item", order_by="price", rank_end=3, change="change"),
         (
             """
@@ -256,7 +256,7 @@ TOP_N = [
         """,
     ),
     Example(
-        "ttl: after more than that without a row a partition starts anew",
+        "ttl: a partition without a row for longer than the ttl starts again",
         TopN(by="auction", order_by="price DESC", rank_end=3, ttl="10 minutes"),
         (
             """
@@ -309,7 +309,7 @@ DEDUPLICATE = [
         """,
     ),
     Example(
-        "first by arrival: whatever the time, also without one",
+        "first by arrival: the event time does not matter and can be null",
         Deduplicate(by="user", keep="first", order="arrival"),
         (CLICKS,),
         """
@@ -352,7 +352,7 @@ class Changes:
 
 CHANGES = [
     Changes(
-        "a row that moves others down updates their ranks, and the last of them is deleted by its replacement",
+        "a new row updates the ranks of the rows after it, and the last of them leaves the result",
         TopN(by="auction", order_by="price DESC", rank_end=2),
         """
         batch | auction | bidder | price:int
@@ -383,7 +383,7 @@ CHANGES = [
         },
     ),
     Changes(
-        "without the rank a row that only moves is no change",
+        "without the rank column, a row of which only the rank changes causes no change",
         TopN(by="auction", order_by="price DESC", rank_end=2, with_rank=False),
         """
         batch | auction | bidder | price:int
@@ -408,7 +408,7 @@ CHANGES = [
         },
     ),
     Changes(
-        "a row that is deleted makes room for the next best",
+        "after a delete, the next row enters the result",
         TopN(by="seller", order_by="price DESC", rank_end=1, unique_key="order", change="change"),
         ORDERS,
         {
@@ -449,7 +449,7 @@ def test_top_n_changes(spark: SparkSession, example: Changes) -> None:
     for batch, expected in example.changes.items():
         before, after = (example.operator(read(spark, example.rows, batches=last)) for last in (batch - 1, batch))
         header, rows = parse(expected)
-        assert sorted(shown(difference(before, after, key=example.operator.emits.key), header)) == sorted(rows), f"batch {batch}"
+        assert sorted(cells_of(difference(before, after, key=example.operator.emits.key), header)) == sorted(rows), f"batch {batch}"
 
 
 @pytest.mark.parametrize("example", DEDUPLICATE, ids=lambda example: example.id)

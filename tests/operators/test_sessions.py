@@ -1,4 +1,4 @@
-"""Session windows: Spark's result equals the model on edges and before 1970; legal parameters; lateness decisions by cases."""
+"""Session windows: results and lateness decisions equal the model, at edges and before 1970; illegal parameters are refused."""
 
 import random
 from itertools import count
@@ -26,25 +26,25 @@ def _frame(spark: SparkSession, rows: list[dict[str, object]]) -> DataFrame:
     return frame.select("k", "id", "event_time", *named)
 
 
-def _found(frame: DataFrame) -> dict[str | None, list[tuple[tuple[int, int], list[int]]]]:
+def _sessions_by_key(frame: DataFrame) -> dict[str | None, list[tuple[tuple[int, int], list[int]]]]:
     found: dict[str | None, list[tuple[tuple[int, int], list[int]]]] = {}
     for row in frame.select("k", F.unix_millis("window_start"), F.unix_millis("window_end"), "ids").collect():
         found.setdefault(row[0], []).append(((row[1], row[2]), row[3]))
     return {k: sorted(parts) for k, parts in found.items()}
 
 
-def test_sessions_equal_the_models(spark: SparkSession) -> None:
+def test_sessions_equal_the_model(spark: SparkSession) -> None:
     rows: dict[str | None, list[Row]] = {}
     for n in range(60):
-        seeded, t = random.Random(n), -200
-        for _ in range(seeded.randrange(1, 40)):
-            t += seeded.choice([0, 1, 5, 9, 10, 10, 11, 25])
+        rng, t = random.Random(n), -200
+        for _ in range(rng.randrange(1, 40)):
+            t += rng.choice([0, 1, 5, 9, 10, 10, 11, 25])
             key = None if n == 0 else str(n)
             rows.setdefault(key, []).append((t, len(rows.get(key, []))))
     frame = _frame(spark, [{"k": k, "id": i, "t": t} for k, parts in rows.items() for t, i in parts]).drop(NEW, SESSION)
     formed = {k: sorted(sessions(parts, GAP, LONGEST).items()) for k, parts in rows.items()}
     wanted = {k: [(span, sorted(i for _, i in part)) for span, part in parts] for k, parts in formed.items()}
-    assert _found(COUNT(frame)) == wanted
+    assert _sessions_by_key(COUNT(frame)) == wanted
     assert any(end - start == LONGEST for parts in wanted.values() for (start, end), _ in parts)
 
 
@@ -60,12 +60,12 @@ def test_the_lookback_contains_whole_sessions(spark: SparkSession) -> None:
     times = list(range(0, 400, 7))
     frame = _frame(spark, [{"k": str(cut), "id": t, "t": t} for cut in range(0, 250, 5) for t in times if t >= cut])
     whole = sessions([(t, t) for t in times], GAP, LONGEST)
-    for key, parts in _found(COUNT(frame)).items():
+    for key, parts in _sessions_by_key(COUNT(frame)).items():
         after = int(key or 0) + SESSIONS.lookback
         assert [s for s, _ in parts if s[1] > after] == [s for s in sorted(whole) if s[1] > after]
 
 
-def test_both_sides_make_a_session(spark: SparkSession) -> None:
+def test_rows_of_both_sides_form_sessions(spark: SparkSession) -> None:
     left = _frame(spark, [{"k": "a", "id": 1, "t": 0}, {"k": "a", "id": 2, "t": 20}, {"k": None, "id": 3, "t": 0}]).drop(NEW)
     right = _frame(spark, [{"k": "a", "id": 7, "t": 10}, {"k": "a", "id": 8, "t": 50}, {"k": None, "id": 9, "t": 5}]).drop(NEW)
     joined = WindowJoin(on="k", window=SESSIONS, how="full")(left, right)
@@ -108,33 +108,33 @@ def test_lateness_decisions(spark: SparkSession, which: str) -> None:
 
 
 @pytest.mark.parametrize("lateness", [0, 15])
-def test_lateness_decisions_equal_the_models_batch_by_batch(spark: SparkSession, lateness: int) -> None:
+def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession, lateness: int) -> None:
     counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
-    seeded, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
+    rng, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
     keys = {str(k): SessionsModel(GAP, LONGEST, lateness) for k in range(100)}
     for newest in range(30, 120, 15):
         mark, known = newest - 20, len(rows)
         for k in [*keys] * 5:
-            rows.append({"k": k, "id": next(ids), "t": newest - seeded.randrange(30 + lateness), "new": True})
+            rows.append({"k": k, "id": next(ids), "t": newest - rng.randrange(30 + lateness), "new": True})
         decisions = counted.lateness_decisions(mark, _frame(spark, rows)).collect()
         for k, model in keys.items():
-            model.entry([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
+            model.add_batch([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
         late = {i for model in keys.values() for _, i in model.late}
-        kept = {i: span for model in keys.values() for span, part in model.apart.items() for _, i in part}
+        kept = {i: span for model in keys.values() for span, part in model.recorded.items() for _, i in part}
         wanted = {r["id"]: kept.get(r["id"]) for r in rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
         assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in decisions} == wanted
         cut += sum(r["id"] in late and r["t"] + GAP + lateness > mark for r in rows[known:])
         rows = [r | {"new": False, "s": kept.get(r["id"])} for r in rows if r["id"] not in late]
     assert cut
-    assert any(model.apart for model in keys.values())
+    assert any(model.recorded for model in keys.values())
 
 
-def test_a_recorded_session_is_kept_apart(spark: SparkSession) -> None:
+def test_the_rows_of_a_recorded_session_stay_in_it(spark: SparkSession) -> None:
     frame = _frame(spark, [{"k": "a", "id": 0, "t": 0, "s": [0, 10]}, {"k": "a", "id": 1, "t": 9}, {"k": "a", "id": 2, "t": 19}])
-    assert _found(COUNT(frame)) == {"a": [((0, 10), [0]), ((9, 29), [1, 2])]}
+    assert _sessions_by_key(COUNT(frame)) == {"a": [((0, 10), [0]), ((9, 29), [1, 2])]}
 
 
-def test_legal_parameters_are_accepted() -> None:
+def test_illegal_parameters_are_refused() -> None:
     with pytest.raises(OperatorError, match=r"`longest` is 5; legal: at least `gap` \(10\)"):
         Session(gap=10, longest=5)
     with pytest.raises(WindowError, match="`gap` is 0; legal: a duration of more than zero"):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from operators import IntervalJoin, StreamingError
 from operators.interval_join import How
-from tests.operators.frames import Row, by_tag, table, tagged, times
+from tests.operators.frames import Row, by_tag, ids_and_times, table, tagged
 
 SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
 BATCHES, SPAN, DELAY = 2, 100, 20
@@ -35,8 +35,8 @@ class Query:
     watermarks: tuple[str | None, str | None] = BOTH
 
 
-def _joins(bounds: str, *hows: How, **spec: Any) -> dict[str, IntervalJoin]:
-    return {f"{bounds}: {how}": IntervalJoin(on=("case_id", "k"), how=how, **spec) for how in hows}
+def _joins(bounds: str, *join_types: How, **spec: Any) -> dict[str, IntervalJoin]:
+    return {f"{bounds}: {how}": IntervalJoin(on=("case_id", "k"), how=how, **spec) for how in join_types}
 
 
 RESIDUAL = "left_v <= right_v AND left_v > 0 AND right_v > 0"
@@ -74,7 +74,7 @@ def _files(side: str) -> list[list[Row]]:
 
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two folders of files, one file a micro-batch."""
+    """Two folders of files, with one file for each micro-batch."""
     folder = tmp_path_factory.mktemp("streams")
     for side in ("left", "right"):
         (folder / side).mkdir()
@@ -91,8 +91,8 @@ def _stream(spark: SparkSession, folder: Path, delay: str | None) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The rows of a query, those of the static call, and how many rows Spark kept and dropped."""
+class QueryResult:
+    """The rows of a query, the rows of the static call, and how many rows Spark kept in state and dropped."""
 
     rows: dict[str, Counter[tuple[Any, ...]]]
     static: dict[str, Counter[tuple[Any, ...]]]
@@ -101,24 +101,24 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """Every query, run concurrently, one state partition each, no shuffle shared by two joins (see `spark_streaming`)."""
-    usual = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
+def query_results(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, QueryResult]]:
+    """The results of all queries, which run concurrently, with one state partition each and no shuffle shared by two joins."""
+    before = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
         spark.conf.set(name, value)
     queries = {query.id: _start(spark, streams, query, n, tmp_path_factory.mktemp("checkpoint")) for n, query in enumerate(QUERIES)}
-    found: dict[str, Ran] = {}
+    found: dict[str, QueryResult] = {}
     for n, query in enumerate(QUERIES):
         queries[query.id].awaitTermination()
         states = [state for progress in queries[query.id].recentProgress for state in progress.stateOperators]
         last = queries[query.id].recentProgress[-1].stateOperators
-        found[query.id] = Ran(
-            by_tag(_final(spark.table(f"joined{n}"))),
-            by_tag(_final(_answer(query, *[spark.read.schema(SCHEMA).parquet(str(streams / side)) for side in ("left", "right")]))),
+        found[query.id] = QueryResult(
+            by_tag(_before_push(spark.table(f"joined{n}"))),
+            by_tag(_before_push(_joined(query, *[spark.read.schema(SCHEMA).parquet(str(streams / side)) for side in ("left", "right")]))),
             sum(state.numRowsTotal for state in last),
             sum(state.numRowsDroppedByWatermark for state in states),
         )
-    for name, value in usual.items():
+    for name, value in before.items():
         spark.conf.set(name, value)
     yield found
     for n in range(len(QUERIES)):
@@ -127,30 +127,30 @@ def ran(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFac
 
 def _start(spark: SparkSession, streams: Path, query: Query, n: int, checkpoint: Path) -> Any:
     sides = [_stream(spark, streams / side, delay) for side, delay in zip(("left", "right"), query.watermarks, strict=True)]
-    writer = _answer(query, *sides).writeStream.format("memory").queryName(f"joined{n}")
+    writer = _joined(query, *sides).writeStream.format("memory").queryName(f"joined{n}")
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
-def _answer(query: Query, left: DataFrame, right: DataFrame) -> DataFrame:
-    return tagged({tag: times(join(left, right)) for tag, join in query.joins.items()})
+def _joined(query: Query, left: DataFrame, right: DataFrame) -> DataFrame:
+    return tagged({tag: ids_and_times(join(left, right)) for tag, join in query.joins.items()})
 
 
-def _final(rows: DataFrame) -> DataFrame:
+def _before_push(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("final_at") < PUSH)
 
 
 @pytest.mark.parametrize(("query", "tag"), [pytest.param(q, tag, id=f"{q.id}: {tag}") for q in QUERIES for tag in q.joins])
-def test_the_stream_gives_the_static_calls_rows(ran: dict[str, Ran], query: Query, tag: str):
-    found = ran[query.id]
+def test_the_stream_gives_the_rows_of_the_static_call(query_results: dict[str, QueryResult], query: Query, tag: str):
+    found = query_results[query.id]
     assert found.dropped == 0
     assert found.static[tag]
     assert found.rows.get(tag) == found.static[tag]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.id)
-def test_state_is_dropped_only_with_two_watermarks(ran: dict[str, Ran], query: Query):
+def test_state_is_dropped_only_with_two_watermarks(query_results: dict[str, QueryResult], query: Query):
     pushes = 2 * len(query.joins)
-    assert ran[query.id].kept <= pushes if query.watermarks == BOTH else ran[query.id].kept > pushes
+    assert query_results[query.id].kept <= pushes if query.watermarks == BOTH else query_results[query.id].kept > pushes
 
 
 def _rates(spark: SparkSession) -> DataFrame:
@@ -162,12 +162,12 @@ JOIN = IntervalJoin(on="k", lower=0, upper=10)
 LEFT, RIGHT, FULL = (IntervalJoin(on="k", lower=0, upper=10, how=how) for how in ("left", "right", "full"))
 
 
-def test_one_side_streaming_is_refused(spark: SparkSession):
+def test_a_join_of_a_stream_and_a_static_frame_is_refused(spark: SparkSession):
     static = spark.range(1).selectExpr("id as k", "timestamp_millis(id) as event_time")
-    way_out = "write the streams to tables and call the operator on those"
-    with pytest.raises(StreamingError, match=f"only the left frame is streaming, .*; {way_out}"):
+    advice = "write the streams to tables and call the operator on those"
+    with pytest.raises(StreamingError, match=f"only the left frame is streaming, .*; {advice}"):
         JOIN(_rates(spark), static)
-    with pytest.raises(StreamingError, match=f"only the right frame is streaming, .*; {way_out}"):
+    with pytest.raises(StreamingError, match=f"only the right frame is streaming, .*; {advice}"):
         JOIN(static, _rates(spark))
 
 
@@ -182,7 +182,7 @@ def test_one_side_streaming_is_refused(spark: SparkSession):
         pytest.param("other", "event_time", "left", id="on another column, left"),
     ],
 )
-def test_an_outer_kind_needs_a_watermark_on_both_time_columns(
+def test_an_outer_join_needs_a_watermark_on_both_time_columns(
     spark: SparkSession, join: IntervalJoin, left: str | None, right: str | None, side: str
 ):
     frames = [_rates(spark).withWatermark(c, "1 second") if c else _rates(spark) for c in (left, right)]

@@ -37,7 +37,7 @@ WINDOWS: dict[str, Aligned] = {
 
 @pytest.fixture(scope="module")
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of files, one a micro-batch: null keys, times finer than 1 ms, out of order by less than the watermark's delay."""
+    """A folder with a file for each micro-batch: null keys, times finer than 1 ms, out of order by less than the watermark's delay."""
     folder, choose = tmp_path_factory.mktemp("stream"), random.Random(3)
 
     def row(batch: int, n: int) -> Row:
@@ -63,31 +63,31 @@ def _streamed(spark: SparkSession, folder: Path) -> DataFrame:
     return rows.withWatermark("event_time", f"{DELAY} milliseconds")
 
 
-def _ran(rows: DataFrame, name: str, checkpoint: Path) -> Counter[tuple[Any, ...]]:
+def _run_stream(rows: DataFrame, name: str, checkpoint: Path) -> Counter[tuple[Any, ...]]:
     query = rows.writeStream.format("memory").queryName(name).outputMode("append").option("checkpointLocation", str(checkpoint))
     query.trigger(availableNow=True).start().awaitTermination()
-    return _bag(rows.sparkSession.table(name))
+    return _final_rows(rows.sparkSession.table(name))
 
 
-def _bag(rows: DataFrame) -> Counter[tuple[Any, ...]]:
-    """The rows of windows that end before that of the last row, which never closes."""
+def _final_rows(rows: DataFrame) -> Counter[tuple[Any, ...]]:
+    """The rows of all windows except that of the last row, which never closes."""
     return Counter(tuple(r) for r in rows.where(F.unix_millis("window_end") < PUSH - 1_000).collect())
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSession, stream: Path, tmp_path: Path, name: str) -> None:
+def test_a_stream_gives_the_windows_and_ranks_of_the_static_call(spark: SparkSession, stream: Path, tmp_path: Path, name: str) -> None:
     count = WindowedAggregate(by="k", window=WINDOWS[name], aggregates=SUMS)
     top = TopK(k=2, order_by=["total DESC", "least NULLS LAST", "window_end"])
     rows = spark.read.schema(SCHEMA).parquet(str(stream))
     counted = count(rows)
     ranked = top(counted.drop("final_at").withColumnRenamed("result_time", "event_time"))
     streamed, table_name = _streamed(spark, stream), f"streamed_{len(name)}"
-    live = count(streamed)
-    found = top(live)
-    assert (live.columns, found.columns) == (counted.columns, ranked.columns)
-    assert _ran(live, table_name, tmp_path / "counts") == _bag(counted)
-    assert _ran(found, f"{table_name}_top", tmp_path / "top") == _bag(ranked)
-    assert len(_bag(ranked)) > 20
+    streaming_counts = count(streamed)
+    found = top(streaming_counts)
+    assert (streaming_counts.columns, found.columns) == (counted.columns, ranked.columns)
+    assert _run_stream(streaming_counts, table_name, tmp_path / "counts") == _final_rows(counted)
+    assert _run_stream(found, f"{table_name}_top", tmp_path / "top") == _final_rows(ranked)
+    assert len(_final_rows(ranked)) > 20
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,7 @@ def test_a_stream_gives_the_static_calls_windows_and_their_ranks(spark: SparkSes
         ({"early": EveryStep()}, "have no `early`"),
     ],
 )
-def test_parameters_that_spark_lacks_are_refused_with_the_way_out(
-    spark: SparkSession, stream: Path, spec: dict[str, Any], why: str
-) -> None:
+def test_parameters_that_spark_lacks_are_refused_with_advice(spark: SparkSession, stream: Path, spec: dict[str, Any], why: str) -> None:
     count = WindowedAggregate(**{"window": Tumbling(size=10), "aggregates": {"n": "count(*)"}, **spec})
     with pytest.raises(StreamingError, match=why):
         count(_streamed(spark, stream))

@@ -30,18 +30,18 @@ def _ranks(rows: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _rows(seed: int) -> list[Result]:
-    seeded = random.Random(seed)
+    rng = random.Random(seed)
     made = {
-        (seeded.randrange(0, 30, 5), seeded.choice(["a", "b", "c", "d", None]), seeded.choice(["x", "y", None])): (
-            seeded.choice([None, 1, 2, 3]),
-            seeded.choice([None, "p", "q"]),
+        (rng.randrange(0, 30, 5), rng.choice(["a", "b", "c", "d", None]), rng.choice(["x", "y", None])): (
+            rng.choice([None, 1, 2, 3]),
+            rng.choice([None, "p", "q"]),
         )
         for _ in range(120)
     }
     return [(*key, *value) for key, value in made.items()]
 
 
-def _small(value: Any) -> tuple[bool, Any]:
+def _nulls_first(value: Any) -> tuple[bool, Any]:
     """A null is the smallest value."""
     return (value is not None, value or 0) if not isinstance(value, str) else (True, value)
 
@@ -51,14 +51,14 @@ def _text(value: str | None) -> tuple[bool, str]:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_ranks_equal_those_of_a_sort_from_one(spark: SparkSession, grouped: bool) -> None:
+def test_ranks_are_positions_in_the_sorted_group(spark: SparkSession, grouped: bool) -> None:
     rows = _rows(5)
     top = TopK(k=3, order_by=["n DESC", "k"], by="g" if grouped else ())
     wanted = []
-    for where in {(r[0], r[2]) if grouped else (r[0],) for r in rows}:
-        inside = [r for r in rows if ((r[0], r[2]) if grouped else (r[0],)) == where]
+    for group in {(r[0], r[2]) if grouped else (r[0],) for r in rows}:
+        inside = [r for r in rows if ((r[0], r[2]) if grouped else (r[0],)) == group]
         inside.sort(key=lambda r: (_text(r[1]), _text(r[2]), _text(r[4])))
-        inside.sort(key=lambda r: _small(r[3]), reverse=True)
+        inside.sort(key=lambda r: _nulls_first(r[3]), reverse=True)
         wanted += [(r[0], r[2], n, r[1], r[3]) for n, r in enumerate(inside[:3], 1)]
     found = _ranks(top(_frame(spark, rows)))
     assert found == sorted(wanted, key=lambda r: (r[0], r[1] or "", r[2]))
@@ -66,15 +66,15 @@ def test_ranks_equal_those_of_a_sort_from_one(spark: SparkSession, grouped: bool
 
 def test_ties_are_broken_by_the_other_columns_in_any_row_order(spark: SparkSession) -> None:
     rows: list[Result] = [(0, k, g, 1, note) for k in "ab" for g in "xy" for note in "pq"]
-    seen = set()
+    rankings = set()
     for seed in range(3):
         shuffled = random.Random(seed).sample(rows, len(rows))
         frame = _frame(spark, shuffled).repartition(1 + seed)
-        seen.add(tuple(sorted((r["rank"], r.k, r.g, r.note) for r in TopK(k=5, order_by="n DESC")(frame).collect())))
-    assert seen == {((1, "a", "x", "p"), (2, "a", "x", "q"), (3, "a", "y", "p"), (4, "a", "y", "q"), (5, "b", "x", "p"))}
+        rankings.add(tuple(sorted((r["rank"], r.k, r.g, r.note) for r in TopK(k=5, order_by="n DESC")(frame).collect())))
+    assert rankings == {((1, "a", "x", "p"), (2, "a", "x", "q"), (3, "a", "y", "p"), (4, "a", "y", "q"), (5, "b", "x", "p"))}
 
 
-def test_the_result_has_the_frames_columns_its_rank_and_the_windows_end(spark: SparkSession) -> None:
+def test_the_result_has_the_columns_of_the_frame_the_rank_and_the_result_times(spark: SparkSession) -> None:
     found = TopK(k=1, order_by="n")(_frame(spark, [(20, "a", None, 1, None)]))
     assert found.columns == ["k", "g", "window_start", "window_end", "n", "note", "rank", "result_time", "final_at"]
     assert [tuple(r) for r in found.select(F.unix_millis("result_time"), F.unix_millis("final_at")).collect()] == [(29, 29)]
@@ -91,7 +91,7 @@ def test_the_result_has_the_frames_columns_its_rank_and_the_windows_end(spark: S
         ("`a name` DESC", ("a name", True, False)),
     ],
 )
-def test_an_order_is_read_as_sql_writes_it(text: str, wanted: tuple[str, bool, bool]) -> None:
+def test_an_order_is_parsed_like_sql(text: str, wanted: tuple[str, bool, bool]) -> None:
     assert Ordering.read(text, "order_by") == Ordering(*wanted)
 
 
@@ -102,7 +102,7 @@ def test_an_illegal_order_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["n", "n DESC", "n NULLS LAST", "n DESC NULLS FIRST"])
-def test_nulls_are_sorted_as_the_order_says(spark: SparkSession, order: str) -> None:
+def test_nulls_are_sorted_as_the_order_specifies(spark: SparkSession, order: str) -> None:
     rows: list[Result] = [(0, k, None, n, None) for k, n in (("a", 1), ("b", None), ("c", 2))]
     wanted = {"n": "bac", "n DESC": "cab", "n NULLS LAST": "acb", "n DESC NULLS FIRST": "bca"}[order]
     assert "".join(r[3] for r in _ranks(TopK(k=3, order_by=order)(_frame(spark, rows)))) == wanted

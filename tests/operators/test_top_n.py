@@ -1,4 +1,4 @@
-"""Top-N: over ten thousand generated cases the leaderboard equals the naive model batch by batch, and the changelog is its difference."""
+"""Top-N: in ten thousand generated cases the leaderboard equals a naive model after each batch, and the changelog is the difference."""
 
 import random
 import re
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, TopN, difference
 from operators._support.ordering import Ordering
-from tests.support.top_n_model import Board, Row, size_of_difference
+from tests.support.top_n_model import Row, TopNModel, size_of_difference
 
 CASES, BATCHES = 420, 3
 SCHEMA = pa.schema(
@@ -43,7 +43,7 @@ def _appended(choose: random.Random) -> list[Rows]:
     return [[_row(choose) for _ in range(choose.randrange(5))] for _ in range(BATCHES)]
 
 
-def _counted(choose: random.Random) -> list[Rows]:
+def _rising(choose: random.Random) -> list[Rows]:
     """The value of a key never decreases."""
     known: dict[tuple[str | None, int], int] = {}
     batches: list[Rows] = []
@@ -98,22 +98,22 @@ class Spec:
         has_changes = {"change": "change"} if self.has_changes else {}
         return TopN(by=("case_id", *self.by), order_by=self.order_by, unique_key=key, **has_changes, **self.top)
 
-    def board(self) -> Board:
+    def model(self) -> TopNModel:
         """The naive model of one case."""
         order = [(o.column, o.descending, o.nulls_first) for o in (Ordering.read(text, "") for text in self.order_by)]
         top = {"rank_start": 1, "function": "row_number", **self.top}
-        return Board(order, top["rank_end"], top["rank_start"], top["function"], self.by, self.key, self.has_changes)
+        return TopNModel(order, top["rank_end"], top["rank_start"], top["function"], self.by, self.key, self.has_changes)
 
 
-def _keyed(choose: random.Random) -> list[Rows]:
+def _keyed_changes(choose: random.Random) -> list[Rows]:
     return _changed(choose, keyed=True)
 
 
-def _bag(choose: random.Random) -> list[Rows]:
+def _unkeyed_changes(choose: random.Random) -> list[Rows]:
     return _changed(choose, keyed=False)
 
 
-def _stray(choose: random.Random) -> list[Rows]:
+def _unpaired_changes(choose: random.Random) -> list[Rows]:
     """Few values, added and removed at random: some rows are removed before they are added."""
     kinds, batches = ("+I", "+I", "+U", "-D", "-U"), range(BATCHES)
     few = [{"k": "a", "id": n % 2, "v": n // 2, "w": "x", "n": 1} for n in range(4)]
@@ -132,22 +132,22 @@ SPECS = [
     Spec("append, range, no rank", _appended, {"rank_end": 3, "rank_start": 2, "with_rank": False}),
     Spec("append, end of the first row", _appended, {"rank_end": "n"}),
     Spec("append, end of the first row, no rank", _appended, {"rank_end": "n", "with_rank": False, "rank_start": 2}),
-    Spec("rising", _counted, {"rank_end": 2, "improving": True}, key=("k", "id"), strategy="update"),
-    Spec("rising, no rank", _counted, {"rank_end": 2, "improving": True, "with_rank": False}, key=("k", "id"), strategy="update"),
-    Spec("rising, dense rank", _counted, {"rank_end": 2, "improving": True, "function": "dense_rank"}, key=("k", "id")),
-    Spec("rising, rank", _counted, {"rank_end": 2, "improving": True, "function": "rank"}, key=("k", "id"), strategy="update"),
+    Spec("rising", _rising, {"rank_end": 2, "improving": True}, key=("k", "id"), strategy="update"),
+    Spec("rising, no rank", _rising, {"rank_end": 2, "improving": True, "with_rank": False}, key=("k", "id"), strategy="update"),
+    Spec("rising, dense rank", _rising, {"rank_end": 2, "improving": True, "function": "dense_rank"}, key=("k", "id")),
+    Spec("rising, rank", _rising, {"rank_end": 2, "improving": True, "function": "rank"}, key=("k", "id"), strategy="update"),
     Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
     Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),
-    Spec("changes by key", _keyed, {"rank_end": 2}, key=("id",), has_changes=True),
-    Spec("changes by key, no rank", _keyed, {"rank_end": 2, "with_rank": False}, key=("id",), has_changes=True),
-    Spec("changes by key, range", _keyed, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), has_changes=True),
-    Spec("changes", _bag, {"rank_end": 2}, has_changes=True),
-    Spec("changes, no rank", _bag, {"rank_end": 2, "with_rank": False}, has_changes=True),
-    Spec("changes, range, no rank", _bag, {"rank_end": 3, "rank_start": 2, "with_rank": False}, has_changes=True),
-    Spec("changes, rank", _bag, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), has_changes=True),
-    Spec("changes, some of nothing", _stray, {"rank_end": 3}, has_changes=True),
-    Spec("changes, dense rank, all", _bag, {"rank_end": 2, "function": "dense_rank"}, by=(), has_changes=True),
+    Spec("changes by key", _keyed_changes, {"rank_end": 2}, key=("id",), has_changes=True),
+    Spec("changes by key, no rank", _keyed_changes, {"rank_end": 2, "with_rank": False}, key=("id",), has_changes=True),
+    Spec("changes by key, range", _keyed_changes, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), has_changes=True),
+    Spec("changes", _unkeyed_changes, {"rank_end": 2}, has_changes=True),
+    Spec("changes, no rank", _unkeyed_changes, {"rank_end": 2, "with_rank": False}, has_changes=True),
+    Spec("changes, range, no rank", _unkeyed_changes, {"rank_end": 3, "rank_start": 2, "with_rank": False}, has_changes=True),
+    Spec("changes, rank", _unkeyed_changes, {"rank_end": 2, "function": "rank"}, ("v DESC", "w"), has_changes=True),
+    Spec("changes, some of nothing", _unpaired_changes, {"rank_end": 3}, has_changes=True),
+    Spec("changes, dense rank, all", _unkeyed_changes, {"rank_end": 2, "function": "dense_rank"}, by=(), has_changes=True),
 ]
 
 
@@ -175,36 +175,36 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
 def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
-    cases, boards = _cases(spec), [spec.board() for _ in range(CASES)]
+    cases, models = _cases(spec), [spec.model() for _ in range(CASES)]
     operator = spec.operator()
     assert operator.strategy_used == spec.strategy
     key = operator.emits.key
-    whole: Rows = []
+    all_rows: Rows = []
     before: dict[Any, Any] = {}
-    held = operator(_frame(spark, [], spec.has_changes))
+    current = operator(_frame(spark, [], spec.has_changes))
     for batch in cases:
         new = [row for rows in batch for row in rows]
         for row in new:
-            boards[row["case_id"]].come(row)
-        whole += new
-        columns, schema = held.columns, held.schema
-        answers = {"whole": operator(_frame(spark, whole, spec.has_changes))}
+            models[row["case_id"]].apply(row)
+        all_rows += new
+        columns, schema = current.columns, current.schema
+        results = {"all_rows": operator(_frame(spark, all_rows, spec.has_changes))}
         if operator.strategy_used != "retract":
-            answers["folded"] = operator.fold(held, _frame(spark, new, spec.has_changes))
-        ranked = [(*[row[c] for c in columns if c != "rank"], rank) for board in boards for row, rank in board.ranks()]
+            results["folded"] = operator.fold(current, _frame(spark, new, spec.has_changes))
+        ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in models for row, rank in model.ranks()]
         wanted = _table([_in_order(row, columns) for row in ranked], columns, key)
-        for answer in answers.values():
-            changes = difference(held, answer.select(*columns), key=key)
-            both = answer.selectExpr("NULL AS change", *columns).unionByName(changes.select("change", *columns)).collect()
+        for result in results.values():
+            changes = difference(current, result.select(*columns), key=key)
+            both = result.selectExpr("NULL AS change", *columns).unionByName(changes.select("change", *columns)).collect()
             assert _table([tuple(r)[1:] for r in both if r.change is None], columns, key) == wanted
             assert Counter(r.change for r in both if r.change) == size_of_difference(before, wanted)
         before = wanted
-        held = spark.createDataFrame([*wanted.values()], schema)
+        current = spark.createDataFrame([*wanted.values()], schema)
     assert len(before) > CASES // 2
 
 
 def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
-    """The values in the order of the columns; the rank, which is last, is omitted where it is not shown."""
+    """The values of a row; the rank, which is last, is removed if it is not a column."""
     return row if "rank" in columns else row[:-1]
 
 

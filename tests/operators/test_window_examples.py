@@ -24,7 +24,7 @@ LATE = """
 
 EXAMPLES = [
     Example(
-        "tumbling: a window has the row at its start and not the row at its end; a window without rows has no result",
+        "tumbling: a window contains a row at its start, but not a row at its end; a window without rows has no result",
         _sums(Tumbling(size="5 minutes")),
         (
             """
@@ -79,7 +79,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        "sliding: a row is in every window that holds its time",
+        "sliding: a row is in every window that contains its time",
         _sums(Sliding(size="10 minutes", slide="5 minutes")),
         (
             """
@@ -154,7 +154,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        "session: a session ends after its longest duration, and the rows that follow are a session of their own",
+        "session: a session ends after its longest duration, and the next rows form another session",
         _sums(Session(gap="5 minutes", longest="10 minutes")),
         (
             """
@@ -181,7 +181,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        "late: with an allowed lateness, a window accepts rows for that much longer",
+        "late: the allowed lateness extends the time in which a window accepts rows",
         _sums(Sliding(size="10 minutes", slide="5 minutes"), allowed_lateness="5 minutes"),
         (LATE,),
         """

@@ -1,4 +1,4 @@
-"""The window join and coGroup: the model's pairs and groups for every window, with null keys and late rows."""
+"""The window join and coGroup give the pairs and groups of the model for every window, with null keys and late rows."""
 
 import random
 import re
@@ -16,56 +16,56 @@ from operators.contract import WATERMARK
 from operators.window_join import How
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS
-from tests.support.windows_model import Seen, Span, open_windows
+from tests.support.windows_model import Span, TimedRow, open_windows
 
-SOME = ["tumbling, shifted", "sliding, no whole multiple", "sliding, gaps", "cumulative"]
+SOME_WINDOWS = ["tumbling, shifted", "sliding, no whole multiple", "sliding, gaps", "cumulative"]
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "id": pa.int64(), "v": pa.int64(), "w": pa.int64()})
 Pair = tuple[int | None, int | None, Span]
 
 
-def _rows(window: Aligned, seed: int) -> list[Seen]:
-    seeded, times = random.Random(seed), window.longest
+def _rows(window: Aligned, seed: int) -> list[TimedRow]:
+    rng, times = random.Random(seed), window.longest
     return [
-        Seen(
-            seeded.choice(["a", "b", None]),
-            seeded.randrange(-2 * times, 2 * times),
-            seeded.randrange(5),
-            seeded.choice([None, None, 0, times // 2, 3 * times]),
+        TimedRow(
+            rng.choice(["a", "b", None]),
+            rng.randrange(-2 * times, 2 * times),
+            rng.randrange(5),
+            rng.choice([None, None, 0, times // 2, 3 * times]),
         )
         for _ in range(60)
     ]
 
 
-def _frame(spark: SparkSession, rows: Sequence[Seen]) -> DataFrame:
+def _frame(spark: SparkSession, rows: Sequence[TimedRow]) -> DataFrame:
     table = pa.Table.from_pylist([{"k": r.k, "t": r.t, "id": n, "v": r.v, "w": r.watermark} for n, r in enumerate(rows)], SCHEMA)
     times = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)
     return spark.createDataFrame(table).select("k", "id", "v", *times)
 
 
-def _pairs(window: Aligned, left: Sequence[Seen], right: Sequence[Seen], how: str, smaller: bool) -> Counter[Pair]:
-    places = [[(n, r, span) for n, r in enumerate(rows) for span in open_windows(window, r)] for rows in (left, right)]
-    met = Counter(
+def _pairs(window: Aligned, left: Sequence[TimedRow], right: Sequence[TimedRow], how: str, smaller: bool) -> Counter[Pair]:
+    windows_of = [[(n, r, span) for n, r in enumerate(rows) for span in open_windows(window, r)] for rows in (left, right)]
+    pairs = Counter(
         (n, m, span)
-        for n, one, span in places[0]
-        for m, other, also in places[1]
+        for n, one, span in windows_of[0]
+        for m, other, also in windows_of[1]
         if span == also and one.k is not None and one.k == other.k and (not smaller or (one.v or 0) < (other.v or 0))
     )
-    lefts, rights = {(n, s) for n, _, s in met}, {(m, s) for _, m, s in met}
-    lonely = Counter[Pair]((n, None, span) for n, _, span in places[0] if (n, span) not in lefts)
-    others = Counter[Pair]((None, m, span) for m, _, span in places[1] if (m, span) not in rights)
+    lefts, rights = {(n, s) for n, _, s in pairs}, {(m, s) for _, m, s in pairs}
+    unmatched_left = Counter[Pair]((n, None, span) for n, _, span in windows_of[0] if (n, span) not in lefts)
+    unmatched_right = Counter[Pair]((None, m, span) for m, _, span in windows_of[1] if (m, span) not in rights)
     matched = Counter[Pair]((n, None, span) for n, span in lefts)
     return {
-        "inner": met,
-        "left": met + lonely,
-        "right": met + others,
-        "full": met + lonely + others,
+        "inner": pairs,
+        "left": pairs + unmatched_left,
+        "right": pairs + unmatched_right,
+        "full": pairs + unmatched_left + unmatched_right,
         "semi": matched,
-        "anti": lonely,
+        "anti": unmatched_left,
     }[how]
 
 
-@pytest.mark.parametrize("name", SOME)
-def test_every_kind_of_join_equals_the_model(spark: SparkSession, name: str) -> None:
+@pytest.mark.parametrize("name", SOME_WINDOWS)
+def test_every_join_type_equals_the_model(spark: SparkSession, name: str) -> None:
     window = WINDOWS[name]
     left, right = _rows(window, 1), _rows(window, 2)
     frames = _frame(spark, left), _frame(spark, right)
@@ -90,7 +90,7 @@ def test_every_kind_of_join_equals_the_model(spark: SparkSession, name: str) -> 
     assert all(wanted.values())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", SOME_WINDOWS)
 def test_a_group_contains_the_rows_of_both_sides_in_order(spark: SparkSession, name: str) -> None:
     window = WINDOWS[name]
     left, right = _rows(window, 3), _rows(window, 4)
@@ -107,14 +107,14 @@ def test_a_group_contains_the_rows_of_both_sides_in_order(spark: SparkSession, n
     for k, start, end, lefts, rights in found.select("k", *spans, *ids).collect():
         assert [t for t, _ in lefts] == sorted(t for t, _ in lefts)
         assert [t for t, _ in rights] == sorted(t for t, _ in rights)
-        apart = None if k is not None else int(not lefts)
-        found_rows[k, (start, end), apart] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
+        null_side = None if k is not None else int(not lefts)
+        found_rows[k, (start, end), null_side] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
     assert found_rows == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
 
 
-def test_the_rows_derived_from_a_group_are_the_result(spark: SparkSession) -> None:
-    left = _frame(spark, [Seen("a", 1, 0), Seen("a", 2, 0), Seen("b", 3, 0)])
-    right = _frame(spark, [Seen("a", 4, 0), Seen("a", 5, 0)])
+def test_the_expression_rows_makes_the_rows_of_the_result(spark: SparkSession) -> None:
+    left = _frame(spark, [TimedRow("a", 1, 0), TimedRow("a", 2, 0), TimedRow("b", 3, 0)])
+    right = _frame(spark, [TimedRow("a", 4, 0), TimedRow("a", 5, 0)])
     count = CoGroup(on="k", window=Tumbling(size=10), rows="transform(left, l -> named_struct('id', l.id, 'matches', size(right)))")
     found = count(left, right)
     assert found.columns == ["k", "id", "matches", "window_start", "window_end", "result_time", "final_at"]
@@ -129,7 +129,7 @@ def test_a_row_without_an_event_time_is_in_no_result(spark: SparkSession, how: H
 
 
 def test_an_existing_window_column_is_kept_under_a_prefix(spark: SparkSession) -> None:
-    rows = _frame(spark, [Seen("a", 1, 0)]).withColumn("window_start", F.col("event_time"))
+    rows = _frame(spark, [TimedRow("a", 1, 0)]).withColumn("window_start", F.col("event_time"))
     for how in ("semi", "anti"):
         found = WindowJoin(on="k", window=Tumbling(size=10), how=how)(rows, rows)
         assert found.columns.count("window_start") == 1

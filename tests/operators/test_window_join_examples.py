@@ -44,7 +44,7 @@ JOINS = [
         """,
     ),
     Example(
-        "full: a row without a match is in the result once for its window, padded with nulls",
+        "full: a row without a match is in the result once for its window, with nulls for the other side",
         _join("full"),
         (LEFT, RIGHT),
         """
@@ -59,7 +59,7 @@ JOINS = [
         """,
     ),
     Example(
-        "semi: the left rows with a match, once however many match",
+        "semi: each left row with at least one match, once",
         _join("semi"),
         (LEFT, RIGHT),
         """
@@ -169,7 +169,7 @@ JOINS = [
 
 GROUPS = [
     Example(
-        "each key and window with a row has one group, ordered by time, with an empty side rather than a null",
+        "each key and window with a row has one group, ordered by time, with an empty array for a side without rows",
         CoGroup(on="k", window=TEN_MINUTES),
         (
             """
@@ -212,7 +212,7 @@ GROUPS = [
         """,
     ),
     Example(
-        "the null keys of each side are a group of their own, and a row without a time is in none",
+        "the null keys of each side form a separate group, and a row without a time is in no group",
         CoGroup(on="k", window=TEN_MINUTES),
         (
             """

@@ -1,4 +1,4 @@
-"""The windowed aggregate: Spark's result equals the model for every window, by pane and by row, with late rows."""
+"""The windowed aggregate equals the model for every window, computed by pane and by row, with late rows."""
 
 import random
 import re
@@ -23,32 +23,32 @@ from operators import (
 from operators.contract import WATERMARK
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS
-from tests.support.windows_model import Seen, Span, aggregated, open_windows, windows_at
+from tests.support.windows_model import Span, TimedRow, aggregated, open_windows, windows_at
 
-MERGED = {"n": "count(*)", "total": "SUM(v)", "least": "min( v )", "most": "max(v)"}
-BY_ROW = {**MERGED, "different": "count(DISTINCT v)"}
+MERGEABLE = {"n": "count(*)", "total": "SUM(v)", "least": "min( v )", "most": "max(v)"}
+ALL_AGGREGATES = {**MERGEABLE, "different": "count(DISTINCT v)"}
 ROWS = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32(), "w": pa.int64()})
 
 
-def _frame(spark: SparkSession, rows: Sequence[Seen], with_watermark: bool) -> DataFrame:
+def _frame(spark: SparkSession, rows: Sequence[TimedRow], with_watermark: bool) -> DataFrame:
     table = pa.Table.from_pylist([{"k": r.k, "t": r.t, "v": r.v, "w": r.watermark} for r in rows], ROWS)
     marks = [F.timestamp_millis("w").alias(WATERMARK)] if with_watermark else []
     return spark.createDataFrame(table).select("k", F.timestamp_millis("t").alias("event_time"), "v", *marks)
 
 
-def _rows(window: Aligned, seed: int, late: bool) -> list[Seen]:
-    """Rows on every edge, on both sides of 1970, null keys and values among them; each with a watermark near it, or none."""
-    seeded = random.Random(seed)
+def _rows(window: Aligned, seed: int, late: bool) -> list[TimedRow]:
+    """Rows at every edge, before and after 1970, with null keys and values; each has a watermark near its time, or none."""
+    rng = random.Random(seed)
     edges = [n * window.pane + window.origin + d for n in range(-8, 9) for d in (-1, 0)]
-    times = [*edges, *(seeded.randrange(-3 * window.longest, 3 * window.longest) for _ in range(60))]
+    times = [*edges, *(rng.randrange(-3 * window.longest, 3 * window.longest) for _ in range(60))]
     marks = [None, 0, -1, 1, window.pane, window.longest - 1, window.longest, 2 * window.longest]
     return [
-        Seen(seeded.choice(["a", "b", None]), t, seeded.choice([None, *range(-5, 6)]), _after(t, seeded.choice(marks)) if late else None)
+        TimedRow(rng.choice(["a", "b", None]), t, rng.choice([None, *range(-5, 6)]), _plus(t, rng.choice(marks)) if late else None)
         for t in times
     ]
 
 
-def _after(t: int, by: int | None) -> int | None:
+def _plus(t: int, by: int | None) -> int | None:
     return None if by is None else t + by
 
 
@@ -64,11 +64,11 @@ def test_every_window_equals_the_model(spark: SparkSession, name: str, late: boo
     rows = _rows(window, len(name), late)
     frame = _frame(spark, rows, with_watermark=late)
     wanted = aggregated(window, rows)
-    by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGED)
-    assert _found(by_pane(frame), *MERGED) == {where: values[:4] for where, values in wanted.items()}
+    by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGEABLE)
+    assert _found(by_pane(frame), *MERGEABLE) == {where: values[:4] for where, values in wanted.items()}
     if name in ("sliding", "cumulative", "sliding, gaps", "tumbling, shifted"):
-        by_row = WindowedAggregate(by="k", window=window, aggregates=BY_ROW)
-        assert _found(by_row(frame), *BY_ROW) == wanted
+        by_row = WindowedAggregate(by="k", window=window, aggregates=ALL_AGGREGATES)
+        assert _found(by_row(frame), *ALL_AGGREGATES) == wanted
 
 
 def test_the_result_has_final_at_and_the_types_of_the_aggregates(spark: SparkSession) -> None:
@@ -113,12 +113,12 @@ def test_a_row_is_late_if_all_of_its_windows_are_closed(spark: SparkSession) -> 
         ("max(a) /* ( */ + max(b)", False),
     ],
 )
-def test_rows_are_counted_by_pane_where_the_aggregate_can_be_merged(sql: str, merged: bool) -> None:
+def test_only_mergeable_aggregates_are_computed_by_pane(sql: str, merged: bool) -> None:
     assert WindowedAggregate(window=Sliding(size=4, slide=2), aggregates={"a": sql})._merges_panes is merged
 
 
-def test_panes_are_aggregated_before_they_are_handed_to_windows(spark: SparkSession) -> None:
-    rows = _frame(spark, [Seen("a", 5, 1)], with_watermark=False)
+def test_rows_are_aggregated_by_pane_before_windows_are_generated(spark: SparkSession) -> None:
+    rows = _frame(spark, [TimedRow("a", 5, 1)], with_watermark=False)
     plan = WindowedAggregate(by="k", window=Sliding(size=10, slide=2), aggregates={"n": "count(*)"})(rows)
     text = plan._jdf.queryExecution().optimizedPlan().toString()  # pyright: ignore[reportCallIssue]
     assert [line.strip(" +-:").split(" ")[0] for line in text.splitlines() if "Aggregate" in line or "Generate" in line] == [
@@ -151,7 +151,7 @@ def test_illegal_frames_are_refused(spark: SparkSession) -> None:
 
 EVICTED = Sliding(size=10, slide=5)
 IDS = {"values": "sort_array(collect_list(v))"}
-ROWS_TO_EVICT = [Seen("a", t, v) for t, v in ((0, 1), (4, 2), (4, 3), (9, 4), (12, 5))] + [Seen("b", 9, 6), Seen(None, 3, 7)]
+ROWS_TO_EVICT = [TimedRow("a", t, v) for t, v in ((0, 1), (4, 2), (4, 3), (9, 4), (12, 5))] + [TimedRow("b", 9, 6), TimedRow(None, 3, 7)]
 
 
 @pytest.mark.parametrize(

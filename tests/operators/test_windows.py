@@ -1,4 +1,4 @@
-"""Windows: their bounds and their rows, against a model that tries every start."""
+"""The bounds and rows of windows equal a model that tries every start."""
 
 import random
 import re
@@ -37,14 +37,14 @@ WINDOWS: dict[str, Aligned] = {
 
 
 def _times(window: Aligned) -> list[int]:
-    """Every edge near 0 and near today, and times at random on either side of 1970."""
-    seeded = random.Random(7)
+    """Every edge near 0 and near the present, and random times before and after 1970."""
+    rng = random.Random(7)
     edges = [base + n * window.pane + window.origin + d for base in (0, -5 * DAY) for n in range(-12, 13) for d in (-1, 0, 1)]
-    return [*edges, *(seeded.randrange(-20 * window.longest, 20 * window.longest) for _ in range(50)), 1_772_323_200_000, -(2**41)]
+    return [*edges, *(rng.randrange(-20 * window.longest, 20 * window.longest) for _ in range(50)), 1_772_323_200_000, -(2**41)]
 
 
-def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: SparkSession) -> None:
-    wrong: dict[str, Any] = {}
+def test_each_row_is_in_exactly_the_windows_that_contain_its_time(spark: SparkSession) -> None:
+    failures: dict[str, Any] = {}
     frames = []
     for name, window in WINDOWS.items():
         rows = spark.createDataFrame(pa.table({"t": pa.array(_times(window), pa.int64())}))
@@ -63,8 +63,8 @@ def test_each_row_is_in_every_window_that_holds_its_time_and_in_no_other(spark: 
             start <= row.pane and row.pane + window.pane <= end for start, end in wanted
         )
         if [tuple(s) for s in row.spans] != wanted or row.last != max((e for _, e in wanted), default=None) or not inside:
-            wrong[f"{row.name} at {row.t}"] = (row.pane, row.spans, row.last, wanted)
-    assert not wrong
+            failures[f"{row.name} at {row.t}"] = (row.pane, row.spans, row.last, wanted)
+    assert not failures
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,6 @@ def test_an_illegal_window_is_refused(make: Any, message: str) -> None:
         make()
 
 
-def test_a_window_of_no_length_has_an_error_of_its_own() -> None:
+def test_a_window_without_a_length_has_its_own_error() -> None:
     with pytest.raises(WindowError, match="would contain no row"):
         Cumulative(size=1_000, step=0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
-from tests.oracle.runner import STEPPED, chosen, gather, report, run_all
+from tests.oracle.runner import STEPPED, gather, report, run_all, stepwise_cases
 
 
 def main() -> int:
-    """Run every case below a folder; 1 when any failed."""
+    """Run every case below a folder; returns 1 if one failed."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.oracle", description="Compare the engine with Flink's recorded answers, row by row."
     )
@@ -21,14 +21,14 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.folder.exists():
         parser.error(f"{arguments.folder} does not exist")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # an invalid residual is one line, not a page of Spark's
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # Spark would log a page for an invalid residual
     gathered = gather(arguments.folder, arguments.operator)
     results = []
     if gathered.cases or gathered.windows or gathered.tops:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]
         with tempfile.TemporaryDirectory(prefix="tidemark-oracle-") as folder:
             results = run_all(spark, Path(folder), gathered)
-    lines = report(gathered, results, len(chosen(gathered.cases, STEPPED)))
+    lines = report(gathered, results, len(stepwise_cases(gathered.cases, STEPPED)))
     print("\n".join(lines), flush=True)
     return int(any(v.status == "failed" for v in (*gathered.unreadable, *results)))
 

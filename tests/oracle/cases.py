@@ -1,4 +1,4 @@
-"""Recorded cases: read, checked, and converted to the model's terms."""
+"""Reads recorded cases, checks them, and converts them to the model's classes."""
 
 import json
 from collections import Counter
@@ -22,12 +22,12 @@ Row = tuple[Any, ...]
 
 
 class CaseError(ValueError):
-    """A file without a case that can be run."""
+    """A file does not contain a case that can be run."""
 
 
 @dataclass(frozen=True)
 class Params:
-    """The join's parameters: cases that have the same share one table."""
+    """The parameters of a join. Cases with equal parameters share a table."""
 
     lower: int
     upper: int
@@ -43,7 +43,7 @@ class Params:
         return IntervalJoinModel(*bounds, self.how, predicate(self.residual) if self.residual else None)
 
     @property
-    def reach(self) -> int:
+    def longest_wait(self) -> int:
         """The longest wait of any row."""
         return max(self.model.wait("L"), self.model.wait("R"))
 
@@ -55,13 +55,13 @@ class Case:
     Args:
         path: its file.
         operator: Flink's operator.
-        name: the case's name; it decides nothing.
+        name: the case's name, which has no effect.
         params: the join's parameters.
-        stream: rows and watermarks as they came; a row's step is its index.
-        drained: whether Flink was sent the last watermark of all.
+        stream: rows and watermarks in order of arrival; the index of a row is its step.
+        drained: whether Flink received the final watermark, the end of the input.
         expected: Flink's rows, as a multiset of the operator's fields.
-        late: Flink's late rows by side, as a multiset of (step, id); None where Flink has no such output.
-        error: how Flink ended, where it did not answer.
+        late: Flink's late rows by side, as a multiset of (step, id); None if the operator has no late output.
+        error: Flink's error, if it gave no result.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class Case:
 
     @cached_property
     def marks(self) -> list[int]:
-        """The watermarks except the last, limited to where they are meaningful: they never decrease."""
+        """The watermarks except the final one, which never decrease, limited to `high`."""
         raised, marks = self.low, list[int]()
         for item in self.stream:
             if isinstance(item, Mark):
@@ -91,21 +91,21 @@ class Case:
 
     @cached_property
     def low(self) -> int:
-        """A watermark that closes nothing and makes nothing late."""
+        """A watermark before all rows, at which no row is late."""
         return min((row.ts for row in self.events), default=0) - 1
 
     @cached_property
     def high(self) -> int:
-        """A watermark that closes everything."""
-        return max((row.ts for row in self.events), default=0) + self.params.reach + 1
+        """A watermark at which all results are final."""
+        return max((row.ts for row in self.events), default=0) + self.params.longest_wait + 1
 
     @property
     def last_mark(self) -> int | None:
-        """The last watermark that Flink saw."""
+        """The last watermark that Flink received."""
         return self.high if self.drained else max(self.marks, default=None)
 
     def row(self, joined: Joined) -> Row:
-        """A result in the operator's fields."""
+        """A result as the operator's fields."""
         return tuple(_field(joined, name) for name in FIELDS[self.operator])
 
 
@@ -141,7 +141,7 @@ def parse(path: Path, content: Mapping[str, Any]) -> Case:
     """A case of one of the known operators.
 
     Raises:
-        CaseError: something in it is missing, or not what it should be.
+        CaseError: a field is missing or has an illegal value.
     """
     try:
         return _parse(path, content)

@@ -1,6 +1,6 @@
-"""Deliberate differences between Flink's interval joins and ours: rules over a case's content, each with its reason.
+"""Deliberate differences between Flink's interval joins and ours: rules on the content of a case, each with its reason.
 
-`docs/flink.md` tells the same to users. A rule never names a case.
+`docs/flink.md` describes them for users. No rule names a case.
 """
 
 from bisect import bisect_right
@@ -12,15 +12,15 @@ from functools import cached_property
 from tests.oracle.cases import DATASTREAM, Case
 from tests.support.model import Event, Mark, Side, split_late
 
-EVICTED = "Flink had evicted the earlier row: it lets a row go at the watermark that its last match may still arrive at"
-NOT_CACHED = "Flink SQL had not cached the earlier row: its watermark stood at the end of the row's reach"
+EVICTED = "Flink had evicted the earlier row: it evicts a row at the watermark at which the last match can still arrive"
+NOT_CACHED = "Flink SQL had not cached the earlier row: its watermark had reached the time of the row's last possible match"
 BROKEN = "Flink SQL's cache is broken at event times of 0 and below"
-LATE_JOINED = "Flink SQL joins a late row with what its cache holds; ours is in the late view"
-LATE_PADDED = "Flink SQL pads a late row; ours is in the late view"
-PARTNER_LOST = "Flink SQL padded a row whose partner it had lost"
+LATE_JOINED = "Flink SQL joins a late row with cached rows; ours is in the late view"
+LATE_PADDED = "Flink SQL emits a late row as unmatched; ours is in the late view"
+PARTNER_LOST = "Flink SQL emitted a row as unmatched, since it had lost the matching row"
 PARTNER_LATE = "Flink SQL joined the row with a late one; ours is unmatched"
-SOONER = "Flink SQL padded a row before its own rule says; the input has no end, and ours is pending"
-LATER = "Flink SQL's one timer a key had not fired for the row; the input has no end"
+SOONER = "Flink SQL emitted an unmatched row earlier than by its own rule; the input has no end, and ours is pending"
+LATER = "Flink SQL has one timer for each key, which had not fired for the row; the input has no end"
 
 Pair = tuple[Event, Event]
 
@@ -50,7 +50,7 @@ class Flink:
 
     @cached_property
     def gained(self) -> list[Pair]:
-        """The pairs in bounds with a late row in them."""
+        """The pairs within the bounds that contain a late row."""
         late = {row.step for row in self.late}
         if not late:
             return []
@@ -62,7 +62,7 @@ class Flink:
         return not self.late and not self.lost and all(row.ts > 0 for row in self.case.events)
 
     def _evicted(self, earlier: Event, later: Event) -> str | None:
-        """A buffered row stays while `watermark < ts + wait`."""
+        """Flink buffers a row while `watermark < ts + wait`."""
         watermark = self._watermark(later.step)
         is_evicted = watermark is not None and watermark >= earlier.ts + self.case.params.model.wait(earlier.side)
         return EVICTED if is_evicted else None
@@ -70,8 +70,8 @@ class Flink:
     def _uncached(self, earlier: Event, later: Event) -> str | None:
         if self._operator_time(earlier.step) >= earlier.ts + self._size(earlier.side):
             return NOT_CACHED if earlier.ts > 0 else BROKEN
-        never_asked = later.ts + self._size(later.side) <= 0
-        return BROKEN if never_asked or self.dropped(earlier, later.step) else None
+        is_not_searched = later.ts + self._size(later.side) <= 0
+        return BROKEN if is_not_searched or self.dropped(earlier, later.step) else None
 
     @property
     def never_cached(self) -> list[Event]:
@@ -79,7 +79,7 @@ class Flink:
         return [row for row in self.on_time if row.ts + self._size(row.side) <= 0]
 
     def dropped(self, row: Event, before: int) -> bool:
-        """Whether a clean-up may have removed a row too early: it drops a key's whole cache when a time <= 0 is left in it."""
+        """Whether a clean-up may have removed a row too early: it drops the whole cache of a key if it still contains a time <= 0."""
         cleanups = self._cleanups.get((row.side, row.key), ())
         following = bisect_right(cleanups, row.step)
         return following < len(cleanups) and cleanups[following] < before
@@ -100,7 +100,7 @@ class Flink:
         return found
 
     def _size(self, side: Side) -> int:
-        """How far after its own time a side's matches may lie; below zero where they all lie before it."""
+        """How far after a row's own time its last possible match is; below zero if all matches are earlier."""
         model = self.case.params.model
         return model.last if side == "L" else -model.first
 
@@ -118,7 +118,7 @@ class Flink:
         return max(self._watermark(step) or 0, 0)
 
     def overtaken(self, rows: Iterable[Event]) -> list[Event]:
-        """Of an input without end, the unmatched rows that the timer of a later row delays."""
+        """The unmatched rows that the timer of a later row delays, if the input has no end."""
         last, newest = self.case.last_mark, dict[tuple[Side, object], int]()
         found = list[Event]()
         wanted = {row.step for row in rows}
@@ -131,5 +131,5 @@ class Flink:
 
 
 def rows_of_pairs(pairs: Sequence[Pair]) -> list[Event]:
-    """The rows of pairs, each once."""
+    """The rows of pairs, without repetitions."""
     return list({row.step: row for pair in pairs for row in pair}.values())

@@ -1,8 +1,8 @@
 """Cases run through the engine: many in one lake, or one case batch by batch.
 
-The lake's watermark only rises, so each case is shifted in time to lie after the one before it. A case's rows come
-as they came to Flink: those between two watermarks are one ledger batch, each watermark is a given one. After its
-last one every case has one more, beyond all it may still match: Flink's end of input, or a drain of ours.
+The lake's watermark never decreases, so each case is shifted in time to after the previous one. The rows of a case between two
+watermarks are one ledger batch, and each watermark is a control batch. The last batch of each case is a watermark at which all of
+its results are final: Flink's end of the input, or our drain.
 """
 
 import json
@@ -48,12 +48,12 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Found:
-    """The engine's result of a case, in the case's own times.
+    """The engine's result of a case, in the times of the case.
 
     Args:
-        rows: the result: column to value, `result_time` and `final_at` in ms.
-        late: the late rows: (side, step, id).
-        error: why there is nothing of it.
+        rows: the rows of the result by column, with `result_time` and `final_at` in ms.
+        late: the late rows, as (side, step, id).
+        error: the error, if there is no result.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -62,28 +62,28 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CaseBatch:
     """One ledger batch of a case: rows, or a watermark."""
 
     rows: tuple[Event, ...] = ()
     mark: int | None = None
 
 
-def entries(case: Case) -> list[Entry]:
-    """A case as ledger batches, including the one that closes it."""
-    found, rows, marks = list[Entry](), list[Event](), iter(case.marks)
+def case_batches(case: Case) -> list[CaseBatch]:
+    """A case as ledger batches, including the last watermark."""
+    found, rows, marks = list[CaseBatch](), list[Event](), iter(case.marks)
     for item in (*case.stream, Mark(case.high)):
         if isinstance(item, Event):
             rows.append(item)
             continue
-        found += [Entry(rows=tuple(rows))] if rows else []
-        found.append(Entry(mark=next(marks, case.high)))
+        found += [CaseBatch(rows=tuple(rows))] if rows else []
+        found.append(CaseBatch(mark=next(marks, case.high)))
         rows = []
     return found
 
 
 def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
-    """Lakes of cases: the index of a case, and the shift of its times. A lake's times are around 1970."""
+    """For each lake the indexes of its cases, and the shift of each case's times. The times of a lake are around 1970."""
     room, lakes = min(-FIRST_TIME, LAST_TIME), list[dict[int, int]]()
     used = room * 2 + 1
     for index, case in enumerate(cases):
@@ -93,16 +93,16 @@ def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
             used = 0
         lakes[-1][index] = used - case.low
         used += span
-    return [_centred(cases, lake) for lake in lakes]
+    return [_centered(cases, lake) for lake in lakes]
 
 
-def _centred(cases: Sequence[Case], lake: Mapping[int, int]) -> dict[int, int]:
+def _centered(cases: Sequence[Case], lake: Mapping[int, int]) -> dict[int, int]:
     half = max(cases[index].high + shift for index, shift in lake.items()) // 2
     return {index: shift - half for index, shift in lake.items()}
 
 
-def too_long(case: Case) -> bool:
-    """Whether a case spans more than the years that the engine accepts."""
+def is_too_long(case: Case) -> bool:
+    """Whether the times of a case span more years than the engine accepts."""
     return case.high - case.low + 1 > 2 * min(-FIRST_TIME, LAST_TIME)
 
 
@@ -141,7 +141,7 @@ def _one_lake(spark: SparkSession, folder: Path, cases: Sequence[Case], moved: M
     for indexes, table in zip(groups.values(), tables, strict=True):
         rows = {str(index): list[dict[str, Any]]() for index in indexes}
         for row in () if isinstance(table, str) else table:
-            rows[row["case_id"]].append(_back(row, moved[int(row["case_id"])]))
+            rows[row["case_id"]].append(_unshifted(row, moved[int(row["case_id"])]))
         for index in indexes:
             result = Found(rows[str(index)], late.get(str(index), []))
             found[index] = Found(error=table) if isinstance(table, str) else result
@@ -149,12 +149,12 @@ def _one_lake(spark: SparkSession, folder: Path, cases: Sequence[Case], moved: M
 
 
 def _asset(name: str, params: Params, ids: Sequence[str]) -> DerivedAsset | str:
-    """The table of some parameters; it keeps the rows of its own cases. A text explains a missing table."""
-    made = _attempt(lambda: operator(params))
+    """The asset of some parameters, which keeps the rows of its own cases; or the text of an error."""
+    join = _attempt(lambda: operator(params))
     return (
-        made
-        if isinstance(made, str)
-        else DerivedAsset(name=name, inputs=SIDES, operator=made, shape=lambda r: r.where(F.col("case_id").isin(*ids)))
+        join
+        if isinstance(join, str)
+        else DerivedAsset(name=name, inputs=SIDES, operator=join, shape=lambda r: r.where(F.col("case_id").isin(*ids)))
     )
 
 
@@ -188,7 +188,7 @@ def table(engine: Engine, name: str) -> list[dict[str, Any]]:
     return rows.cast(in_ms).cast(as_ints).to_pylist()
 
 
-def _back(row: Mapping[str, Any], shift: int) -> dict[str, Any]:
+def _unshifted(row: Mapping[str, Any], shift: int) -> dict[str, Any]:
     return {**row, "result_time": row["result_time"] - shift, "final_at": row["final_at"] - shift}
 
 
@@ -204,7 +204,7 @@ def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
 def _replay(engine: Engine, cases: Sequence[Case], moved: Mapping[int, int]) -> None:
     marks, rows = list[dict[str, int]](), {side: list[tuple[int, list[Any]]]() for side in SIDES}
     for index, shift in moved.items():
-        for entry in entries(cases[index]):
+        for entry in case_batches(cases[index]):
             for row in entry.rows:
                 rows[row.side].append((len(marks), _values(row, str(index), shift)))
             marks.append({} if entry.mark is None else dict.fromkeys(SIDES, entry.mark + shift))
@@ -216,7 +216,7 @@ def _values(row: Event, case_id: str, shift: int) -> list[Any]:
 
 
 def _frame(spark: SparkSession, rows: Sequence[tuple[int, list[Any]]]) -> DataFrame:
-    """Rows as `sources.read` returns them: every column as text."""
+    """Rows as the file reader returns them, with every column as text."""
     text = {name: pa.array([_text(values[n]) for _, values in rows], pa.string()) for n, name in enumerate(_COLUMNS)}
     nothing = pa.nulls(len(rows), pa.string())
     index, entry = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
@@ -241,13 +241,13 @@ def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Steppe
     engine = _engine(spark, folder / "lake", [asset])
     shift = 0 if case.low >= FIRST_TIME and case.high <= LAST_TIME else -(case.low + case.high) // 2
     steps, before = list[Stepped](), Counter[tuple[Any, ...]]()
-    for number, entry in enumerate(entries(case)):
+    for number, entry in enumerate(case_batches(case)):
         if entry.mark is None:
             engine.ingestion.batches.files(list(_landed(folder, number, entry.rows, shift)))
         else:
             engine.ingestion.signals.watermark(dict.fromkeys(SIDES, entry.mark + shift))
         engine.advance("join")
-        now = Counter(tuple(_back(row, shift)[c] for c in _READ) for row in table(engine, "join"))
+        now = Counter(tuple(_unshifted(row, shift)[c] for c in _READ) for row in table(engine, "join"))
         steps.append(Stepped(entry.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))
         before = now
     return steps, _late(engine).get("0", [])

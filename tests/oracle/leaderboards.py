@@ -1,8 +1,8 @@
 """Flink's Top-N cases run through our operators, micro-batch by micro-batch.
 
-Each case is cut into micro-batches at rows of its input. At every cut the leaderboard is compared with what Flink's changelog comes
-to up to there, and our own changes with what they have to be: folded over the leaderboard before they give the one after, and none
-is superfluous. Cases of the same parameters share a frame, `case_id` being part of every key and partition.
+Each case is cut into micro-batches. After each of them the leaderboard is compared with the result of Flink's changelog up to that
+row, and our changes are compared with the exact difference between two leaderboards. Cases with equal parameters share a frame;
+`case_id` is part of every key and partition.
 """
 
 import json
@@ -22,7 +22,7 @@ from operators.columns import same_rows
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
-from tests.support.top_n_model import COMES, Board
+from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
 BATCHES = 6
@@ -31,10 +31,8 @@ _SCHEMA = pa.schema(
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
 )
 _IMPROVES = {("agg_count", "DESC"), ("agg_max", "DESC"), ("agg_min", "ASC")}
-NEVER_ADDED = (
-    "Flink's changelog does not add up here (a range without row numbers, of input that is taken back): compared with the true Top-N"
-)
-REFUSED = "Flink refuses the function on a stream; compared with the naive model"
+INCONSISTENT = "Flink's changelog is inconsistent here (a range without row numbers over input with deletes); compared with the true Top-N"
+REFUSED = "Flink refuses the function on a stream; compared with the naive model instead"
 
 Row = tuple[Any, ...]
 
@@ -88,20 +86,20 @@ class TopNCase:
         if self.content.get("flink_bug"):
             return _counted(self.content["expected_final_model"], self.columns) if batch == BATCHES else None
         last = max(row["step"] for row in self.rows if row["seq"] <= batch)
-        held = Counter[Row]()
+        current = Counter[Row]()
         for change in self.content["expected"]:
             if change["step"] <= last or batch == BATCHES:
-                held[tuple(change[c] for c in self.columns)] += 1 if change["kind"] in COMES else -1
-        return +held
+                current[tuple(change[c] for c in self.columns)] += 1 if change["kind"] in ADDED_KINDS else -1
+        return +current
 
     def _by_model(self, batch: int) -> Counter[Row]:
         order = [(column, direction == "DESC", direction == "ASC") for column, direction in self.params["order_by"]]
         by, function = names(self.params["partition_by"]), self.params["function"].lower()
-        board = Board(order, self.params["rank_end"], self.params["rank_start"], function, tuple(by), (), False)
+        model = TopNModel(order, self.params["rank_end"], self.params["rank_start"], function, tuple(by), (), False)
         for row in self.rows:
             if row["seq"] <= batch:
-                board.come(row)
-        return Counter(tuple({**row, "rn": rank}[c] for c in self.columns) for row, rank in board.ranks())
+                model.apply(row)
+        return Counter(tuple({**row, "rn": rank}[c] for c in self.columns) for row, rank in model.ranks())
 
 
 def _counted(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Counter[Row]:
@@ -112,7 +110,7 @@ def parse(content: Mapping[str, Any]) -> TopNCase:
     """A case.
 
     Raises:
-        CaseError: something in it is missing, or not what it should be.
+        CaseError: a field is missing or has an illegal value.
     """
     case = TopNCase(content)
     try:
@@ -124,14 +122,14 @@ def parse(content: Mapping[str, Any]) -> TopNCase:
 
 @dataclass
 class Group:
-    """Cases with the same parameters, and their current results.
+    """Cases with equal parameters, and their current results.
 
     Args:
         cases: the cases.
     """
 
     cases: Sequence[TopNCase]
-    held: DataFrame | None = None
+    current: DataFrame | None = None
     totals: DataFrame | None = None
     wrong: list[str] = field(default_factory=list)
 
@@ -158,7 +156,7 @@ class Group:
 
     @cached_property
     def sums(self) -> Aggregate | None:
-        """The aggregate upstream, where there is one."""
+        """The upstream aggregate, if there is one."""
         source = self.cases[0].params["source"]
         call = {"agg_sum": "sum(v)", "agg_count": "count(*)", "agg_max": "max(v)", "agg_min": "min(v)"}.get(source)
         return Aggregate(by=("case_id", "k", "sub"), aggregates={"total": call}) if call else None
@@ -167,29 +165,29 @@ class Group:
         """The leaderboard after a micro-batch, and the changes to it."""
         new, every = self._frame(spark, batch, batch), self._frame(spark, 1, batch)
         if self.sums is not None:
-            totals = self.sums(new) if self.totals is None else _folded(self.totals, new, self.sums)
+            totals = self.sums(new) if self.totals is None else _merged(self.totals, new, self.sums)
             before = totals.limit(0) if self.totals is None else self.totals
             new = difference(before, totals, key=self.sums.key).where(F.col(CHANGE) != "-U").withColumnRenamed(CHANGE, "kind")
             every, self.totals = totals.withColumn("kind", F.lit(INSERT)), totals.localCheckpoint()
         if self.top.change is None:
             new, every = new.drop("kind"), every.drop("kind")
-        folds = self.top.strategy_used != "retract" and self.held is not None
-        after = _folded(self.held, new, self.top) if folds and self.held is not None else self.top(every)
-        held = after.limit(0) if self.held is None else self.held
-        self.held = after.localCheckpoint()
-        return self.held, difference(held, self.held.select(*held.columns), key=self.top.emits.key)
+        folds = self.top.strategy_used != "retract" and self.current is not None
+        after = _merged(self.current, new, self.top) if folds and self.current is not None else self.top(every)
+        current = after.limit(0) if self.current is None else self.current
+        self.current = after.localCheckpoint()
+        return self.current, difference(current, self.current.select(*current.columns), key=self.top.emits.key)
 
     def _frame(self, spark: SparkSession, first: int, last: int) -> DataFrame:
         rows = [{c: r[c] for c in _SCHEMA.names} for case in self.cases for r in case.rows if first <= r["seq"] <= last]
         return spark.createDataFrame(pa.Table.from_pylist(rows, _SCHEMA))
 
 
-def _folded(held: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> DataFrame:
-    """As in the engine: the rows that the new ones may change are recomputed, the others stay."""
-    touches = operator.partition if isinstance(operator, TopN) else operator.key
-    keys = new.select(*touches).distinct()
-    same = same_rows("h", "k", touches)
-    changed, others = (held.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
+def _merged(current: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> DataFrame:
+    """Merge as the engine does: the rows that new rows may change are recomputed, all others are kept."""
+    partition = operator.partition if isinstance(operator, TopN) else operator.key
+    keys = new.select(*partition).distinct()
+    same = same_rows("h", "k", partition)
+    changed, others = (current.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
     return others.unionByName(operator.fold(changed, new))
 
 
@@ -200,16 +198,16 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
     for case in cases:
         if case.name not in refused:
             groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
-    boards, found = [Group(alike) for alike in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
+    merged_cases, found = [Group(group) for group in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     for batch in range(1, BATCHES + 1):
-        frames = [frame for board in boards for frame in _tagged(board, *board.step(spark, batch))]
+        frames = [frame for group in merged_cases for frame in _tagged(group, *group.step(spark, batch))]
         for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
-    by_name = {case.name: board for board in boards for case in board.cases}
+    by_name = {case.name: group for group in merged_cases for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 
-def _tagged(board: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
+def _tagged(group: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
     for is_change, frame in ((False, after), (True, changes)):
         named = frame.withColumnRenamed("rank", "rn")
         row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
@@ -225,14 +223,14 @@ def _result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], lis
         if wanted is not None:
             direct += (wanted & ours).total()
             why += [
-                f"after micro-batch {batch} {label} {differs.total()}, such as {next(iter(differs))}"
-                for label, differs in (("lacks", wanted - ours), ("has besides", ours - wanted))
-                if differs
+                f"after micro-batch {batch} {label} {differences.total()}, such as {next(iter(differences))}"
+                for label, differences in (("lacks", wanted - ours), ("has in addition", ours - wanted))
+                if differences
             ]
         after = {_key(row, key): _whole(row) for row in rows}
-        why += [f"after micro-batch {batch} the changes {problem}" for problem in _wrong(before, after, changes, key)]
+        why += [f"after micro-batch {batch} the changes {problem}" for problem in _wrong_changes(before, after, changes, key)]
         before = after
-    rules = Counter({NEVER_ADDED: len(case.content["expected"])} if case.content.get("flink_bug") else {REFUSED: 1} if case.error else {})
+    rules = Counter({INCONSISTENT: len(case.content["expected"])} if case.content.get("flink_bug") else {REFUSED: 1} if case.error else {})
     shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, BATCHES + 1))
     return CaseResult(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
 
@@ -245,8 +243,10 @@ def _whole(row: Mapping[str, Any]) -> Row:
     return tuple(sorted((c, v) for c, v in row.items() if c != CHANGE))
 
 
-def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[str]:
-    """The errors in changes: they must be the exact difference of two leaderboards."""
+def _wrong_changes(
+    before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequence[Mapping[str, Any]], key: Sequence[str]
+) -> list[str]:
+    """The errors in changes, which must be the exact difference of two leaderboards."""
     wanted = Counter[tuple[str, Row]]()
     for name in before.keys() | after.keys():
         old, new = before.get(name), after.get(name)
@@ -254,7 +254,7 @@ def _wrong(before: Mapping[Row, Row], after: Mapping[Row, Row], changes: Sequenc
             kinds = {"-D": old} if new is None else {"+I": new} if old is None else {"-U": old, "+U": new}
             wanted.update((kind, row) for kind, row in kinds.items() if row is not None)
     found = Counter((change[CHANGE], _whole(change)) for change in changes)
-    return [f"{label} {rows.total()}" for label, rows in (("lack", wanted - found), ("tell superfluously", found - wanted)) if rows]
+    return [f"{label} {rows.total()}" for label, rows in (("lack", wanted - found), ("are superfluous in", found - wanted)) if rows]
 
 
 def _refused(spark: SparkSession, case: TopNCase) -> CaseResult:
@@ -262,5 +262,5 @@ def _refused(spark: SparkSession, case: TopNCase) -> CaseResult:
     try:
         Group([case]).step(spark, 1)
     except OperatorError:
-        return CaseResult(case.name, "passed", reasons=Counter({"Flink refuses it, and so do we": 1}))
+        return CaseResult(case.name, "passed", reasons=Counter({"Flink and we refuse it": 1}))
     return CaseResult(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))

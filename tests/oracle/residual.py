@@ -1,6 +1,6 @@
-"""The residual of a case, SQL over `L.` and `R.` columns: translated to the result's names, and as a predicate for the model.
+"""Translates the residual of a case, SQL over `L.` and `R.` columns, to the result's names, and to a predicate for the model.
 
-The model has it evaluated by SQLite, so that Spark is not compared with itself.
+SQLite evaluates the predicate, so that Spark is not compared with itself.
 """
 
 import re
@@ -19,7 +19,7 @@ class ResidualError(ValueError):
 
 
 def translated(residual: str) -> str:
-    """The residual over the result's names: `L.v` is `left_v`, the key has one name; integers are divided as Flink does."""
+    """The residual with the result's names: `L.v` is `left_v`, and the key has one name. Division is that of integers, as in Flink."""
 
     def replacement(found: re.Match[str]) -> str:
         if found[0] == "/":
@@ -33,7 +33,7 @@ def translated(residual: str) -> str:
 
 
 def predicate(residual: str) -> Predicate:
-    """The residual as a predicate; null is no match.
+    """The residual as a predicate, for which null is no match.
 
     Raises:
         ResidualError: SQLite cannot read it.

@@ -1,4 +1,4 @@
-"""Run cases: read them, run them through the engine in bulk and a few batch by batch, and compare each."""
+"""Reads cases, runs them through the engine, all in bulk and a few batch by batch, and compares the results."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.oracle import leaderboards, windowed
 from tests.oracle.cases import KNOWN, Case, CaseError, files, load, parse
 from tests.oracle.compare import CaseResult, check_steps, compare
-from tests.oracle.lake import Found, bulk, entries, stepwise, too_long
+from tests.oracle.lake import Found, bulk, case_batches, is_too_long, stepwise
 from tests.oracle.leaderboards import TOPN, TopNCase
 from tests.oracle.windowed import WindowCase
 
@@ -20,12 +20,12 @@ STEPPED = 5
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was found below a folder.
+    """The cases found below a folder.
 
     Args:
         cases: the cases that can be run.
-        unreadable: files that hold no case, as failures.
-        others: how many cases there are of operators that are not known here.
+        unreadable: files without a readable case, as failures.
+        others: the number of cases by operator, of unsupported operators.
         windows: the cases of windowed operators.
         tops: the cases of Top-N.
     """
@@ -38,7 +38,7 @@ class Gathered:
 
 
 def gather(folder: Path, only: str | None = None) -> Gathered:
-    """Read every case file; with `only`, leave the other operators out."""
+    """Read every case file; `only` limits the cases to one operator."""
     cases, unreadable, others, windows, tops = list[Case](), list[CaseResult](), Counter[str](), list[WindowCase](), list[TopNCase]()
     for path in files(folder):
         try:
@@ -54,9 +54,9 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
                 others[operator] += 1
             else:
                 case = parse(path, content)
-                cases += [case] if not too_long(case) else []
+                cases += [case] if not is_too_long(case) else []
                 unreadable += (
-                    [CaseResult(case.name, "failed", ("its times span more than the years 1 to 9999 hold",))] if too_long(case) else []
+                    [CaseResult(case.name, "failed", ("its times span more than the years 1 to 9999",))] if is_too_long(case) else []
                 )
         except CaseError as error:
             unreadable.append(CaseResult(str(path), "failed", (str(error),)))
@@ -64,7 +64,7 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
 
 
 def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[CaseResult]:
-    """Compare every case that was found, of any operator; `folder` holds the lakes of interval joins."""
+    """Compare all cases of all operators; `folder` contains the lakes of interval joins."""
     joined = run(spark, folder, gathered.cases) if gathered.cases else []
     return [*joined, *windowed.compare_cases(spark, gathered.windows), *leaderboards.compare_cases(spark, gathered.tops)]
 
@@ -76,29 +76,29 @@ def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int =
     except Exception as error:
         found = [Found(error=f"the lake of all cases failed: {type(error).__name__}: {error}")] * len(cases)
     results = [compare_or_fail(case, answer) for case, answer in zip(cases, found, strict=True)]
-    indexes = chosen(cases, stepped)
+    indexes = stepwise_cases(cases, stepped)
     with ThreadPoolExecutor(2) as pool:
-        again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], results[p]), indexes)
-        for index, compared in zip(indexes, list(again), strict=True):
+        compared_again = pool.map(lambda p: _stepped(spark, folder / f"step_{p}", cases[p], found[p], results[p]), indexes)
+        for index, compared in zip(indexes, list(compared_again), strict=True):
             results[index] = compared
     return results
 
 
 def compare_or_fail(case: Case, found: Found) -> CaseResult:
-    """Compare; an error in it fails this case only."""
+    """Compare a case; an error fails this case only."""
     try:
         return compare(case, found)
     except Exception as error:
         return CaseResult(case.name, "failed", (f"cannot be compared: {type(error).__name__}: {error}",))
 
 
-def chosen(cases: Sequence[Case], count: int) -> list[int]:
-    """The cases to run batch by batch: of each kind of join the one with the fewest batches, then the next.
+def stepwise_cases(cases: Sequence[Case], count: int) -> list[int]:
+    """The indexes of the cases to run batch by batch: for each join type the case with the fewest batches, then others.
 
-    Only cases count in which Flink has rows and at least two watermarks, of different times, were sent.
+    Only cases are eligible for which Flink has rows, and which have at least two different watermarks.
     """
-    able = [p for p, c in enumerate(cases) if c.error is None and c.expected and len(set(c.marks)) > 1]
-    by_length = sorted(able, key=lambda index: len(entries(cases[index])))
+    eligible = [p for p, c in enumerate(cases) if c.error is None and c.expected and len(set(c.marks)) > 1]
+    by_length = sorted(eligible, key=lambda index: len(case_batches(cases[index])))
     firsts: dict[tuple[str, str], int] = {}
     for index in by_length:
         firsts.setdefault((cases[index].operator, cases[index].params.how), index)
@@ -110,10 +110,10 @@ def _stepped(spark: SparkSession, folder: Path, case: Case, found: Found, result
     if found.error is not None:
         return result
     try:
-        differs = check_steps(case, found, *stepwise(spark, folder, case))
+        differences = check_steps(case, found, *stepwise(spark, folder, case))
     except Exception as error:
-        differs = [f"entry by entry: {type(error).__name__}: {error}"]
-    return replace(result, status="failed", why=(*result.why, *differs)) if differs else result
+        differences = [f"batch by batch: {type(error).__name__}: {error}"]
+    return replace(result, status="failed", why=(*result.why, *differences)) if differences else result
 
 
 def report(gathered: Gathered, results: Sequence[CaseResult], stepped: int) -> list[str]:
@@ -121,12 +121,12 @@ def report(gathered: Gathered, results: Sequence[CaseResult], stepped: int) -> l
     compared = [*gathered.unreadable, *results]
     count = Counter(v.status for v in compared)
     lines = [f"{v.status.upper()} {v.name}: {'; '.join(v.why)}" for v in compared if v.status != "passed"]
-    lines += [f"SKIPPED {number} of {operator}: no such operator here yet" for operator, number in sorted(gathered.others.items())]
+    lines += [f"SKIPPED {number} of {operator}: the operator is not supported" for operator, number in sorted(gathered.others.items())]
     expected, direct, drained = (sum(getattr(v, name) for v in results) for name in ("expected", "direct", "drained"))
     reasons = sum((v.reasons for v in results), Counter[str]())
     lines += [f"differs on purpose, {number} rows: {reason}" for reason, number in reasons.most_common()]
     agreed = sum(v.clean and v.status == "passed" for v in results)
-    lines.append(f"run entry by entry as well: {stepped} cases; equal to Flink without any rule: {agreed} cases")
+    lines.append(f"also run batch by batch: {stepped} cases; equal to Flink without any rule: {agreed} cases")
     lines.append(f"{direct} of Flink's {expected} rows compared directly, {drained} of them after a drain")
     skipped = count["skipped"] + sum(gathered.others.values())
     return [*lines, f"{count['passed']} passed, {count['failed']} failed, {skipped} skipped"]

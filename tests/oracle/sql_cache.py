@@ -1,6 +1,6 @@
-"""A model of Flink's SQL interval join (`TimeIntervalJoin`, heap state): its caches, its one timer a key, its faults.
+"""A model of Flink's SQL interval join (`TimeIntervalJoin`, heap state): its caches, its one timer for each key, and its defects.
 
-It predicts the result of Flink for rows that this engine decides otherwise, so that what differs is derived and not merely excused.
+It predicts Flink's result for rows on which this engine differs, so that each difference is derived, and not only excused.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from tests.oracle.cases import Case, Row
 from tests.support.model import Event, Joined, Mark, Side
 
 _END = 2**63 - 1
-_TREE = 8  # from this many entries in one bucket Java uses another order
+_TREE = 8  # with this many entries in one bucket, Java uses another order
 
 
 @dataclass
@@ -22,7 +22,7 @@ class _Cached:
 
 @dataclass
 class _Cache:
-    """One side's rows of one key, by time, in the order of a Java `HashMap<Long, ...>`; and its clean-up timer."""
+    """The rows of one side and key by time, in the order of a Java `HashMap<Long, ...>`, and the clean-up timer."""
 
     rows: dict[int, list[_Cached]] = field(default_factory=dict)
     capacity: int = 16
@@ -31,7 +31,7 @@ class _Cache:
     crowded: bool = False
 
     def times(self) -> list[int]:
-        """The cached times as Java iterates over them."""
+        """The cached times in the order in which Java iterates over them."""
         return sorted(self.rows, key=self._bucket)
 
     def add(self, row: Event, joined: bool) -> None:
@@ -53,7 +53,7 @@ class _Cache:
         return _spread(time) & (self.capacity - 1)
 
     def clear(self) -> None:
-        """Drop everything, the timer too."""
+        """Remove all rows and the timer."""
         self.rows, self.buckets, self.capacity, self.timer = {}, Counter(), 16, None
 
 
@@ -64,7 +64,7 @@ def _spread(time: int) -> int:
 
 
 class Simulation:
-    """Runs the stream of a case like Flink SQL."""
+    """Processes the stream of a case as Flink SQL does."""
 
     def __init__(self, case: Case) -> None:
         model = case.params.model
@@ -79,20 +79,20 @@ class Simulation:
         """Flink's rows."""
         for item in (*self._case.stream, *([Mark(_END)] if self._case.drained else ())):
             if isinstance(item, Event):
-                self._enter(item)
+                self._process_row(item)
             else:
                 self._advance(item.ts)
         return self._rows
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the order of a hash map may have decided, and is not certain."""
+        """Whether the result may depend on an order of a hash map that is not known."""
         return any(row.ts <= 0 for row in self._case.events) and any(cache.crowded for cache in self._caches.values())
 
-    def _enter(self, row: Event) -> None:
+    def _process_row(self, row: Event) -> None:
         other: Side = "R" if row.side == "L" else "L"
         if self._model.first > self._model.last:
-            self._pad(row)
+            self._emit_unmatched(row)
             return
         until, joined = row.ts + self._size[row.side], False
         if self._expired[other] < until:
@@ -103,7 +103,7 @@ class Simulation:
             cache.add(row, joined)
             cache.timer = row.ts + self._size[row.side] + 1 if cache.timer is None else cache.timer
         elif not joined:
-            self._pad(row)
+            self._emit_unmatched(row)
 
     def _search(self, row: Event, cache: _Cache, other: Side) -> bool:
         joined = False
@@ -139,7 +139,7 @@ class Simulation:
     def _remove(self, cache: _Cache, time: int) -> None:
         for cached in cache.remove(time):
             if not cached.joined:
-                self._pad(cached.row)
+                self._emit_unmatched(cached.row)
 
     def _expiration(self, side: Side) -> int:
         return _END if self._time == _END else self._time - self._size[side] - 1
@@ -147,7 +147,7 @@ class Simulation:
     def _cache(self, side: Side, key: Hashable) -> _Cache:
         return self._caches.setdefault((side, key), _Cache())
 
-    def _pad(self, row: Event) -> None:
+    def _emit_unmatched(self, row: Event) -> None:
         if self._case.params.how in ("full", "left" if row.side == "L" else "right"):
             padded = (row, None) if row.side == "L" else (None, row)
             self._rows[self._case.row(Joined(*padded, row.ts))] += 1

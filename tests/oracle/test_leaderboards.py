@@ -1,4 +1,4 @@
-"""Our Top-N gives Flink's leaderboards after every micro-batch, and the comparison can fail."""
+"""Our Top-N gives Flink's leaderboards after every micro-batch, and the comparison detects errors."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_a_changed_row_and_a_superfluous_change_are_detected(spark: SparkSession
     changes = leaderboards.difference
     monkeypatch.setattr(leaderboards, "difference", lambda *frames, key: changes(frames[0].limit(0), frames[1], key=key))
     [result] = compare_cases(spark, [case])
-    assert "after micro-batch 2 the changes tell superfluously 5" in " ".join(result.why)
+    assert "after micro-batch 2 the changes are superfluous in 5" in " ".join(result.why)
 
 
 def test_every_case_is_read() -> None:

@@ -1,4 +1,4 @@
-"""The engine gives Flink's recorded answers; and the comparison can fail."""
+"""The engine gives Flink's recorded answers, and the comparison detects errors."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tests.oracle.runner import STEPPED, compare_or_fail, gather, report, run, r
 from tests.oracle.sql_cache import Simulation
 from tests.support.shared_data import ORACLE
 
-needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+needs_recorded_answers = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 
 def failed(results: Sequence[CaseResult]) -> list[str]:
@@ -24,7 +24,7 @@ def failed(results: Sequence[CaseResult]) -> list[str]:
 
 
 def smallest(cases: Sequence[Case], per_kind: int) -> list[Case]:
-    """Of each operator and kind of join, the cases with the fewest rows among those with an answer."""
+    """For each operator and join type, the cases with the fewest rows among those with a result."""
     found: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=lambda c: len(c.stream)):
         if case.expected:
@@ -39,7 +39,7 @@ def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
     return list(zip(cases, bulk(spark, tmp_path_factory.mktemp("oracle"), cases), strict=True))
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 def test_the_engine_gives_the_rows_of_flink(short: list[tuple[Case, Found]]):
     results = [compare_or_fail(case, found) for case, found in short]
@@ -47,7 +47,7 @@ def test_the_engine_gives_the_rows_of_flink(short: list[tuple[Case, Found]]):
     assert sum(v.direct for v in results) > 300
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 @pytest.mark.parametrize("change", ["add", "drop", "alter"])
 def test_a_changed_expected_row_is_detected(short: list[tuple[Case, Found]], change: str):
@@ -60,7 +60,7 @@ def test_a_changed_expected_row_is_detected(short: list[tuple[Case, Found]], cha
         assert compare_or_fail(replace(case, expected=case.expected - less + more), found).status == "failed", case.name
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.late and c.late["L"])
@@ -71,10 +71,10 @@ def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
         assert "late L" in result.why[0]
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "spoil",
+    "corrupt",
     [
         lambda f: replace(f, rows=f.rows[1:]),
         lambda f: replace(f, rows=[*f.rows, f.rows[0]]),
@@ -82,16 +82,16 @@ def test_a_changed_late_row_is_detected(short: list[tuple[Case, Found]]):
         lambda f: replace(f, late=[*f.late, ("L", 0, 0)]),
         lambda f: Found(error="no table"),
     ],
-    ids=["row lost", "row doubled", "row final at another time", "row wrongly late", "no answer"],
+    ids=["row lost", "row duplicated", "row final at another time", "row wrongly late", "no result"],
 )
-def test_a_changed_actual_row_is_detected(short: list[tuple[Case, Found]], spoil: Callable[[Found], Found]):
+def test_a_changed_row_of_the_engine_is_detected(short: list[tuple[Case, Found]], corrupt: Callable[[Found], Found]):
     for case, found in short:
-        assert compare_or_fail(case, spoil(found)).status == "failed", case.name
+        assert compare_or_fail(case, corrupt(found)).status == "failed", case.name
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
-def test_a_row_of_another_batch_is_detected(short: list[tuple[Case, Found]]):
+def test_a_row_in_another_batch_is_detected(short: list[tuple[Case, Found]]):
     case, found = next((c, f) for c, f in short if c.operator == SQL and len(c.marks) > 1 and f.rows)
     marks = [*case.marks, case.high]
     ranges = zip([case.low - 1, *marks], marks, strict=False)
@@ -134,7 +134,7 @@ def test_a_file_without_a_case_fails_and_an_unknown_operator_is_skipped(tmp_path
     assert report(gather(tmp_path, "sort"), [], 0)[-1] == "0 passed, 1 failed, 1 skipped"
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 @pytest.mark.parametrize("case", ["dedup/rowtime_first.json", "topn/append_top1_rn.json"])
 def test_a_folder_with_cases_of_one_operator_passes(spark: SparkSession, tmp_path: Path, case: str):
@@ -145,14 +145,14 @@ def test_a_folder_with_cases_of_one_operator_passes(spark: SparkSession, tmp_pat
     assert report(gathered, results, 0)[-1] == "1 passed, 0 failed, 0 skipped"
 
 
-@needs_oracle
+@needs_recorded_answers
 def test_the_model_of_flinks_sql_join_is_exact():
     cases = [case for case in gather(ORACLE, SQL).cases if case.error is None]
     assert cases
     assert [case.name for case in cases if Simulation(case)() != case.expected] == []
 
 
-@needs_oracle
+@needs_recorded_answers
 @pytest.mark.spark
 @pytest.mark.oracle_all
 def test_the_engine_gives_the_rows_of_flink_in_every_case(spark: SparkSession, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Our windowed operators give Flink's final rows, and the comparison can fail."""
+"""Our windowed operators give Flink's final rows, and the comparison detects errors."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded a
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
-    """A part of the cases, with our results: every second one of each operator, and of sessions the two with the fewest rows to compute."""
+    """Some cases with our results: every second case of each operator, and the two session cases with the fewest rows."""
     cases = gather(ORACLE)
     aligned = sorted((case for case in cases if not case.in_sessions), key=lambda case: (case.content["operator"], case.name))
     cases = aligned[::2] + [case for case in cases if case.content["name"] in SHORT]
@@ -24,8 +24,8 @@ def answers(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
 
 @pytest.mark.spark
 def test_the_final_rows_equal_flinks(answers: list[tuple[WindowCase, Counter[Row]]]):
-    differs = {case.name: (case.wanted - found, found - case.wanted) for case, found in answers if found != case.wanted}
-    assert not differs
+    differences = {case.name: (case.wanted - found, found - case.wanted) for case, found in answers if found != case.wanted}
+    assert not differences
     assert set(Counter(case.content["operator"] for case, _ in answers)) == {DEDUP, WINDOW_TOPN, CONSECUTIVE, WINDOW_JOIN, SQL_WINDOW_JOIN}
     assert len(answers) > 30
     assert sum(found.total() for _, found in answers) > 700

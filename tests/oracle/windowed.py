@@ -1,12 +1,14 @@
 """Flink's window cases run through our operators: window joins, coGroup, deduplication, window Top-N, and consecutive windows.
 
-A row's watermark is the last one sent before it. Cases of the same parameters share a frame, `case_id` being part of
-every key and group. What is compared is the final content: a case without an end is compared as far as it was closed.
+The watermark of a row is the last one before it. Cases with equal parameters share a frame; `case_id` is part of every key and
+group. The final content is compared; for a case without an end, as far as its last watermark.
 
-A row within the allowed lateness makes Flink send a window's whole content again, and take nothing back. We correct what
-differs. So the final content is what Flink sent last of each key and window, and of a session what no later one holds whole.
-Where Flink's second window no longer took a correction of the first, we follow it still: there the ranks are those of what
-Flink's first window sent last.
+For a row within the allowed lateness, Flink emits the whole content of a window again, and retracts nothing. We emit the
+differences. So the final content is the last content that Flink emitted for each key and window; for sessions, without those that
+a later session contains.
+
+If Flink's second window did not accept a correction of the first, our second window does. In these cases the ranks are computed
+from the last content of Flink's first window.
 """
 
 import json
@@ -36,8 +38,10 @@ _SCHEMA = pa.schema(
 )
 _SUMS = {"total": "sum(v)", "cnt": "count(*)"}
 
-REFIRED = "Flink sends a window's whole content again for a late row; we correct what differs, so that its last content is compared"
-FOLLOWED = "Flink's second window did not take a correction of the first; we follow it, and rank what Flink's first window sent last"
+REFIRED = "Flink emits a window's whole content again for a late row, and we emit the differences; its last content is compared"
+NOT_CORRECTED = (
+    "Flink's second window did not accept a correction of the first; ours does, and is compared with the ranks of the first's content"
+)
 
 Row = tuple[Any, ...]
 
@@ -78,7 +82,7 @@ class WindowCase:
         return _stages(self.params)[0].get("allowed_lateness", 0)
 
     @property
-    def follows(self) -> bool:
+    def accepts_corrections(self) -> bool:
         """Whether Flink's second window accepted every correction of the first, or there is none."""
         [*_, last] = _stages(self.params)
         longer = last.get("allowed_lateness", 0) >= self.lateness and last.get("per_key", "latest") == "latest"
@@ -92,7 +96,7 @@ class WindowCase:
     @cached_property
     def wanted(self) -> Counter[Row]:
         """Flink's final rows as a multiset."""
-        final = self.final if self.follows else ranked(self.first_stage, self.params["stage2"])
+        final = self.final if self.accepts_corrections else ranked(self.first_stage, self.params["stage2"])
         return Counter(tuple(_plain(row[c]) for c in self.columns) for row in final)
 
     @property
@@ -153,7 +157,7 @@ def parse(content: Mapping[str, Any]) -> WindowCase:
     """A case.
 
     Raises:
-        CaseError: something in it is missing, or not what it should be.
+        CaseError: a field is missing or has an illegal value.
     """
     case = WindowCase(content)
     try:
@@ -170,16 +174,18 @@ def compare_cases(spark: SparkSession, cases: Sequence[WindowCase]) -> list[Case
     results: list[CaseResult] = []
     for case in cases:
         lacks, more = case.wanted - found[case.name], found[case.name] - case.wanted
-        why = [f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has besides", more)) if rows]
+        why = [
+            f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has in addition", more)) if rows
+        ]
         sent = len(case.expected)
-        rules = Counter({FOLLOWED: sent} if not case.follows else {REFIRED: sent - case.wanted.total()})
-        direct = case.wanted.total() - lacks.total() if case.follows else 0
+        rules = Counter({NOT_CORRECTED: sent} if not case.accepts_corrections else {REFIRED: sent - case.wanted.total()})
+        direct = case.wanted.total() - lacks.total() if case.accepts_corrections else 0
         results.append(CaseResult(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules))
     return results
 
 
 def ids(row: Mapping[str, Any]) -> set[tuple[str, int]]:
-    """The input rows of a row of a join or coGroup."""
+    """The input rows of a result row of a join or coGroup."""
     lists = {side: row.get(f"{name}_ids", [row.get(f"{name}_id")]) for side, name in (("L", "left"), ("R", "right"))}
     return {(side, i) for side, several in lists.items() for i in several if i is not None}
 
@@ -191,7 +197,7 @@ def newest(rows: Sequence[Mapping[str, Any]], *key: str) -> list[Mapping[str, An
 
 
 def ranked(totals: Sequence[Mapping[str, Any]], stage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The ranks of the first window's totals in the second: by total, then key, then start, then count."""
+    """The ranks of the first window's totals in the second window: by total, then key, then start, then count."""
     size, offset = stage["window"]["size"], stage["window"].get("offset", 0)
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in totals:
@@ -239,13 +245,17 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
     for case in cases:
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
     found = {case.name: Counter[Row]() for case in cases}
-    for alike in groups.values():
-        marks = {c.name: c.last_mark for c in alike}
-        frame = _in_entries(spark, alike) if alike[0].in_sessions else _frame(spark, [row for case in alike for row in case.rows()])
-        for row in _answer(alike[0], frame).collect():
+    for group in groups.values():
+        marks = {c.name: c.last_mark for c in group}
+        frame = (
+            _with_lateness_decisions(spark, group)
+            if group[0].in_sessions
+            else _frame(spark, [row for case in group for row in case.rows()])
+        )
+        for row in _result(group[0], frame).collect():
             values, mark = row.asDict(), marks[row.case_id]
             if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
-                found[row.case_id][tuple(_plain(values[c]) for c in alike[0].columns)] += 1
+                found[row.case_id][tuple(_plain(values[c]) for c in group[0].columns)] += 1
     return found
 
 
@@ -254,34 +264,34 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     return frame.select("*", F.timestamp_millis("ts").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)).drop("w")
 
 
-def _in_entries(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
-    """The on-time rows of a session case with their sessions, decided one by one in the order of arrival."""
+def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
+    """The on-time rows of session cases with their recorded sessions; lateness is decided row by row, in order of arrival."""
     kept: list[Mapping[str, Any]] = []
-    stays: dict[int, Any] = {}
+    recorded: dict[int, Any] = {}
     for case in cases:
         params, seen = case.params, list[Mapping[str, Any]]()
         operator = CoGroup(on=("case_id", "k"), window=window(params["window"]), allowed_lateness=case.lateness)
         for row in case.rows():
             seen.append(row)
             if row["w"] is not None and row["ts"] <= row["w"]:
-                frame = _with_sessions(_frame(spark, seen), stays).withColumn(NEW, F.col("seq") == row["seq"])
+                frame = _with_sessions(_frame(spark, seen), recorded).withColumn(NEW, F.col("seq") == row["seq"])
                 for found in operator.lateness_decisions(row["w"], *_by_side(frame)).collect():
                     if found[SESSION] is None:
                         seen.remove(row)
                     else:
-                        stays[found["seq"]] = found[SESSION]
+                        recorded[found["seq"]] = found[SESSION]
         kept += seen
-    return _with_sessions(_frame(spark, kept), stays)
+    return _with_sessions(_frame(spark, kept), recorded)
 
 
-def _with_sessions(rows: DataFrame, stays: Mapping[int, Any]) -> DataFrame:
-    sessions = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in stays.items()]
+def _with_sessions(rows: DataFrame, recorded: Mapping[int, Any]) -> DataFrame:
+    sessions = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in recorded.items()]
     schema = pa.schema({"seq": pa.int64(), "start": pa.int64(), "end": pa.int64()})
     known = rows.sparkSession.createDataFrame(pa.Table.from_pylist(sessions, schema))
     return rows.join(known.select("seq", F.struct("start", "end").alias(SESSION)), "seq", "left").select(*rows.columns, SESSION)
 
 
-def _answer(case: WindowCase, rows: DataFrame) -> DataFrame:
+def _result(case: WindowCase, rows: DataFrame) -> DataFrame:
     """The result with Flink's names, times in ms."""
     how = {
         DEDUP: _deduplicated,
@@ -296,7 +306,7 @@ def _answer(case: WindowCase, rows: DataFrame) -> DataFrame:
 
 
 def names(text: str) -> list[str]:
-    """The columns of a list that is written with commas."""
+    """The columns of a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -322,7 +332,7 @@ def _top_n(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 
 
 def _consecutive(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-    """Stage 1 sums by key, with null as 0; stage 2 ranks its results in windows of its own."""
+    """Stage 1 sums by key, with null as 0; stage 2 ranks its results in other windows."""
     first, second = _stages(params)
     sums = {"total": "sum(coalesce(v, 0))", "cnt": "count(*)"}
     lateness = first.get("allowed_lateness", 0)
@@ -334,7 +344,7 @@ def _consecutive(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """A hashable form of a value; the rows of a group have no order in Flink's answers."""
+    """A value in hashable form; the rows of a group have no order in Flink's answers."""
     return tuple(sorted(value)) if isinstance(value, list) else value
 
 
@@ -353,15 +363,15 @@ def _joined_or_grouped(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     ids = {f"{side}_ids": F.transform(side, lambda row: row["id"]) for side in ("left", "right")}
     if mode == "cogroup":
         return grouped.withColumns(ids).drop("left", "right")
-    pads = {side: mode in (f"cogroup_{side}", "cogroup_full") for side in ("left", "right")}
+    keeps = {side: mode in (f"cogroup_{side}", "cogroup_full") for side in ("left", "right")}
     pairs = "transform(left, l -> transform(right, r -> named_struct('left_id', l.id, 'right_id', r.id)))"
-    lonely = {
+    unmatched = {
         "left": "transform(left, l -> named_struct('left_id', l.id, 'right_id', CAST(NULL AS BIGINT)))",
         "right": "transform(right, r -> named_struct('left_id', CAST(NULL AS BIGINT), 'right_id', r.id))",
     }
     nothing = "CAST(array() AS array<struct<left_id:bigint,right_id:bigint>>)"
-    left = lonely["left"] if pads["left"] else nothing
-    right = lonely["right"] if pads["right"] else nothing
+    left = unmatched["left"] if keeps["left"] else nothing
+    right = unmatched["right"] if keeps["right"] else nothing
     made = f"CASE WHEN size(right) = 0 THEN {left} WHEN size(left) = 0 THEN {right} ELSE flatten({pairs}) END"
     return CoGroup(on=on, window=within, rows=made, **late)(*_by_side(rows)).withColumnRenamed("result_time", "result_ts")
 
@@ -369,10 +379,10 @@ def _joined_or_grouped(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
 def _joined_by_sql(params: Mapping[str, Any], rows: DataFrame) -> DataFrame:
     within, how = window(params["window"]), params["join_type"].lower()
     residual = params.get("residual")
-    words = None if residual is None else residual.replace("L.", "left_").replace("R.", "right_")
+    condition = None if residual is None else residual.replace("L.", "left_").replace("R.", "right_")
     sides = [side.withColumn("k_", F.col("k")) for side in _by_side(rows)]
-    made = WindowJoin(on=("case_id", "k"), window=within, how=how, residual=words)(*sides)
+    made = WindowJoin(on=("case_id", "k"), window=within, how=how, residual=condition)(*sides)
     named = {"left_k_": "left_k", "right_k_": "right_k"} if how not in ("semi", "anti") else {"id": "left_id", "k_": "left_k"}
     renamed = made.withColumnsRenamed(named)
-    start, has_side = F.col("window_start"), {s: F.col(f"{s}_id").isNotNull() for s in ("left", "right") if f"{s}_id" in renamed.columns}
-    return renamed.withColumns({f"{side}_ws": F.when(is_there, start) for side, is_there in has_side.items()})
+    start, has_rows = F.col("window_start"), {s: F.col(f"{s}_id").isNotNull() for s in ("left", "right") if f"{s}_id" in renamed.columns}
+    return renamed.withColumns({f"{side}_ws": F.when(has_row, start) for side, has_row in has_rows.items()})

@@ -1,4 +1,4 @@
-"""The audit of the lock: a known vulnerability fails, the lack of a network does not."""
+"""The audit of the lock fails on a known vulnerability, but not without a network."""
 
 import json
 import sys

@@ -26,7 +26,7 @@ from tests.support.shopkeeping import DAY, HOUR, START
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
 WINDOWS = ("conservation_law", "event_times_in_partitions", "one_row_a_window", *RESULTS)
-BOARD = ("conservation_law", "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n")
+LEADERBOARD_CHECKS = ("conservation_law", "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n")
 CHECKS = {
     "events/order_items": {
         "order_item_id_not_null",
@@ -61,9 +61,9 @@ CHECKS = {
     "item_clicks": {"clicks_at_least_1", "seconds_not_negative", "window_not_empty", *WINDOWS},
     "item_conversion": {"item_id_not_null", *WINDOWS},
     "seller_revenue": {"conservation_law", "one_row_a_key", "revenue_not_negative", "items_at_least_1", "changelog_folds_to_the_table"},
-    "seller_leaderboard": {*BOARD},
-    "category_leaderboard": {*BOARD},
-    "order_status_board": {"one_row_an_order", "status_not_null", *BOARD} - {"ranks_without_gaps"},
+    "seller_leaderboard": {*LEADERBOARD_CHECKS},
+    "category_leaderboard": {*LEADERBOARD_CHECKS},
+    "order_status_board": {"one_row_an_order", "status_not_null", *LEADERBOARD_CHECKS} - {"ranks_without_gaps"},
     "events/order_updates": {"order_update_id_not_null", "order_id_not_null", "status_not_null", "status_known", *LOG},
     "hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
     "category_hot_items": {"rank_in_range", "one_item_a_rank", "window_not_empty", *WINDOWS},
@@ -91,7 +91,7 @@ CHECKS = {
 
 EVENTS = {key for key in CHECKS if key.startswith("events/")}
 DERIVED = CHECKS.keys() - EVENTS
-BOARDS = {"seller_revenue", "seller_leaderboard", "category_leaderboard", "order_status_board"}
+LEADERBOARDS = {"seller_revenue", "seller_leaderboard", "category_leaderboard", "order_status_board"}
 
 
 @pytest.fixture
@@ -115,11 +115,11 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def test_asset_keys(repository):
+def test_the_graph_has_these_asset_keys(repository):
     assert {k.to_user_string() for k in repository.asset_graph.get_all_asset_keys()} == set(CHECKS)
 
 
-def test_dependencies(repository):
+def test_each_asset_has_these_dependencies(repository):
     graph = repository.asset_graph
     assert {k.to_user_string(): {p.to_user_string() for p in graph.get(k).parent_keys} for k in graph.get_all_asset_keys()} == {
         **{key: set() for key in EVENTS},
@@ -138,12 +138,12 @@ def test_dependencies(repository):
     }
 
 
-def test_groups_and_kinds(repository):
+def test_each_asset_has_a_group_and_kinds(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).group_name for k in graph.get_all_asset_keys()}
     wide = dict.fromkeys(("payment_order_wide", "order_wide", "payment_wide"), "wide")
-    boards = dict.fromkeys(BOARDS, "leaderboards")
-    assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide, **boards}
+    leaderboards = dict.fromkeys(LEADERBOARDS, "leaderboards")
+    assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide, **leaderboards}
     assert all(graph.get(k).kinds == {"spark", "delta"} for k in graph.get_all_asset_keys())
 
 
@@ -156,13 +156,13 @@ def test_every_asset_and_check_is_described(repository):
 def test_partitions_are_days_of_final_at(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).partitions_def for k in graph.get_all_asset_keys()}
-    assert {found.pop(key) for key in EVENTS | BOARDS} == {None}
+    assert {found.pop(key) for key in EVENTS | LEADERBOARDS} == {None}
     [days] = set(found.values())
     assert isinstance(days, dg.DailyPartitionsDefinition)
     assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
 
 
-def test_partitions_cover_every_day_a_result_can_become_final(values):
+def test_partitions_include_every_day_on_which_a_result_can_become_final(values):
     wide = build(values.model_copy(update={"payment_within": "36 hours", "future_skew": "1 hour"})).resolve_assets_def("payment_order_wide")
     days = wide.partitions_def
     assert days is not None
@@ -170,12 +170,12 @@ def test_partitions_cover_every_day_a_result_can_become_final(values):
         assert days.get_last_partition_key() == "2026-03-03"
 
 
-def test_a_range_of_days_is_one_run(repository):
-    policies = {repository.asset_graph.get(dg.AssetKey(key)).backfill_policy for key in DERIVED - BOARDS}
+def test_a_backfill_of_several_days_is_one_run(repository):
+    policies = {repository.asset_graph.get(dg.AssetKey(key)).backfill_policy for key in DERIVED - LEADERBOARDS}
     assert policies == {dg.BackfillPolicy.single_run()}
 
 
-def test_checks(repository):
+def test_each_asset_has_these_checks(repository):
     found: dict[str, set[str]] = {}
     for key in repository.asset_graph.asset_check_keys:
         found.setdefault(key.asset_key.to_user_string(), set()).add(key.name)
@@ -189,7 +189,7 @@ def test_only_the_conservation_law_blocks_downstream_assets(repository):
     }
 
 
-def test_jobs(repository):
+def test_each_job_has_these_assets_or_ops(repository):
     found = {
         name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
     }
@@ -198,14 +198,14 @@ def test_jobs(repository):
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
 
 
-def test_schedules(repository):
+def test_the_schedules_have_these_times(repository):
     assert {(s.name, s.job_name, s.cron_schedule, s.execution_timezone) for s in repository.schedule_defs} == {
         ("nightly", "advance", "30 2 * * *", "UTC"),
         ("nightly_maintenance", "maintenance", "30 3 * * *", "UTC"),
     }
 
 
-def test_sensors(repository):
+def test_the_sensors_have_these_jobs_and_intervals(repository):
     assert {(s.name, s.job_name, s.minimum_interval_seconds) for s in repository.sensor_defs} == {
         ("new_input", "ingest", 30),
         ("ledger_moved", "advance", 30),
@@ -216,8 +216,8 @@ def test_runs_share_one_jvm(repository):
     assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "maintenance")} == {"in_process"}
 
 
-def _read(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
-    """Commit a batch that read these files of both sources, and moved both watermarks to `mark`."""
+def _commit(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
+    """Commit a batch with these files for both sources; `mark` is the watermark of both."""
     offsets = tuple(f"{file.as_uri()}|{file.stat().st_mtime_ns // 1_000_000}|{file.stat().st_size}" for file in files)
     recorded = {
         "watermark": mark,
@@ -242,74 +242,76 @@ def _land(engine: Engine, file: str, source: str = "orders") -> Path:
     return path
 
 
-def _ask(definition, instance, engine, cursor=None):
+def _evaluate(definition, instance, engine, cursor=None):
     with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"engine": engine}) as context:
         return definition.evaluate_tick(context)
 
 
 def test_new_input_skips_when_no_file_landed(instance, engine):
-    tick = _ask(new_input, instance, engine)
+    tick = _evaluate(new_input, instance, engine)
     assert (tick.run_requests, tick.skip_message) == ([], "nothing new has landed")
 
 
 def test_new_input_requests_a_run_for_an_unread_file(instance, engine):
     _land(engine, "part-0.jsonl")
-    tick = _ask(new_input, instance, engine)
+    tick = _evaluate(new_input, instance, engine)
     assert len(tick.run_requests) == 1
-    assert tick.run_requests[0].run_key == _ask(new_input, instance, engine).run_requests[0].run_key, "one run for one set of files"
+    assert tick.run_requests[0].run_key == _evaluate(new_input, instance, engine).run_requests[0].run_key, (
+        "the same files have the same run key"
+    )
 
 
 def test_new_input_requests_another_run_when_another_file_lands(instance, engine):
     _land(engine, "part-1.jsonl")
-    before = _ask(new_input, instance, engine).run_requests[0].run_key
+    before = _evaluate(new_input, instance, engine).run_requests[0].run_key
     _land(engine, "part-0.jsonl")
-    assert _ask(new_input, instance, engine).run_requests[0].run_key != before
+    assert _evaluate(new_input, instance, engine).run_requests[0].run_key != before
 
 
 @pytest.mark.parametrize("name", ["part-0.jsonl", "a day/päivä 50%.jsonl"])
 def test_new_input_skips_a_file_that_was_read(instance, engine, name):
-    _read(engine.ledger, _land(engine, name).resolve())
-    assert _ask(new_input, instance, engine).run_requests == []
+    _commit(engine.ledger, _land(engine, name).resolve())
+    assert _evaluate(new_input, instance, engine).run_requests == []
 
 
 @pytest.mark.parametrize("content", ["", "another row\n"])
 def test_new_input_requests_a_run_for_a_file_that_changed_after_it_was_read(instance, engine, content):
     path = _land(engine, "part-0.jsonl")
-    _read(engine.ledger, path.resolve())
+    _commit(engine.ledger, path.resolve())
     path.write_text(content)
-    assert len(_ask(new_input, instance, engine).run_requests) == 1
+    assert len(_evaluate(new_input, instance, engine).run_requests) == 1
 
 
 @pytest.mark.parametrize("name", [".part-0.jsonl", "_part-0.jsonl", "_tmp/part-0.jsonl"])
 def test_new_input_skips_files_that_a_stream_ignores(instance, engine, name):
     _land(engine, name)
-    assert _ask(new_input, instance, engine).run_requests == []
+    assert _evaluate(new_input, instance, engine).run_requests == []
 
 
 def test_new_input_waits_for_a_running_ingest(instance, engine):
     _land(engine, "part-0.jsonl")
     with engine.lake.writer(writer_name(engine.folders)):
-        assert "has a writer already: process" in _ask(new_input, instance, engine).skip_message
-    assert len(_ask(new_input, instance, engine).run_requests) == 1
+        assert "has a writer already: process" in _evaluate(new_input, instance, engine).skip_message
+    assert len(_evaluate(new_input, instance, engine).run_requests) == 1
 
 
 def test_ledger_moved_waits_for_a_running_advance_and_keeps_its_cursor(instance, engine):
-    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
+    _commit(engine.ledger, mark=START + 2 * DAY + HOUR)
     with engine.lake.writer("order_wide"):
-        tick = _ask(ledger_moved, instance, engine)
+        tick = _evaluate(ledger_moved, instance, engine)
     assert tick.skip_message.startswith("order_wide has a writer already: process")
     assert not tick.cursor
-    assert len(_ask(ledger_moved, instance, engine).run_requests) == 1
+    assert len(_evaluate(ledger_moved, instance, engine).run_requests) == 1
 
 
 def test_ledger_moved_skips_an_empty_ledger(instance, engine):
-    assert _ask(ledger_moved, instance, engine).skip_message == "the ledger has no batch after 0"
+    assert _evaluate(ledger_moved, instance, engine).skip_message == "the ledger has no batch after 0"
 
 
 def test_ledger_moved_requests_the_open_days_and_keeps_its_cursor(instance, engine):
-    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
-    tick = _ask(ledger_moved, instance, engine)
-    assert tick.cursor is None, "it moves when the advance has succeeded"
+    _commit(engine.ledger, mark=START + 2 * DAY + HOUR)
+    tick = _evaluate(ledger_moved, instance, engine)
+    assert tick.cursor is None, "the cursor moves when the advance has succeeded"
     (request,) = tick.run_requests
     assert request.tags["tidemark/lake"] == lake_identity(engine)
     assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
@@ -318,8 +320,8 @@ def test_ledger_moved_requests_the_open_days_and_keeps_its_cursor(instance, engi
 
 
 def test_ledger_moved_requests_existing_partitions_only(instance, engine, values):
-    _read(engine.ledger, mark=START + 2 * DAY + HOUR)
-    (request,) = _ask(ledger_moved, instance, engine).run_requests
+    _commit(engine.ledger, mark=START + 2 * DAY + HOUR)
+    (request,) = _evaluate(ledger_moved, instance, engine).run_requests
     days = build(values).resolve_assets_def("payment_order_wide").partitions_def
     assert days is not None
     assert days.has_partition_key(request.tags["dagster/asset_partition_range_start"])
@@ -331,30 +333,30 @@ def _cursor(engine: Engine, seq: int) -> str:
 
 
 def test_ledger_moved_skips_a_handled_batch(instance, engine):
-    _read(engine.ledger, mark=START)
+    _commit(engine.ledger, mark=START)
     seen = _cursor(engine, 1)
-    assert _ask(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger has no batch after 1"
+    assert _evaluate(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger has no batch after 1"
     for cursor in (_cursor(engine, 0), _cursor(engine, 500), f"another:{seen}", f"{seen}0", "1"):
-        assert len(_ask(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
+        assert len(_evaluate(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
 
-def test_ledger_moved_skips_a_batch_that_opens_no_day(instance, engine):
-    _read(engine.ledger, mark=None)
-    tick = _ask(ledger_moved, instance, engine)
+def test_ledger_moved_skips_a_batch_that_gives_no_table_work(instance, engine):
+    _commit(engine.ledger, mark=None)
+    tick = _evaluate(ledger_moved, instance, engine)
     assert (tick.run_requests, tick.cursor) == ([], _cursor(engine, 1))
 
 
-def test_ledger_moved_requests_leaderboards_only_when_no_day_is_open(instance, engine):
+def test_ledger_moved_requests_only_leaderboards_if_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
     assert engine.pending.upserted_tables() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
-    (request,) = _ask(ledger_moved, instance, engine).run_requests
+    (request,) = _evaluate(ledger_moved, instance, engine).run_requests
     assert [key.to_user_string() for key in request.asset_selection] == engine.pending.upserted_tables()
     assert "dagster/asset_partition_range_start" not in request.tags
 
 
-def test_assets_without_rows_are_pending_after_a_given_watermark(engine):
-    _read(engine.ledger, mark=START + DAY)
+def test_assets_without_rows_are_pending_after_a_watermark_batch(engine):
+    _commit(engine.ledger, mark=START + DAY)
     assert {name for name in engine.assets if engine.pending.days(name)} == {"payment_order_wide"}
     now = engine.ledger.now()
     silent = [
@@ -368,19 +370,19 @@ def test_assets_without_rows_are_pending_after_a_given_watermark(engine):
     assert engine.pending.described("item_clicks")["lag_ms"] == 0
 
 
-def _tonight(instance: dg.DagsterInstance, engine: Engine):
+def _evaluate_nightly(instance: dg.DagsterInstance, engine: Engine):
     with dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context:
         return nightly.evaluate_tick(context)
 
 
 def test_nightly_skips_when_no_day_is_open(instance, engine):
-    tick = _tonight(instance, engine)
+    tick = _evaluate_nightly(instance, engine)
     assert (tick.run_requests, tick.skip_message) == ([], "every table is advanced up to its watermark")
 
 
 def test_nightly_requests_the_open_days(instance, engine):
-    _read(engine.ledger, mark=START + DAY)
-    (request,) = _tonight(instance, engine).run_requests
+    _commit(engine.ledger, mark=START + DAY)
+    (request,) = _evaluate_nightly(instance, engine).run_requests
     first, last = engine.pending.days("payment_order_wide")
     assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
         str(first),
@@ -388,13 +390,13 @@ def test_nightly_requests_the_open_days(instance, engine):
     )
 
 
-def test_a_ledger_read_from_another_process_is_the_same(values, engine):
-    _read(engine.ledger, mark=START)
-    again = Ledger(Lake(values.lake), Clock(NOON))
-    assert again.entries() == engine.ledger.entries()
+def test_another_process_reads_the_same_ledger(values, engine):
+    _commit(engine.ledger, mark=START)
+    other_process = Ledger(Lake(values.lake), Clock(NOON))
+    assert other_process.entries() == engine.ledger.entries()
 
 
-def test_the_pipeline_takes_its_parameters_from_the_settings(values):
+def test_the_parameters_of_the_pipeline_come_from_the_settings(values):
     changes = {
         "payment_within": "3 hours",
         "join_how": "left",
@@ -410,7 +412,7 @@ def test_the_pipeline_takes_its_parameters_from_the_settings(values):
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
     assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
     assert (operators["hot_items"].k, operators["category_hot_items"].k) == (4, 2)
-    assert {operators[name].rank_end for name in BOARDS - {"seller_revenue"}} == {5}
+    assert {operators[name].rank_end for name in LEADERBOARDS - {"seller_revenue"}} == {5}
 
 
 def test_assets_are_ordered_after_their_inputs(values):

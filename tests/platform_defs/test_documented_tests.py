@@ -1,4 +1,4 @@
-"""The tests that the pages of guarantees name exist."""
+"""The tests that the pages on guarantees name exist."""
 
 import re
 from pathlib import Path
@@ -16,6 +16,6 @@ def test_a_named_test_exists(file: str, test: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=["security", "reliability"])
-def test_every_claim_names_one(page: str) -> None:
+def test_the_claims_of_a_page_name_tests(page: str) -> None:
     claims = [line for line in page.splitlines() if "`tests/" in line and line.startswith("|")]
     assert len(claims) > 15

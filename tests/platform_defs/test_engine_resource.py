@@ -1,4 +1,4 @@
-"""The engine as a resource: a tick reads only the batches and files that are new since the previous one."""
+"""The engine as a Dagster resource: a tick reads only batches and files that are new since the previous tick."""
 
 import shutil
 from pathlib import Path
@@ -13,15 +13,15 @@ from platform_defs.settings import Settings
 from tests.engine.entries import source_entry
 
 
-def _made(resource: dg.ResourceDefinition) -> Engine:
+def _engine_of(resource: dg.ResourceDefinition) -> Engine:
     return resource(dg.build_init_resource_context(resources={"spark": SparkResource()}))
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["a disk", "a URI"])
-def test_a_tick_on_a_local_lake_reuses_what_the_previous_one_read(tmp_path: Path, is_local: bool) -> None:
+def test_a_tick_on_a_local_lake_reuses_the_ledger_and_files_of_the_previous_tick(tmp_path: Path, is_local: bool) -> None:
     values = Settings(lake=str(tmp_path / "lake") if is_local else "s3a://bucket/lake")
     resource = engine_resource(values)
-    one, other = _made(resource), _made(resource)
+    one, other = _engine_of(resource), _engine_of(resource)
     assert one is not other
     assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_local, is_local)
 
@@ -31,10 +31,10 @@ def test_a_lake_deleted_between_two_ticks_is_detected(tmp_path: Path) -> None:
     file = tmp_path / "lake/landing/orders/1.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    first = _made(resource)
+    first = _engine_of(resource)
     [found] = first.ingestion.new_files("orders")
     first.ledger.commit([(source_entry("orders", 1, offsets=(found.offset,)),)])
-    assert _made(resource).ingestion.new_files("orders") == []
+    assert _engine_of(resource).ingestion.new_files("orders") == []
     shutil.rmtree(tmp_path / "lake/ledger")
-    assert _made(resource).ingestion.new_files("orders") == [found]
-    assert _made(resource).ledger.head == 0
+    assert _engine_of(resource).ingestion.new_files("orders") == [found]
+    assert _engine_of(resource).ledger.head == 0

@@ -1,4 +1,4 @@
-"""Any text in any variable is a valid value, or a one-line error that names the variable. No Spark."""
+"""Any text in any variable is a valid value, or a one-line error that names the variable. No test starts Spark."""
 
 import os
 from unittest import mock
@@ -87,7 +87,7 @@ LIKELY = [
 TEXTS = st.one_of(st.sampled_from(LIKELY), ENVIRONMENT)
 
 
-def _encodes(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
@@ -96,12 +96,12 @@ def _encodes(text: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _settings_again():
+def _fresh_settings():
     yield
     settings.cache_clear()
 
 
-def _read(environment: dict[str, str]) -> Settings | str:
+def _settings_or_error(environment: dict[str, str]) -> Settings | str:
     """The settings of an environment, or the error's text."""
     settings.cache_clear()
     with mock.patch.dict(os.environ, environment):
@@ -118,21 +118,21 @@ def _read(environment: dict[str, str]) -> Settings | str:
 @hypothesis_settings(max_examples=150, deadline=None, database=None)
 @given(text=TEXTS)
 def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
-    if not _encodes(text):
+    if not _is_encodable(text):
         return
     variable = f"TIDEMARK_{field.upper()}"
-    found = _read({variable: text})
+    found = _settings_or_error({variable: text})
     if isinstance(found, str):
         assert variable in found
         assert found.isprintable()
         assert len(found) < 1_000
         assert "s3cret" not in found
     else:
-        _works(found)
+        _check_usable(found)
 
 
-def _works(values: Settings) -> None:
-    """An engine and its assets can be made from the values, and every use accepts the values."""
+def _check_usable(values: Settings) -> None:
+    """Assert that an engine and its assets can be made from the values."""
     engine = make_engine(values, SparkResource())
     assert engine.lake.root == values.lake == Settings(lake=values.lake).lake
     for duration in (values.payment_within, values.sales_window, values.idle_timeout, values.duplicate_horizon, values.future_skew):
@@ -146,20 +146,20 @@ def _works(values: Settings) -> None:
 @example(texts=("file:/x", "/x"))
 @example(texts=("/x", "/x/events"))
 def test_an_error_of_two_conflicting_settings_names_one_of_them(pair, texts):
-    if not all(map(_encodes, texts)):
+    if not all(map(_is_encodable, texts)):
         return
-    found = _read(dict(zip([f"TIDEMARK_{field.upper()}" for field in pair], texts, strict=True)))
+    found = _settings_or_error(dict(zip([f"TIDEMARK_{field.upper()}" for field in pair], texts, strict=True)))
     if isinstance(found, str):
         assert any(f"TIDEMARK_{field.upper()}" in found for field in pair)
         assert found.isprintable()
         assert "s3cret" not in found
     else:
-        _works(found)
+        _check_usable(found)
 
 
 def test_definitions_load_with_extreme_settings():
     largest = dict.fromkeys(("payment_within", "allowed_lateness", "out_of_orderness", "idle_timeout", "duplicate_horizon"), "36500 days")
-    values = _read(
+    values = _settings_or_error(
         {f"TIDEMARK_{f.upper()}": text for f, text in {**largest, "future_skew": "36500 days", "first_day": "1900-01-01"}.items()}
     )
     assert isinstance(values, Settings)

@@ -1,4 +1,4 @@
-"""The jobs that a user launches with a configuration: what they do with a wrong one, and what they report."""
+"""The jobs that a user launches with a configuration: their effects, and the errors of a wrong configuration."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ def _failure(done: dg.ExecuteInProcessResult) -> str:
     return str(event.step_failure_data.user_failure_data)
 
 
-def test_an_export_is_of_the_view_that_is_configured() -> None:
+def test_the_configured_view_is_exported() -> None:
     done, exported = _export(table="total", folder="out", as_of="1970-01-01T00:00:01Z")
     assert done.success
     assert exported == [(View("total", as_of=1_000), "out")]
@@ -43,7 +43,7 @@ def test_an_export_is_of_the_view_that_is_configured() -> None:
         ({"table": "total", "as_of": "soon"}, "`as_of` is 'soon'; legal: a time"),
     ],
 )
-def test_a_wrong_export_fails_once_and_says_what_is_legal(config: dict[str, str], message: str) -> None:
+def test_an_illegal_export_fails_without_a_retry_and_names_the_legal_values(config: dict[str, str], message: str) -> None:
     done, exported = _export(folder="out", **config)
     assert not done.success
     assert exported == []
@@ -51,7 +51,7 @@ def test_a_wrong_export_fails_once_and_says_what_is_legal(config: dict[str, str]
     assert not [e for e in done.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
-def test_landed_changes_are_counted_and_an_unknown_source_is_refused() -> None:
+def test_changes_land_in_a_known_source_and_an_unknown_source_is_refused() -> None:
     ingestion = SimpleNamespace(land_changes=lambda table, source, first: [Landed(first, 2), Landed(first + 1, 3)])
     engine = SimpleNamespace(sources={"stock": object()}, ingestion=ingestion)
 

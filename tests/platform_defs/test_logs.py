@@ -1,4 +1,4 @@
-"""Standard output and standard error at the default level: no row content, and no credentials."""
+"""At the default log level, standard output and standard error contain no row content and no credentials."""
 
 import os
 import subprocess
@@ -37,15 +37,15 @@ def refused(act, *kinds):
 
 refused(engine(rules=(RowRule("short", "length(k) < 3", "fail"),)).ingest, IngestError)
 refused(engine(event_time="to_timestamp(k)").ingest, Exception)
-working = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", "warn")))
-working.ingest()
-working.drain()
-working.advance("pairs")
-assert all(a.holds for a in working.accounts.days("pairs"))
-assert not working.views.table("quarantine/l").isEmpty()
-working.maintain(small_files=1)
-next(Path(working.lake.path("events/l")).rglob("part-*.parquet")).unlink()
-refused(lambda: working.accounts.days("pairs"), LakeError)
+current = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", "warn")))
+current.ingest()
+current.drain()
+current.advance("pairs")
+assert all(a.holds for a in current.accounts.days("pairs"))
+assert not current.views.table("quarantine/l").isEmpty()
+current.maintain(small_files=1)
+next(Path(current.lake.path("events/l")).rglob("part-*.parquet")).unlink()
+refused(lambda: current.accounts.days("pairs"), LakeError)
 print("done")
 """
 
@@ -64,7 +64,7 @@ def test_neither_content_nor_credentials_are_logged(tmp_path: Path) -> None:
         (tmp_path / name / "1.jsonl").write_text("\n".join([*lines, *bad]), encoding="utf-8")
     environment = os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": ACCESS, "PYTHONPATH": "."}
     command = [sys.executable, "-c", RUN, str(tmp_path), SECRET, ACCESS]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    output = ran.stdout + ran.stderr
-    assert (ran.returncode, ran.stdout) == (0, "done\n"), output
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    output = process.stdout + process.stderr
+    assert (process.returncode, process.stdout) == (0, "done\n"), output
     assert [line for line in output.splitlines() if any(word in line for word in (CONTENT, SECRET, ACCESS))] == []

@@ -1,4 +1,4 @@
-"""Runs over days when rows are outside the partitions: of 1970, of the year 1, of the far future. Dagster runs; the engine is fake."""
+"""Runs over days, if rows are outside the partitions: in 1970, in the year 1, in the far future. The engine is fake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-0
 
 @dataclass
 class Engine:
-    """The methods that assets call of an engine with nothing to compute."""
+    """A fake engine with the methods that assets call."""
 
     times: tuple[int, int]
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
@@ -63,10 +63,10 @@ class Engine:
 def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: tuple[int, int], passed: bool) -> None:
     engine: Any = Engine(times)
     tables = [event_time_asset(a, sources=["l", "r"], days=DAYS) for a in (join("pairs"), join("more", ("l", "pairs")))]
-    asked = within(DAYS, date.min, date(2026, 3, 2))
-    assert asked is not None
-    assert asked == (date(2026, 2, 27), date(2026, 3, 2))
-    done = dg.materialize(tables, tags=range_tags(*asked), resources={"engine": engine}, raise_on_error=False)
+    requested = within(DAYS, date.min, date(2026, 3, 2))
+    assert requested is not None
+    assert requested == (date(2026, 2, 27), date(2026, 3, 2))
+    done = dg.materialize(tables, tags=range_tags(*requested), resources={"engine": engine}, raise_on_error=False)
     assert done.success
     assert [name for name, _ in engine.advanced] == ["pairs", "more"], "downstream runs"
     found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}
@@ -78,6 +78,6 @@ def test_a_range_of_days_is_limited_to_existing_partitions() -> None:
     first, last = date(2026, 2, 27), date(2026, 3, 4)
     assert within(DAYS, first, last) == (first, last)
     assert within(DAYS, date.min, date.max) == (first, last)
-    assert within(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "what lies before the first day is closed with it"
+    assert within(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "earlier days belong to the first partition"
     assert within(DAYS, date.max, date.max) is None
     assert within(daily("9000-01-01", 0), first, last) is None

@@ -1,4 +1,4 @@
-"""One spelling for each folder, and text that is safe to print."""
+"""Each folder has one canonical path, and printed text is safe."""
 
 import os
 import re
@@ -15,7 +15,7 @@ LAKE = "the lake"
 
 
 def _spellings(folder: Path) -> list[str]:
-    """Every way to write one folder: its path, URIs, links, `~`, relative, with superfluous slashes and dots."""
+    """Ways to spell one folder: its path, URIs, links, `~`, relative paths, and superfluous slashes and dots."""
     (folder / LAKE).mkdir()
     (folder / "link").symlink_to(folder)
     (folder / "lake-link").symlink_to(folder / LAKE, target_is_directory=True)
@@ -31,7 +31,7 @@ def _spellings(folder: Path) -> list[str]:
     return [*paths, *uris, f"~/{LAKE}", LAKE, f"./{LAKE}", f"../{folder.name}/{LAKE}/."]
 
 
-def test_every_spelling_of_a_folder_gives_the_same_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_spellings_of_a_folder_give_the_same_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("platform_defs.setting_values.PROJECT", tmp_path)
@@ -55,7 +55,7 @@ def test_two_spellings_of_a_lake_share_its_locks(tmp_path: Path, monkeypatch: py
             pass
 
 
-def test_a_canonical_path_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_canonical_path_is_unchanged(tmp_path: Path) -> None:
     for path in (str(tmp_path), "/", "s3a://b/a/b", "hdfs://h:8020/x", "abfss://c@account.dfs.core.windows.net/x", "hdfs:///x"):
         assert canonical(path) == canonical(canonical(path)) == path
     assert canonical("S3A://b//a///b/") == "s3a://b/a/b"
@@ -159,7 +159,7 @@ def test_a_control_character_is_printed_as_its_escape(character: str) -> None:
     assert os.fsencode(shown)
 
 
-def test_printable_text_is_left_as_it_is() -> None:
+def test_printable_text_is_unchanged() -> None:
     assert printable("Grüße, 東京 🚀 €5") == "Grüße, 東京 🚀 €5"
     assert shortened("x" * 201) == "x" * 200 + "… (201 characters)"
     assert shortened("x" * 200) == "x" * 200

@@ -1,4 +1,4 @@
-"""A failed run is requested again with growing delays and never abandoned; a successful one is not repeated. No test starts Spark."""
+"""A failed run is requested again, with growing delays and without a limit; a successful run is not repeated. No test starts Spark."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_ra
 
 @dataclass
 class Daemon:
-    """The run keys of Dagster's daemon: a second run for a key is never launched."""
+    """Simulates Dagster's daemon, which never launches a second run for a run key."""
 
     instance: dg.DagsterInstance
     engine: Engine
@@ -39,7 +39,7 @@ class Daemon:
     cursor: str | None = None
 
     def tick(self, sensor: dg.SensorDefinition) -> str:
-        """Evaluate a sensor; returns `asked`, or the reason of a skip."""
+        """Evaluate a sensor; returns `requested`, or the reason of a skip."""
         with dg.build_sensor_context(
             instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
         ) as context:
@@ -51,10 +51,10 @@ class Daemon:
                 return "skipped by the daemon"
             tags = {**request.tags, "dagster/run_key": request.run_key or ""}
             self.run = self.instance.create_run_for_job(self.repository.get_job(str(sensor.job_name)), tags=tags)
-            return "asked"
+            return "requested"
         return result.skip_message or ""
 
-    def ends(self, status: dg.DagsterRunStatus) -> None:
+    def end_run(self, status: dg.DagsterRunStatus) -> None:
         """End the newest run now."""
         event = dg.DagsterEventType.PIPELINE_SUCCESS if status == dg.DagsterRunStatus.SUCCESS else dg.DagsterEventType.PIPELINE_FAILURE
         self.instance.report_dagster_event(dg.DagsterEvent(event.value, self.run.job_name), run_id=self.run.run_id)
@@ -71,7 +71,7 @@ def repository() -> dg.RepositoryDefinition:
 @pytest.fixture
 def daemon(tmp_path: Path, repository: dg.RepositoryDefinition) -> Iterator[Daemon]:
     with dg.DagsterInstance.ephemeral() as instance:
-        clock = Clock(wall_clock())  # the instance stamps the records of runs
+        clock = Clock(wall_clock())  # the instance stamps run records with the real time
         yield Daemon(instance, replace(make_engine(Settings(lake=str(tmp_path / "lake")), SparkResource()), clock=clock), clock, repository)
 
 
@@ -96,81 +96,81 @@ def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("
     )
 
 
-def test_a_failed_ingest_is_retried_with_growing_delays_and_never_abandoned(daemon: Daemon) -> None:
+def test_a_failed_ingest_is_retried_with_growing_delays_and_without_a_limit(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
-    assert daemon.tick(new_input) == "asked"
+    assert daemon.tick(new_input) == "requested"
     assert "has not ended yet" in daemon.tick(new_input)
     for tries, wait_s in enumerate([30, 60, 120, 240, 480, *[900] * 14], 1):
-        daemon.ends(dg.DagsterRunStatus.FAILURE)
+        daemon.end_run(dg.DagsterRunStatus.FAILURE)
         _land(daemon.engine, f"1{tries}.jsonl")
         daemon.clock.pass_ms((wait_s - 1) * 1000)
-        assert f"failed, the last of {min(tries, 16)} in a row" in daemon.tick(new_input), "another file makes no storm"
+        assert f"failed, the last of {min(tries, 16)} in a row" in daemon.tick(new_input), "another file does not shorten the delay"
         daemon.clock.pass_ms(1000)
-        assert daemon.tick(new_input) == "asked"
+        assert daemon.tick(new_input) == "requested"
 
 
 def test_a_run_whose_process_was_killed_does_not_block_the_sensor(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
-    assert daemon.tick(new_input) == "asked"
+    assert daemon.tick(new_input) == "requested"
     daemon.clock.pass_ms(HOUR // 2)
     assert "has not ended yet" in daemon.tick(new_input)
     daemon.clock.pass_ms(HOUR)
-    assert daemon.tick(new_input) == "asked"
+    assert daemon.tick(new_input) == "requested"
 
 
-def test_an_ingest_that_left_its_file_unread_is_not_repeated_until_another_lands(daemon: Daemon) -> None:
+def test_an_ingest_that_skipped_its_file_is_not_repeated_until_another_file_lands(daemon: Daemon) -> None:
     _land(daemon.engine, "1.jsonl")
-    assert daemon.tick(new_input) == "asked"
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(new_input) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     assert "succeeded, but did not finish the work" in daemon.tick(new_input)
     _land(daemon.engine, "2.jsonl")
-    assert daemon.tick(new_input) == "asked"
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(new_input) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     daemon.clock.pass_ms(900_000)
-    assert daemon.tick(new_input) == "asked"
+    assert daemon.tick(new_input) == "requested"
 
 
 def test_a_recreated_lake_is_requested_at_once(daemon: Daemon) -> None:
     engine = daemon.engine
     _commit(engine, START, START + 2 * DAY)
     before = lake_identity(engine)
-    assert daemon.tick(ledger_moved) == "asked"
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
     shutil.rmtree(engine.lake.root)
     daemon.engine = replace(engine)
     _commit(daemon.engine, START, START + 2 * DAY)
     assert lake_identity(daemon.engine) != before
-    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.tick(ledger_moved) == "requested"
 
 
 def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> None:
     _commit(daemon.engine, START, START + 2 * DAY)
-    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.tick(ledger_moved) == "requested"
     assert daemon.cursor is None
-    daemon.ends(dg.DagsterRunStatus.FAILURE)
+    daemon.end_run(dg.DagsterRunStatus.FAILURE)
     assert "failed, the last of 1 in a row" in daemon.tick(ledger_moved)
     daemon.clock.pass_ms(30_000)
-    assert daemon.tick(ledger_moved) == "asked"
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
     assert str(daemon.cursor).startswith(f"{lake_identity(daemon.engine)}:1:")
     daemon.clock.pass_ms(DAY)
     assert daemon.tick(ledger_moved) == "the ledger has no batch after 1"
     _commit(daemon.engine, START, START + 3 * DAY)
-    assert daemon.tick(ledger_moved) == "asked", "a run for an earlier entry keeps no later one waiting"
+    assert daemon.tick(ledger_moved) == "requested", "a run for an earlier batch does not delay one for a later batch"
 
 
 def test_a_restored_asset_is_advanced_without_a_new_batch(daemon: Daemon) -> None:
     engine = daemon.engine
     daemon.engine = replace(engine, assets={name: asset for name, asset in engine.assets.items() if name != "hot_items"})
     _commit(daemon.engine, START, START + 2 * DAY)
-    assert daemon.tick(ledger_moved) == "asked"
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
     assert daemon.tick(ledger_moved) == "the ledger has no batch after 1"
     daemon.engine = engine
-    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.tick(ledger_moved) == "requested"
 
 
 def test_idle_sources_are_recorded_without_a_new_file(daemon: Daemon) -> None:
@@ -178,13 +178,13 @@ def test_idle_sources_are_recorded_without_a_new_file(daemon: Daemon) -> None:
     _commit(engine, START, START + DAY)
     assert daemon.tick(new_input) == "nothing new has landed"
     daemon.clock.pass_ms(HOUR + 1)
-    assert daemon.tick(new_input) == "asked"
+    assert daemon.tick(new_input) == "requested"
     no_session: Any = None
-    Signals(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does it
-    daemon.ends(dg.DagsterRunStatus.SUCCESS)
+    Signals(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     daemon.clock.pass_ms(DAY)
     assert daemon.tick(new_input) == "nothing new has landed"
-    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.tick(ledger_moved) == "requested"
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Range:
     id: str
     first: int
     mark: int
-    asked: tuple[str, str] | None
+    requested: tuple[str, str] | None
 
 
 TODAY = "2026-03-02"
@@ -200,46 +200,46 @@ YEAR_1 = -62_135_596_800_000
 RANGES = [
     Range("a row of 1970", 0, START + DAY, (TODAY, TODAY)),
     Range("a row of the year 1", YEAR_1, START + DAY, (TODAY, TODAY)),
-    Range("nothing but rows before the first day", YEAR_1, YEAR_1 - 60_001, ("2016-01-01", "2016-01-01")),
+    Range("only rows before the first day", YEAR_1, YEAR_1 - 60_001, ("2016-01-01", "2016-01-01")),
     Range("a watermark in the year 9999", START, 253_402_300_799_999, ("2026-03-01", "the last")),
     Range("a watermark after the year 9999", START, 253_402_300_799_999 + DAY, ("2026-03-01", "the last")),
-    Range("nothing but rows of the far future", 253_402_300_700_000, 253_402_300_799_999, None),
+    Range("only rows of the far future", 253_402_300_700_000, 253_402_300_799_999, None),
 ]
 
 
 @pytest.fixture
-def _a_few_days_later() -> Iterator[None]:
-    """Partitions end on 7 March 2026: a run has events for each day up to the last, and there are more of them with every real day."""
+def _partitions_end_in_march() -> Iterator[None]:
+    """Let partitions end on 7 March 2026. A run has events for each day, and with the real clock there would be more every day."""
     with dg.partition_loading_context(datetime(2026, 3, 5, 12, tzinfo=UTC)):
         yield
 
 
-@pytest.mark.usefixtures("_a_few_days_later")
+@pytest.mark.usefixtures("_partitions_end_in_march")
 @pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
 def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range) -> None:
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
     request = advance_request(daemon.engine, days=days)
-    if case.asked is None:
+    if case.requested is None:
         assert request is None
         assert daemon.tick(ledger_moved) == "no table has pending work"
         return
     assert request is not None
-    last = days.get_last_partition_key() if case.asked[1] == "the last" else case.asked[1]
-    assert (request.tags[FIRST], request.tags[LAST]) == (case.asked[0], last)
+    last = days.get_last_partition_key() if case.requested[1] == "the last" else case.requested[1]
+    assert (request.tags[FIRST], request.tags[LAST]) == (case.requested[0], last)
     assert days.has_partition_key(request.tags[FIRST])
-    assert daemon.tick(ledger_moved) == "asked"
+    assert daemon.tick(ledger_moved) == "requested"
     with dg.build_schedule_context(
         instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
     ) as context:
-        [tonight] = [*(nightly.evaluate_tick(context).run_requests or ())]
-    assert tonight.tags[FIRST] == case.asked[0]
+        [nightly_request] = [*(nightly.evaluate_tick(context).run_requests or ())]
+    assert nightly_request.tags[FIRST] == case.requested[0]
     assert daemon.engine.pending.described("payment_order_wide")["watermark"] == case.mark
 
 
 def test_a_row_of_1970_does_not_widen_the_requested_days(daemon: Daemon) -> None:
-    """Each day of a run costs Dagster some events for each asset: ten years of empty days are minutes."""
+    """Dagster writes some events for each asset and day of a run; ten years of empty days take minutes."""
     for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
         _commit(daemon.engine, first, mark)
     request = advance_request(daemon.engine, days=partition_days(daemon.repository))

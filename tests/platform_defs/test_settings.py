@@ -1,4 +1,4 @@
-"""Settings: every field from the environment, and an error that names the variable of a wrong value."""
+"""Every setting comes from an environment variable, and the error of an illegal value names the variable."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from platform_defs.settings import HOME, PROJECT, Settings, main, settings
 
-GIVEN = {
+LEGAL = {
     "lake": ("s3a://bucket/lake", "s3a://bucket/lake"),
     "landing": ("/data/in/", "/data/in"),
     "dagster_home": ("/data/dagster", "/data/dagster"),
@@ -39,7 +39,7 @@ GIVEN = {
     "first_day": ("2020-02-29", "2020-02-29"),
     "completeness": ("0.9", 0.9),
 }
-WRONG = [
+ILLEGAL = [
     ("shuffle_partitions", "0"),
     ("shuffle_partitions", "many"),
     ("spark_ui", "perhaps"),
@@ -97,7 +97,7 @@ WRONG = [
 
 
 @pytest.fixture(autouse=True)
-def _nothing_set(monkeypatch):
+def _without_variables(monkeypatch):
     for name in [*(f"TIDEMARK_{field.upper()}" for field in Settings.model_fields), "JAVA_HOME", "DAGSTER_HOME"]:
         monkeypatch.delenv(name, raising=False)
     yield
@@ -105,27 +105,27 @@ def _nothing_set(monkeypatch):
 
 
 def test_every_setting_has_a_test_case():
-    assert set(GIVEN) == set(Settings.model_fields)
+    assert set(LEGAL) == set(Settings.model_fields)
 
 
-@pytest.mark.parametrize("field", GIVEN)
-def test_a_field_comes_from_its_variable(monkeypatch, field):
-    text, value = GIVEN[field]
+@pytest.mark.parametrize("field", LEGAL)
+def test_each_setting_comes_from_its_variable(monkeypatch, field):
+    text, value = LEGAL[field]
     assert getattr(Settings(), field) != value
     monkeypatch.setenv(f"TIDEMARK_{field.upper()}", text)
     assert getattr(Settings(), field) == value
 
 
 @pytest.mark.parametrize("field", ["java_home", "dagster_home"])
-def test_standard_variables_are_read_after_tidemarks_own(monkeypatch, field):
+def test_tidemarks_variables_take_precedence_over_the_standard_ones(monkeypatch, field):
     monkeypatch.setenv(field.upper(), "/theirs")
     assert getattr(Settings(), field) == "/theirs"
     monkeypatch.setenv(f"TIDEMARK_{field.upper()}", "/ours")
     assert getattr(Settings(), field) == "/ours"
 
 
-@pytest.mark.parametrize(("field", "text"), WRONG, ids=lambda v: v[:40] or "empty")
-def test_a_wrong_value_names_its_variable(monkeypatch, field, text):
+@pytest.mark.parametrize(("field", "text"), ILLEGAL, ids=lambda v: v[:40] or "empty")
+def test_the_error_of_an_illegal_value_names_its_variable(monkeypatch, field, text):
     variable = f"TIDEMARK_{field.upper()}"
     monkeypatch.setenv(variable, text)
     settings.cache_clear()

@@ -1,4 +1,4 @@
-"""The simulated shop: the rows match its recorded truth, in any number of parts."""
+"""The rows of the simulated shop match its expected counts, in any number of parts."""
 
 import json
 from collections import Counter
@@ -12,8 +12,14 @@ import pytest
 
 from platform_defs.simulator import HOUR, MINUTE, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, drop, land, simulate
 
-NAMED: dict[Source, str] = {"orders": "order", "payments": "payment", "order_items": "item", "clicks": "click", "order_updates": "update"}
-TIMES: dict[Source, str] = {source: f"{name}_time" for source, name in NAMED.items()}
+SINGULAR: dict[Source, str] = {
+    "orders": "order",
+    "payments": "payment",
+    "order_items": "item",
+    "clicks": "click",
+    "order_updates": "update",
+}
+TIMES: dict[Source, str] = {source: f"{name}_time" for source, name in SINGULAR.items()}
 KEYS: dict[Source, str] = {source: f"{source.removesuffix('s')}_id" for source in SOURCES}
 MEASURES = ("amount", "price", "seconds")
 OUT_OF_ORDERNESS = 10 * MINUTE
@@ -26,7 +32,7 @@ def _ms(stamp: str) -> int:
 
 
 def _kind(line: str, time: str) -> Kind:
-    """The kind of a line, as far as ingestion can decide it without other lines."""
+    """The kind of a line, as far as it does not depend on other lines."""
     return _parse(line, time)[0]
 
 
@@ -45,7 +51,7 @@ def _parse(line: str, time: str) -> tuple[Kind, Event]:
 
 
 class _Ingest:
-    """A naive ingestion of parts: kinds by source, and the usable events with their lateness decisions."""
+    """A naive ingest of parts: the kinds of lines by source, and the usable events with their lateness decisions."""
 
     def __init__(self, day: ShopDay, parts: int) -> None:
         self.kinds: dict[Source, Counter[Kind]] = {source: Counter() for source in SOURCES}
@@ -54,9 +60,9 @@ class _Ingest:
         for part in range(parts):
             watermark = min(self.newest.values()) - OUT_OF_ORDERNESS - 1
             for source in SOURCES:
-                self._take(source, day.lines(source, part, parts), watermark)
+                self._read(source, day.lines(source, part, parts), watermark)
 
-    def _take(self, source: Source, lines: list[str], watermark: int) -> None:
+    def _read(self, source: Source, lines: list[str], watermark: int) -> None:
         for line in lines:
             kind, row = _parse(line, TIMES[source])
             if kind == "clean":
@@ -75,7 +81,7 @@ class _Ingest:
 
 @cache
 def _ingested(shop: Shop, parts: int) -> _Ingest:
-    """A day of a shop as a naive ingest sees it; many tests read one day, and none changes it."""
+    """The naive ingest of a shop's day, which several tests share."""
     return _Ingest(_day(shop), parts)
 
 
@@ -92,24 +98,26 @@ _day = cache(simulate)
         pytest.param(Shop(seed=4, orders=500, parts=2), 50, id="row by row"),
         pytest.param(Shop(seed=5, parts=1), 1, id="one part has no late rows"),
         pytest.param(Shop(seed=6, within_ms=72 * HOUR, orders=3_000), 6, id="three days"),
-        pytest.param(Shop(seed=7, late=0.2, duplicate=0.2, malformed=0.1, null_time=0.1, future=0.1, rule_breaking=0.1), 6, id="filthy"),
+        pytest.param(
+            Shop(seed=7, late=0.2, duplicate=0.2, malformed=0.1, null_time=0.1, future=0.1, rule_breaking=0.1), 6, id="many invalid rows"
+        ),
     ],
 )
-def test_the_simulated_rows_match_the_plan(shop: Shop, parts: int) -> None:
+def test_the_simulated_rows_match_the_expected_counts(shop: Shop, parts: int) -> None:
     day = _day(shop)
-    seen = _ingested(shop, parts)
+    ingested = _ingested(shop, parts)
     for source in SOURCES:
         planned: dict[Kind, int] = getattr(day.truth, source)
-        assert {kind: seen.kinds[source][kind] for kind in planned} == planned
+        assert {kind: ingested.kinds[source][kind] for kind in planned} == planned
         assert sum(planned.values()) == len(getattr(day, source))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_pairs_and_unmatched_rows_match_the_plan(seed: int) -> None:
+def test_pairs_and_unmatched_rows_match_the_expected_counts(seed: int) -> None:
     shop = Shop(seed=seed)
     truth = _day(shop).truth
-    seen = _ingested(shop, shop.parts)
-    orders, payments = seen.events["orders"], list(seen.events["payments"].values())
+    ingested = _ingested(shop, shop.parts)
+    orders, payments = ingested.events["orders"], list(ingested.events["payments"].values())
     paid = [(orders[row["order_id"]], (time, late)) for time, late, row in payments if row["order_id"] in orders]
     within = [(order, payment) for order, payment in paid if 0 <= payment[0] - order[0] <= shop.within_ms]
     assert len(within) == truth.paid_within
@@ -119,10 +127,10 @@ def test_pairs_and_unmatched_rows_match_the_plan(seed: int) -> None:
     assert 0 < truth.unpaid_orders <= len(orders) - len({order[2]["order_id"] for order, _ in paid})
 
 
-def test_some_pairs_lie_on_each_end_of_the_interval() -> None:
-    seen = _ingested(Shop(), 6)
-    orders = seen.events["orders"]
-    delays = {time - orders[row["order_id"]][0] for time, _, row in seen.events["payments"].values() if row["order_id"] in orders}
+def test_some_pairs_are_at_each_end_of_the_interval() -> None:
+    ingested = _ingested(Shop(), 6)
+    orders = ingested.events["orders"]
+    delays = {time - orders[row["order_id"]][0] for time, _, row in ingested.events["payments"].values() if row["order_id"] in orders}
     assert {0, 24 * HOUR} <= delays
     assert max(delays) >= 30 * HOUR
     assert min(delays) == 0
@@ -153,8 +161,8 @@ def test_both_streams_end_with_rows_after_the_day() -> None:
 
 
 def test_some_orders_have_several_payments_and_unicode_names() -> None:
-    day, seen = _day(Shop()), _ingested(Shop(), 6)
-    several = Counter(row["order_id"] for _, _, row in seen.events["payments"].values())
+    day, ingested = _day(Shop()), _ingested(Shop(), 6)
+    several = Counter(row["order_id"] for _, _, row in ingested.events["payments"].values())
     assert sum(count > 1 for count in several.values()) >= 30
     assert any("李雷" in line for line in day.orders)
     assert any("João" in line for line in day.orders)
@@ -174,7 +182,7 @@ def test_a_seed_determines_the_day() -> None:
     assert simulate(Shop(seed=3, orders=200)).orders != simulate(Shop(seed=4, orders=200)).orders
 
 
-def test_days_and_seeds_share_no_ids() -> None:
+def test_different_days_and_seeds_have_different_ids() -> None:
     shops = (Shop(orders=200), Shop(orders=200, day="2026-03-02"), Shop(orders=200, seed=8))
     ids = [set(_ingested(shop, 6).events[source]) for shop in shops for source in SOURCES]
     assert len(set().union(*ids)) == sum(len(part) for part in ids)
@@ -193,7 +201,7 @@ def test_a_tiny_shop_works(orders: int) -> None:
     assert len(day.orders) == sum(day.truth.orders.values())
 
 
-def test_dropped_parts_hold_all_lines_in_order_of_arrival(tmp_path: Path) -> None:
+def test_landed_parts_contain_all_lines_in_order_of_arrival(tmp_path: Path) -> None:
     day = simulate(Shop(orders=300))
     landed = [drop(day, tmp_path, part, 6) for part in range(6)]
     for source in SOURCES:
@@ -213,7 +221,7 @@ def test_a_second_day_never_overwrites_the_first(tmp_path: Path) -> None:
     assert sorted(file.name for file in (tmp_path / "orders").iterdir()) == ["part-00000.jsonl", "part-00002.jsonl"]
 
 
-def test_landing_the_same_text_again_does_not_touch_the_file(tmp_path: Path) -> None:
+def test_landing_the_same_text_again_does_not_change_the_file(tmp_path: Path) -> None:
     path = tmp_path / "orders" / "part-00000.jsonl"
     land(path, "same\n")
     before = path.stat()
@@ -236,7 +244,7 @@ def test_a_file_becomes_visible_only_when_complete(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("parameters", "message"),
     [
         ({"orders": 0}, "`orders` is 0; legal: 1 or more"),
         ({"parts": 0}, "`parts` is 0; legal: 1 or more"),
@@ -244,9 +252,9 @@ def test_a_file_becomes_visible_only_when_complete(tmp_path: Path, monkeypatch: 
         ({"day": "March"}, "March"),
     ],
 )
-def test_invalid_shop_parameters_are_refused(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        Shop(**wrong)
+def test_invalid_shop_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Shop(**parameters)
 
 
 def test_a_part_out_of_range_is_refused(tmp_path: Path) -> None:

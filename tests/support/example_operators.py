@@ -1,4 +1,4 @@
-"""Operators that are not joins: the engine must know an operator by its contract only."""
+"""Operators that the product does not have: the engine must depend on the contract of operators only."""
 
 from dataclasses import dataclass
 

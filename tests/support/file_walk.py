@@ -1,4 +1,4 @@
-"""The files below a folder, by a plain walk: the reference for the finder of new files."""
+"""Lists the files below a folder by a plain walk, as a reference for the finder of new files."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from platform_defs.engine.formats.files import File, found_file, is_hidden, one_
 
 
 def landed_files(folder: str, source: str) -> Iterator[File]:
-    """The files below a local folder that an ingest reads: no hidden ones, no links, and nothing behind links."""
+    """The files below a local folder that an ingest reads: no hidden files, no links, and nothing behind links."""
     root = one_path(folder)
     for below, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not is_hidden(f)]

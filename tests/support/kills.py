@@ -1,4 +1,4 @@
-"""Kills: an engine that dies at a named fault point, as a process does, and a new one in its place."""
+"""Kills: the engine dies at a named fault point, as a killed process does."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from platform_defs import faults
 
 
 class Killed(BaseException):
-    """The process died; nothing may catch this."""
+    """The process was killed. No code may catch this exception."""
 
 
 def kill_at(name: str, nth: int = 1) -> Callable[[], int]:
-    """Die at the nth passing of a point. Returns a function that returns how often the point was passed."""
+    """Die when a point is passed for the nth time. Returns a function that returns how often it was passed."""
     passed = 0
 
     def handler(point: str) -> None:

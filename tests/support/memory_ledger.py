@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 
 @dataclass
 class Memory:
-    """What the stores of one ledger share: its commits."""
+    """The commits of a ledger, which its stores share."""
 
     commits: list[pa.Table] = field(default_factory=list)
     mutex: Lock = field(default_factory=Lock)
@@ -25,7 +25,7 @@ class Memory:
 
 @dataclass
 class MemoryLedgerStore:
-    """A store of one process; several stores on one memory stand for several processes."""
+    """The store of one process. Several stores with one memory simulate several processes."""
 
     memory: Memory = field(default_factory=Memory)
     seen: int = 0

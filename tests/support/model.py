@@ -1,6 +1,6 @@
-"""A naive model of the interval join: plain loops over lists, a second oracle in addition to Flink's recorded answers.
+"""A naive model of the interval join, with plain loops over lists. Flink's recorded answers are the other reference.
 
-A stream is a list of rows and watermarks in the order in which they came. Times are integers, in ms.
+A stream is a list of rows and watermarks in order of arrival. Times are integers, in ms.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ Predicate = Callable[[Event, Event], bool]
 
 @dataclass(frozen=True)
 class Joined:
-    """One result: a pair, or a row that nothing matched. `final_at` is the watermark from which it cannot change."""
+    """One result: a pair, or an unmatched row. From the watermark `final_at` on it cannot change."""
 
     left: Event | None
     right: Event | None
@@ -50,13 +50,13 @@ class Joined:
 
 @dataclass(frozen=True)
 class Answer:
-    """The whole answer for complete input, and the rows that came too late to be in it."""
+    """The results of the complete input, and the late rows."""
 
     rows: list[Joined]
     late: list[Event]
 
     def closed(self, watermark: int | None) -> list[Joined]:
-        """The final rows at a watermark; None stands for minus infinity."""
+        """The results that are final at a watermark; None is before all watermarks."""
         return [] if watermark is None else [row for row in self.rows if row.final_at <= watermark]
 
 
@@ -73,16 +73,16 @@ class IntervalJoinModel:
 
     @property
     def first(self) -> int:
-        """The lower bound, included."""
+        """The lower bound as an inclusive one."""
         return self.lower + 1 if self.lower_exclusive else self.lower
 
     @property
     def last(self) -> int:
-        """The upper bound, included."""
+        """The upper bound as an inclusive one."""
         return self.upper - 1 if self.upper_exclusive else self.upper
 
     def wait(self, side: Side) -> int:
-        """How long after its own time a row may still find a match; 0 if only earlier rows can match."""
+        """How long after its own time a row can have a match; 0 if only earlier rows can match."""
         return max(0, self.last if side == "L" else -self.first)
 
     def matches(self, left: Event, right: Event) -> bool:
@@ -92,7 +92,7 @@ class IntervalJoinModel:
         return self.first <= right.ts - left.ts <= self.last and (self.residual is None or self.residual(left, right))
 
     def pairs(self, rows: Sequence[Event]) -> list[tuple[Event, Event]]:
-        """Every pair among rows."""
+        """All pairs of matching rows."""
         rights = defaultdict[Hashable, list[Event]](list)
         for row in rows:
             if row.side == "R":
@@ -100,7 +100,7 @@ class IntervalJoinModel:
         return [(left, right) for left in rows if left.side == "L" for right in rights[left.key] if self.matches(left, right)]
 
     def __call__(self, stream: Stream) -> Answer:
-        """The answer: late rows match nothing and are not padded."""
+        """Join a stream. Late rows match nothing and are in no result."""
         on_time, late = split_late(stream)
         pairs = self.pairs(on_time)
         matched = {row.step for pair in pairs for row in pair}
@@ -113,7 +113,7 @@ class IntervalJoinModel:
 
 
 def split_late(stream: Stream) -> tuple[list[Event], list[Event]]:
-    """The rows on time and the late ones: late is `ts` below the watermark in force when the row came."""
+    """The rows on time and the late rows: a row is late if its `ts` is below the watermark before it."""
     on_time, late = list[Event](), list[Event]()
     watermark: int | None = None
     for item in stream:

@@ -1,4 +1,4 @@
-"""Sessions in plain Python, row by row and batch by batch: the second oracle of session windows."""
+"""A model of session windows in plain Python, row by row and batch by batch."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ Row = tuple[int, int]
 
 
 def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row]]:
-    """The sessions that rows of one key form, cut where they are too long."""
+    """The sessions of rows of one key, cut where they are too long."""
     parts: list[tuple[int, list[Row]]] = []
     first = upto = before = 0
     for row in sorted(rows):
@@ -19,8 +19,8 @@ def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row
             first, upto = t, t + longest
             parts.append((upto, []))
         elif t >= upto:
-            settled = -(-(first + longest) // longest) * longest
-            upto = settled if t < settled else (t // longest + 1) * longest
+            next_cut = -(-(first + longest) // longest) * longest
+            upto = next_cut if t < next_cut else (t // longest + 1) * longest
             parts.append((upto, []))
         parts[-1][1].append(row)
         before = t
@@ -29,7 +29,7 @@ def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row
 
 @dataclass
 class SessionsModel:
-    """One key's rows, in the batches of their arrival.
+    """The rows of one key, added batch by batch.
 
     Args:
         gap: the gap in ms.
@@ -40,35 +40,35 @@ class SessionsModel:
     gap: int
     longest: int
     lateness: int
-    taken: list[Row] = field(default_factory=list)
+    accepted_rows: list[Row] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
-    apart: dict[Span, list[Row]] = field(default_factory=dict)
+    recorded: dict[Span, list[Row]] = field(default_factory=dict)
 
-    def entry(self, rows: Sequence[Row], watermark: int | None) -> None:
-        """Decide which rows of a batch are late: form sessions with the open rows, cut them, and keep the finalized ones."""
+    def add_batch(self, rows: Sequence[Row], watermark: int | None) -> None:
+        """Add a batch: decide which of its rows are late, and record finalized sessions that other rows would change."""
         if watermark is None or all(t > watermark for t, _ in rows):
-            self.taken += rows
+            self.accepted_rows += rows
             return
-        was = self._sessions(self.taken)
-        dead = {span: part for span, part in was.items() if span[1] + self.lateness <= watermark}
-        accepted = self._open(rows, [r for span, part in was.items() if span not in dead for r in part], watermark)
-        accepted = self._open(accepted, self.taken, watermark)
+        before_batch = self._sessions(self.accepted_rows)
+        finalized = {span: part for span, part in before_batch.items() if span[1] + self.lateness <= watermark}
+        accepted = self._open(rows, [r for span, part in before_batch.items() if span not in finalized for r in part], watermark)
+        accepted = self._open(accepted, self.accepted_rows, watermark)
         self.late += sorted({*rows} - {*accepted})
-        now = {r: span for span, part in self._sessions(self.taken + accepted).items() for r in part}
-        for span, part in dead.items():
+        now = {r: span for span, part in self._sessions(self.accepted_rows + accepted).items() for r in part}
+        for span, part in finalized.items():
             if any(now[r] != span for r in part):
-                self.apart[span] = part
-                self.taken = [r for r in self.taken if r not in part]
-        self.taken += accepted
+                self.recorded[span] = part
+                self.accepted_rows = [r for r in self.accepted_rows if r not in part]
+        self.accepted_rows += accepted
 
-    def _open(self, rows: Sequence[Row], beside: Sequence[Row], watermark: int) -> list[Row]:
-        """The rows that belong to open sessions, as they form them with others."""
-        formed = self._sessions([*beside, *rows])
+    def _open(self, rows: Sequence[Row], others: Sequence[Row], watermark: int) -> list[Row]:
+        """Those of the rows that belong to an open session, together with other rows."""
+        formed = self._sessions([*others, *rows])
         return [r for span, part in formed.items() if span[1] + self.lateness > watermark for r in part if r in rows]
 
     def results(self) -> list[tuple[Span, list[Row]]]:
         """Every session with its rows."""
-        return sorted([*self.apart.items(), *self._sessions(self.taken).items()])
+        return sorted([*self.recorded.items(), *self._sessions(self.accepted_rows).items()])
 
     def _sessions(self, rows: Iterable[Row]) -> dict[Span, list[Row]]:
         return sessions(rows, self.gap, self.longest)

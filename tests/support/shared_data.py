@@ -1,4 +1,4 @@
-"""Where the recorded Flink answers and the sample data are: beside the project, never in it. Tests that need them skip without them."""
+"""The folders of Flink's recorded answers and of the sample data, outside the project. Tests that need them are skipped without them."""
 
 from pathlib import Path
 

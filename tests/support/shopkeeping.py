@@ -1,4 +1,4 @@
-"""Small sources and a small script language: land files, replay rows, read tables."""
+"""Small sources and joins, and helpers that land files, replay rows and read tables."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def iso(epoch_ms: int) -> str:
 
 
 def source(name: str, **changes: Any) -> SourceContract:
-    """A small source, with a watermark a minute behind."""
+    """A small source, whose watermark is one minute behind its newest row."""
     return SourceContract(
         **{"name": name, "schema": ROW, "event_time": "ts", "watermark": BoundedOutOfOrderness("1 minute"), "future_skew": None, **changes}
     )
@@ -56,7 +56,7 @@ def join(name: str = "pairs", inputs: tuple[str, str] = ("l", "r"), **changes: A
 
 
 def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
-    """Write a file into a source's folder, complete at once."""
+    """Write a file into a source's folder, under a hidden name until it is complete."""
     folder = Path(engine.folders[name])
     folder.mkdir(parents=True, exist_ok=True)
     hidden, path = folder / f".{file}", folder / file
@@ -65,7 +65,7 @@ def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
 
 
 def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> None:
-    """Replay batches, each of which moves the watermarks of its sources to a minute behind their newest rows."""
+    """Replay batches. After each, the watermark of each source is one minute behind its newest row."""
     newest = {n: s.max_event_time for n, s in engine.ledger.last().items()}
     rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in engine.sources}
     marks: list[Mapping[str, int]] = []
@@ -87,7 +87,7 @@ def _raw(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
 
 
 def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """A frame's rows, sorted, for comparison."""
+    """The rows of a frame, sorted for comparison."""
     return sorted((tuple(r) for r in frame.select(*columns or frame.columns).collect()), key=repr)
 
 

@@ -10,11 +10,11 @@ from tests.oracle.residual import ResidualError, predicate, translated
 from tests.support.model import Event, IntervalJoinModel, Mark
 from tests.support.shared_data import ORACLE
 
-needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+needs_recorded_answers = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 
 
 def stream(*steps: str) -> list[Event | Mark]:
-    """`L1@100` is the left row 1 at 100, of key `a`; `L1@100/-` one without a key; `w100` a watermark."""
+    """`L1@100` is the left row 1 at time 100 with key `a`, `L1@100/-` has a null key, and `w100` is a watermark."""
     items = list[Event | Mark]()
     for step, text in enumerate(steps):
         if text.startswith("w"):
@@ -43,13 +43,15 @@ EXAMPLES = [
         ((1, 4, 100),),
         params={"lower_exclusive": True, "upper_exclusive": True},
     ),
-    Example("left pads the left side", ("L1@100", "R2@300"), ((1, None, 120),), params={"how": "left"}),
-    Example("right pads the right side", ("L1@100", "R2@300"), ((None, 2, 310),), params={"how": "right"}),
-    Example("full pads both", ("L1@100", "R2@300"), ((1, None, 120), (None, 2, 310)), params={"how": "full"}),
-    Example("null keys match nothing and are padded", ("L1@100/-", "R2@100/-"), ((1, None, 120), (None, 2, 110)), params={"how": "full"}),
+    Example("left keeps unmatched left rows", ("L1@100", "R2@300"), ((1, None, 120),), params={"how": "left"}),
+    Example("right keeps unmatched right rows", ("L1@100", "R2@300"), ((None, 2, 310),), params={"how": "right"}),
+    Example("full keeps all unmatched rows", ("L1@100", "R2@300"), ((1, None, 120), (None, 2, 310)), params={"how": "full"}),
+    Example(
+        "null keys match nothing and are unmatched", ("L1@100/-", "R2@100/-"), ((1, None, 120), (None, 2, 110)), params={"how": "full"}
+    ),
     Example("other keys match nothing", ("L1@100", "R2@100/b"), ()),
     Example("at the watermark is on time", ("L1@100", "w110", "R2@110"), ((1, 2, 110),)),
-    Example("below the watermark is late, and not padded", ("L1@100", "w111", "R2@110"), ((1, None, 120),), (2,), {"how": "full"}),
+    Example("below the watermark is late, and in no result", ("L1@100", "w111", "R2@110"), ((1, None, 120),), (2,), {"how": "full"}),
     Example("a watermark never goes back", ("w100", "w50", "L1@99"), (), (1,), {"how": "left"}),
     Example("lower above upper matches nothing", ("L1@100", "R2@100"), ((1, None, 100),), params={"lower": 5, "upper": -5, "how": "left"}),
     Example(
@@ -72,7 +74,7 @@ def test_the_model_gives_the_hand_written_answers(example: Example):
     assert all(j.final_at == j.result_time + 1 for j in answer.rows)
 
 
-def test_a_row_is_final_from_its_final_at():
+def test_a_result_is_final_from_its_final_at_on():
     answer = IntervalJoinModel(-10, 20, how="left")(stream("L1@100", "R2@105", "L3@200"))
     assert [[j.left and j.left.id for j in answer.closed(w)] for w in (None, 105, 106, 220, 221)] == [[], [], [1], [1], [1, 3]]
 
@@ -92,14 +94,14 @@ def test_a_residual_that_cannot_be_read_is_an_error():
         predicate("L.v <")
 
 
-def recorded(operator: str) -> list[Case]:
-    recorded = [(path, load(path)) for path in files(ORACLE)]
-    return [case for path, one in recorded if one["operator"] == operator if (case := parse(path, one)).error is None]
+def recorded_cases(operator: str) -> list[Case]:
+    contents = [(path, load(path)) for path in files(ORACLE)]
+    return [case for path, content in contents if content["operator"] == operator if (case := parse(path, content)).error is None]
 
 
-@needs_oracle
+@needs_recorded_answers
 def test_flinks_datastream_join_equals_the_model_without_evicted_rows():
-    cases = recorded(DATASTREAM)
+    cases = recorded_cases(DATASTREAM)
     assert cases
     for case in cases:
         answer, lost = case.params.model(case.stream), Flink(case).lost
@@ -109,9 +111,9 @@ def test_flinks_datastream_join_equals_the_model_without_evicted_rows():
         assert {side: Counter((row.step, row.id) for row in answer.late if row.side == side) for side in ("L", "R")} == case.late, case.name
 
 
-@needs_oracle
+@needs_recorded_answers
 def test_flinks_sql_join_equals_the_model_if_no_row_is_late_or_lost():
-    clean = [case for case in recorded(SQL) if Flink(case).is_clean]
-    assert {case.name for case in recorded(SQL) if case.name.startswith("clean_")} <= {case.name for case in clean}
+    clean = [case for case in recorded_cases(SQL) if Flink(case).is_clean]
+    assert {case.name for case in recorded_cases(SQL) if case.name.startswith("clean_")} <= {case.name for case in clean}
     for case in clean:
         assert Counter(map(case.row, case.params.model(case.stream).rows)) == case.expected, case.name

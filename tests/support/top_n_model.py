@@ -1,25 +1,25 @@
-"""A naive Top-N: a list of rows, sorted again for each query."""
+"""A naive model of Top-N: a list of rows, which is sorted again for each query."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
-COMES = ("+I", "+U")
+ADDED_KINDS = ("+I", "+U")
 
 
 @dataclass
-class Board:
-    """One case's rows, and its leaderboard.
+class TopNModel:
+    """The rows of one case, and its leaderboard.
 
     Args:
         order: columns as (name, descending, nulls first).
-        end: the last rank, or the column that holds it.
+        end: the last rank, or the column that contains it.
         start: the first rank.
-        function: how ranks are counted.
+        function: `row_number`, `rank` or `dense_rank`.
         by: the columns of a partition.
         key: the columns by which a row replaces another.
-        has_changes: whether a row names its kind of change.
+        has_changes: whether rows have a column `change` with their row kind.
     """
 
     order: list[tuple[str, bool, bool]]
@@ -32,16 +32,16 @@ class Board:
     rows: list[Row] = field(default_factory=list)
     ends: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
-    def come(self, row: Row) -> None:
-        """Apply a row."""
+    def apply(self, row: Row) -> None:
+        """Apply a row to the leaderboard."""
         if isinstance(self.end, str):
             self.ends.setdefault(self._partition(row), row[self.end])
         if self.key:
             self._replace(row)
-        elif not self.has_changes or row["change"] in COMES:
+        elif not self.has_changes or row["change"] in ADDED_KINDS:
             self.rows.append(row)
         else:
-            self._take_back(row)
+            self._remove_one(row)
 
     def _replace(self, row: Row) -> None:
         if self.has_changes and row["change"] == "-U":
@@ -50,9 +50,9 @@ class Board:
         if not self.has_changes or row["change"] != "-D":
             self.rows.append(row)
 
-    def _take_back(self, row: Row) -> None:
-        for n, held in enumerate(self.rows):
-            if all(held[c] == row[c] for c in row if c not in ("seq", "arrival", "event_time", "change")):
+    def _remove_one(self, row: Row) -> None:
+        for n, current in enumerate(self.rows):
+            if all(current[c] == row[c] for c in row if c not in ("seq", "arrival", "event_time", "change")):
                 del self.rows[n]
                 return
 
@@ -60,7 +60,7 @@ class Board:
         return tuple(row[c] for c in self.by)
 
     def ranks(self) -> list[tuple[Row, int]]:
-        """The shown rows, with their ranks."""
+        """The rows of the leaderboard, with their ranks."""
         found: list[tuple[Row, int]] = []
         for partition in {self._partition(row) for row in self.rows}:
             inside = [row for row in self.rows if self._partition(row) == partition]
@@ -84,7 +84,7 @@ class Board:
 
 
 def size_of_difference(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[str]:
-    """How many changes of each kind turn one keyed table into another."""
+    """The number of changes of each kind between two keyed tables."""
     kinds = Counter({"+I": len(after.keys() - before.keys()), "-D": len(before.keys() - after.keys())})
     changed = sum(before[k] != after[k] for k in before.keys() & after.keys())
     return +(kinds + Counter({"-U": changed, "+U": changed}))

@@ -1,4 +1,4 @@
-"""Windows in plain Python, by trying every start: the second oracle of the windowed operators."""
+"""A model of windows in plain Python, which tries every start of a window."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 
 def windows_at(window: Aligned, t: int) -> list[Span]:
-    """The windows that contain a time, by rising start and end."""
+    """The windows that contain a time, ordered by start and end."""
     return sorted(span for span in _near(window, t) if span[0] <= t < span[1])
 
 
@@ -30,7 +30,7 @@ def _near(window: Aligned, t: int) -> Iterator[Span]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedRow:
     """A row: its key, its time, its value, and the watermark before its batch (None: the row is not late)."""
 
     k: str | None
@@ -39,12 +39,12 @@ class Seen:
     watermark: int | None = None
 
 
-def open_windows(window: Aligned, row: Seen, lateness: int = 0) -> list[Span]:
-    """The windows of a row that were open when it arrived."""
+def open_windows(window: Aligned, row: TimedRow, lateness: int = 0) -> list[Span]:
+    """The windows of a row that are open when it arrives."""
     return [(start, end) for start, end in windows_at(window, row.t) if row.watermark is None or end - 1 + lateness > row.watermark]
 
 
-def contents(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> Mapping[tuple[str | None, Span], list[int | None]]:
+def contents(window: Aligned, rows: Iterable[TimedRow], lateness: int = 0) -> Mapping[tuple[str | None, Span], list[int | None]]:
     """The values of each key and window."""
     found: dict[tuple[str | None, Span], list[int | None]] = {}
     for row in rows:
@@ -53,7 +53,7 @@ def contents(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> Mappin
     return found
 
 
-def aggregated(window: Aligned, rows: Iterable[Seen], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
+def aggregated(window: Aligned, rows: Iterable[TimedRow], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
     """Count, sum, min, max and distinct count of the values of each key and window; nulls are ignored, as in SQL."""
     results: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
     for where, values in contents(window, rows, lateness).items():

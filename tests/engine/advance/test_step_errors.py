@@ -32,7 +32,7 @@ def test_a_step_that_overflows_names_its_asset_and_a_wider_type_resumes_it(make_
         engine.ingest()
         failures = Failures(engine.assets, spark_condition)
         for name in engine.assets:
-            with failures.kept(name):
+            with failures.recorded(name):
                 engine.advance(name)
         assert set(failures.found) == [set(), set(), {"sums"}, {"windows", "sums"}][part]
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 3), ("b", 1)]

@@ -29,11 +29,17 @@ from tests.support.shared_data import OLIST
 
 ORDERS, PARTS = 200, 2
 WIDE = "payment_order_wide"
-JUDGES = {"orders": WIDE, "payments": WIDE, "order_items": "item_sales", "clicks": "item_clicks", "order_updates": "order_status_board"}
-"""An asset for each source, derived from it alone or with its counterpart."""
+LATENESS_ASSETS = {
+    "orders": WIDE,
+    "payments": WIDE,
+    "order_items": "item_sales",
+    "clicks": "item_clicks",
+    "order_updates": "order_status_board",
+}
+"""For each source an asset that reads it, and that decides which of its rows are late."""
 ASSETS = [WIDE, "order_wide", "payment_wide", "item_sales", "item_clicks", "item_conversion", "hot_items", "category_hot_items"]
-BOARDS = ["seller_leaderboard", "seller_revenue", "category_leaderboard", "order_status_board"]
-ALL = [*ASSETS, *BOARDS]
+LEADERBOARDS = ["seller_leaderboard", "seller_revenue", "category_leaderboard", "order_status_board"]
+ALL = [*ASSETS, *LEADERBOARDS]
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def tidemark(*args: str) -> Result:
 
 
 def _use_lake(patch: pytest.MonkeyPatch, root: Path) -> Path:
-    """Point the settings at a lake of the test's own."""
+    """Set the environment to a separate lake of this test."""
     values = {"LAKE": root / "lake", "DAGSTER_HOME": root / "lake/_dagster", "SHUFFLE_PARTITIONS": 2, "DRIVER_MEMORY": "3g"}
     for name, value in values.items():
         patch.setenv(f"TIDEMARK_{name}", str(value))
@@ -80,15 +86,15 @@ def lake(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(spark, tmp_path_factory):
-    """A small demo; the settings name the user's own lake first, and the demo's lake afterwards."""
+    """A small demo. The settings name the user's lake during the demo, and the demo's lake afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("demo")
-        users = _use_lake(patch, root / "users")
-        (users / "landing/orders").mkdir(parents=True)
-        (users / "landing/orders/mine.csv").write_text("precious")
-        (users / "_made_by_the_demo").write_text("The demo empties this folder each time it starts.\n")
+        user_lake = _use_lake(patch, root / "users")
+        (user_lake / "landing/orders").mkdir(parents=True)
+        (user_lake / "landing/orders/mine.csv").write_text("precious")
+        (user_lake / "_made_by_the_demo").write_text("The demo empties this folder each time it starts.\n")
         report = tidemark("demo", "--orders", str(ORDERS), "--parts", str(PARTS), "--lake", str(root / "lake"), "--json").json
-        assert sorted(p.name for p in users.rglob("*")) == ["_made_by_the_demo", "landing", "mine.csv", "orders"]
+        assert sorted(p.name for p in user_lake.rglob("*")) == ["_made_by_the_demo", "landing", "mine.csv", "orders"]
         assert not (root / "users/dagster").exists()
         _use_lake(patch, root)
         yield report
@@ -117,9 +123,9 @@ def test_the_demo_ingests_the_planned_rows(demo, source):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_demo_accounts_for_every_row(demo, source):
-    asset = demo["status"]["assets"][JUDGES[source]]
-    assert asset["late"][source] == (0 if JUDGES[source] in BOARDS else _planned(source)["late"])
+def test_the_demo_accounts_for_every_row(demo, source):
+    asset = demo["status"]["assets"][LATENESS_ASSETS[source]]
+    assert asset["late"][source] == (0 if LATENESS_ASSETS[source] in LEADERBOARDS else _planned(source)["late"])
     assert _planned(source)["late"] > 0
     assert asset["accepted"][source] == sum(asset[term][source] for term in ("matched", "unmatched", "pending", "late"))
     assert asset["accepted"][source] == demo["status"]["sources"][source]["accepted"]
@@ -133,15 +139,15 @@ def test_the_demo_checks_the_conservation_law_of_every_asset(demo, asset):
     assert account.get("results", 1) > 0
 
 
-def test_demo_names_its_tables_and_the_ui(demo):
-    assert {"ledger", "events/orders", "events/payments", *ASSETS, *BOARDS} <= set(demo["tables"])
+def test_the_demo_lists_its_tables_and_the_ui_command(demo):
+    assert {"ledger", "events/orders", "events/payments", *ASSETS, *LEADERBOARDS} <= set(demo["tables"])
     assert all((Path(path) / "_delta_log").is_dir() for path in demo["tables"].values())
     lake = demo["status"]["lake"]
     assert demo["ui"] == f"TIDEMARK_LAKE={lake} TIDEMARK_DAGSTER_HOME={lake}/_dagster make ui"
 
 
 def test_the_demo_recognizes_its_own_lake(demo):
-    """No file of a demo prevents the next one from emptying its lake."""
+    """No file that a demo writes prevents the next demo from emptying the lake."""
     folder = DemoLake(Path(demo["status"]["lake"]))
     folder.require_own(make_engine(settings(), SparkResource()))
 
@@ -165,8 +171,8 @@ def test_status_as_tables_fits_a_narrow_terminal(demo):
     assert "…" not in result.out
 
 
-def _stands_as_it_did(demo: dict[str, Any]) -> None:
-    """A join over sources, a Top-K over a derived table and the sources are unchanged."""
+def _check_unchanged_status(demo: dict[str, Any]) -> None:
+    """Assert that a join of sources, a Top-K over a derived table and the sources are unchanged."""
     status, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
     assert tidemark("status", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
 
@@ -176,12 +182,12 @@ def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
 
     tables = {t["table"]: t for t in tidemark("maintain", "--json").json["tables"]}
     others = [f"{folder}/{source}" for folder in ("events", "quarantine") for source in SOURCES]
-    assert set(tables) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in BOARDS]}
+    assert set(tables) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in LEADERBOARDS]}
     assert {(t["left"], t["after"] == t["before"] > 0) for t in tables.values()} == {(None, True)}
     run = build(settings()).resolve_job_def("maintenance").execute_in_process()
     [output] = [e for e in run.all_events if e.is_successful_output]
     assert set(output.step_output_data.metadata) == set(tables)
-    _stands_as_it_did(demo)
+    _check_unchanged_status(demo)
 
 
 def test_late_shows_the_late_rows(demo):
@@ -216,7 +222,7 @@ def test_rebuilding_a_correct_day_repairs_nothing(demo):
         "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
         "steps": [],
     }
-    _stands_as_it_did(demo)
+    _check_unchanged_status(demo)
 
 
 def test_a_second_ingest_and_advance_do_nothing(demo):
@@ -233,14 +239,14 @@ def test_a_drain_finalizes_every_row(drained):
     assert wide["law"]["holds"]
 
 
-def _olist_truth(within: timedelta) -> dict[str, int]:
-    """A naive join of Olist's files: a payment is made when its order was approved."""
+def _naive_olist_result(within: timedelta) -> dict[str, int]:
+    """A naive join of Olist's files; the time of a payment is the approval of its order."""
     with (OLIST / "olist_orders_dataset.csv").open(newline="", encoding="utf-8") as file:
         orders = {row["order_id"]: row for row in csv.DictReader(file)}
     with (OLIST / "olist_order_payments_dataset.csv").open(newline="", encoding="utf-8") as file:
         payments = [orders.get(row["order_id"], {}) for row in csv.DictReader(file)]
     accepted = [order for order in payments if order.get("order_approved_at")]
-    pairs = [order["order_id"] for order in accepted if timedelta(0) <= _took(order) <= within]
+    pairs = [order["order_id"] for order in accepted if timedelta(0) <= _delay_of_payment(order) <= within]
     return {
         "pairs": len(pairs),
         "orders": len(orders) - len(set(pairs)),
@@ -250,14 +256,14 @@ def _olist_truth(within: timedelta) -> dict[str, int]:
     }
 
 
-def _took(order: dict[str, str]) -> timedelta:
+def _delay_of_payment(order: dict[str, str]) -> timedelta:
     return datetime.fromisoformat(order["order_approved_at"]) - datetime.fromisoformat(order["order_purchase_timestamp"])
 
 
 needs_olist = pytest.mark.skipif(not OLIST.is_dir(), reason=f"Olist's sample is not here: {OLIST}")
 
 
-def _olist_found() -> dict[str, int]:
+def _olist_result() -> dict[str, int]:
     status = tidemark("status", WIDE, "--json").json
     wide, payments = status["assets"][WIDE], status["sources"]["payments"]
     assert wide["law"]["holds"]
@@ -267,12 +273,12 @@ def _olist_found() -> dict[str, int]:
 
 @needs_olist
 @pytest.mark.soak
-def test_demo_joins_olist_as_a_naive_join_does(spark, lake, monkeypatch):
+def test_the_demo_of_olist_equals_a_naive_join(spark, lake, monkeypatch):
     assert tidemark("demo", "--data", str(OLIST), "--parts", "1", "--lake", str(lake), "--json").json["planned"] == {}
     monkeypatch.setenv("TIDEMARK_PAYMENT_WITHIN", "72 hours")
     assert (
-        _olist_found()
-        == _olist_truth(timedelta(hours=72))
+        _olist_result()
+        == _naive_olist_result(timedelta(hours=72))
         == {"pairs": 8547, "orders": 340, "payments": 216, "accepted": 8763, "quarantined": 161}
     )
 
@@ -283,7 +289,7 @@ def test_the_join_interval_comes_from_the_environment(spark, lake, monkeypatch):
     prepare(OLIST, lake / "landing")
     assert len(tidemark("ingest", "--json").json["entries"]) == 1
     tidemark("drain", WIDE)
-    assert _olist_found() == _olist_truth(timedelta(hours=24))
+    assert _olist_result() == _naive_olist_result(timedelta(hours=24))
 
 
 def test_an_empty_lake_is_reported_by_every_command(spark, lake):
@@ -297,7 +303,7 @@ def test_an_empty_lake_is_reported_by_every_command(spark, lake):
     }
 
 
-def test_a_lake_that_no_demo_made_is_refused_and_kept(lake):
+def test_a_lake_that_no_demo_made_is_refused_and_unchanged(lake):
     lake.mkdir()
     (lake / "precious").touch()
     result = tidemark("demo", "--lake", str(lake))
@@ -348,20 +354,20 @@ def test_a_wrong_setting_is_a_one_line_error(lake, monkeypatch):
     assert result.err.startswith("error: TIDEMARK_PAYMENT_WITHIN is '[a while]': legal: ")
 
 
-def _of_java(kind: str) -> Py4JJavaError:
+def _java_error(kind: str) -> Py4JJavaError:
     java = SimpleNamespace(_target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: kind))
     return Py4JJavaError("a row: MARKED", java)
 
 
 @pytest.mark.parametrize(
-    ("error", "named"),
+    ("error", "expected"),
     [
         pytest.param(PySparkException("a row: MARKED", "CAST_INVALID_INPUT", {}), "PySparkException CAST_INVALID_INPUT", id="condition"),
         pytest.param(PySparkValueError("a row: MARKED"), "PySparkValueError", id="a ValueError too, no condition"),
-        pytest.param(_of_java("org.apache.spark.SparkException"), "org.apache.spark.SparkException", id="Java's"),
+        pytest.param(_java_error("org.apache.spark.SparkException"), "org.apache.spark.SparkException", id="Java's"),
     ],
 )
-def test_an_error_of_spark_is_named_without_its_text(lake, monkeypatch, error, named):
+def test_an_error_of_spark_is_named_without_its_text(lake, monkeypatch, error, expected):
     def fail():
         raise error
 
@@ -369,7 +375,7 @@ def test_an_error_of_spark_is_named_without_its_text(lake, monkeypatch, error, n
     result = tidemark("status")
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        f"error: Spark failed with {named}; its text may quote rows, so it is not shown. "
+        f"error: Spark failed with {expected}; its text may quote rows, so it is not shown. "
         "TIDEMARK_TRACEBACK=1 shows it, with the traceback\n"
     )
     monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")

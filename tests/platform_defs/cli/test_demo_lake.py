@@ -1,4 +1,4 @@
-"""The demo empties only its own lake, and only if every file in it is the demo's. No Spark."""
+"""The demo empties only its own lake, and only if a demo made every file in it. No test starts Spark."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings
 from tests.engine.entries import source_entry
 
-OWN = "orders/part-00000.jsonl"
+LANDED = "orders/part-00000.jsonl"
 _UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"
 _PART = f"part-00000-{_UUID}-c000.snappy.parquet"
 _COMMIT = f"commit-{'0a' * 16}"
@@ -38,11 +38,11 @@ WRITTEN = [
     f"verdicts/order_wide/{_PART}",
     f"early/order_wide/{_COMMIT}/{_PART}",
 ]
-"""Files that Delta, Spark and deltalake write into a lake, some by killed writers."""
+"""Files that Delta, Spark and deltalake write into a lake; killed writers leave some of them."""
 
 
 @dataclass(frozen=True)
-class Made:
+class Demo:
     """A lake after a demo, without the tables that Spark would write."""
 
     folder: DemoLake
@@ -58,7 +58,7 @@ def _engine(root: Path) -> Engine:
     return make_engine(values, SparkResource())
 
 
-def _land(folder: DemoLake, name: str = OWN, text: str = "{}\n") -> Path:
+def _land(folder: DemoLake, name: str = LANDED, text: str = "{}\n") -> Path:
     path = folder.landing / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -70,10 +70,10 @@ def _contents(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
+def made_demo(tmp_path: Path) -> Demo:
     folder, engine = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo")
     folder.begin(engine)
-    folder.plan([OWN])
+    folder.plan([LANDED])
     _land(folder)
     folder.landed()
     for table in ("ledger", "order_wide", "events", "changelog"):
@@ -81,33 +81,33 @@ def made(tmp_path: Path) -> Made:
     for name in ("_dagster/x", "_prepared/orders/part-00001.csv", *WRITTEN):
         (folder.root / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.root / name).touch()
-    return Made(folder, engine)
+    return Demo(folder, engine)
 
 
 @pytest.fixture(autouse=True)
-def _settings_again() -> Iterator[None]:
+def _fresh_settings() -> Iterator[None]:
     settings.cache_clear()
     yield
     settings.cache_clear()
 
 
-def test_a_lake_of_an_earlier_demo_is_emptied_except_for_locks_and_dagster_home(made: Made) -> None:
-    made.folder.begin(_engine(made.root))
-    assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
-    assert (made.root / "_dagster/x").exists()
-    made.folder.begin(_engine(made.root))
+def test_a_lake_of_an_earlier_demo_is_emptied_except_for_locks_and_dagster_home(made_demo: Demo) -> None:
+    made_demo.folder.begin(_engine(made_demo.root))
+    assert {p.name for p in made_demo.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
+    assert (made_demo.root / "_dagster/x").exists()
+    made_demo.folder.begin(_engine(made_demo.root))
 
 
-def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made: Made) -> None:
-    made.folder.plan(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
-    _land(made.folder, "orders/part-00001.jsonl")
-    _land(made.folder, "payments/.part-00001.jsonl.tmp")
-    made.folder.begin(_engine(made.root))
-    assert not made.folder.landing.exists()
+def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made_demo: Demo) -> None:
+    made_demo.folder.plan(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
+    _land(made_demo.folder, "orders/part-00001.jsonl")
+    _land(made_demo.folder, "payments/.part-00001.jsonl.tmp")
+    made_demo.folder.begin(_engine(made_demo.root))
+    assert not made_demo.folder.landing.exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "named"),
+    ("name", "expected"),
     [
         ("landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
         ("landing/orders/.mine.tmp", "rows or a file of 'orders/.mine.tmp'"),
@@ -137,39 +137,39 @@ def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made: Made) -> 
         ("ledger/readme.txt", "'ledger/readme.txt'"),
     ],
 )
-def test_a_file_that_no_demo_made_prevents_deletion(made: Made, name: str, named: str) -> None:
-    path = made.root / name
+def test_a_file_that_no_demo_made_prevents_deletion(made_demo: Demo, name: str, expected: str) -> None:
+    path = made_demo.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
-    before = _contents(made.root)
-    with pytest.raises(ForeignFolderError, match=f"which contains {named}, which no demo made; nothing was deleted"):
-        made.folder.begin(_engine(made.root))
-    assert _contents(made.root) == before
+    before = _contents(made_demo.root)
+    with pytest.raises(ForeignFolderError, match=f"which contains {expected}, which no demo made; nothing was deleted"):
+        made_demo.folder.begin(_engine(made_demo.root))
+    assert _contents(made_demo.root) == before
 
 
-def test_a_replaced_file_of_the_demo_prevents_deletion(made: Made) -> None:
-    _land(made.folder, text="precious\n")
+def test_a_replaced_file_of_the_demo_prevents_deletion(made_demo: Demo) -> None:
+    _land(made_demo.folder, text="precious\n")
     with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/part-00000\.jsonl'"):
-        made.folder.begin(_engine(made.root))
+        made_demo.folder.begin(_engine(made_demo.root))
 
 
 @pytest.mark.parametrize(
     "name", ["events", "landing", "_locks", "_dagster", "_trash-abc", "_made_by_the_demo.new", f"order_wide/{_COMMIT}"]
 )
 def test_a_link_prevents_deletion_and_is_not_followed(tmp_path: Path, name: str) -> None:
-    folder, engine, theirs = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo"), tmp_path / "theirs"
+    folder, engine, foreign = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo"), tmp_path / "foreign"
     folder.begin(engine)
-    theirs.mkdir()
-    (theirs / "precious").touch()
+    foreign.mkdir()
+    (foreign / "precious").touch()
     link = folder.root / name
     link.parent.mkdir(exist_ok=True)
-    link.symlink_to(theirs)
+    link.symlink_to(foreign)
     with pytest.raises(ForeignFolderError, match=f"which contains '{name}', which no demo made; nothing was deleted"):
         folder.begin(_engine(folder.root))
-    assert [p.name for p in theirs.iterdir()] == ["precious"]
+    assert [p.name for p in foreign.iterdir()] == ["precious"]
 
 
-def test_a_demo_killed_while_emptying_its_folder_can_start_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_killed_while_emptying_its_folder_can_start_again(made_demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(trash: Path) -> None:
         (trash / WRITTEN[0]).unlink()
         raise RuntimeError("killed")
@@ -178,32 +178,32 @@ def test_a_demo_killed_while_emptying_its_folder_can_start_again(made: Made, mon
         with monkeypatch.context() as patched:
             patched.setattr("platform_defs.cli.demo_lake.shutil.rmtree", killed)
             with pytest.raises(RuntimeError, match="killed"):
-                made.folder.begin(_engine(made.root))
-        (made.root / WRITTEN[0]).parent.mkdir(parents=True)
-        (made.root / WRITTEN[0]).touch()
-    (made.root / "_made_by_the_demo.new").touch()
-    made.folder.begin(_engine(made.root))
-    assert {p.name for p in made.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
+                made_demo.folder.begin(_engine(made_demo.root))
+        (made_demo.root / WRITTEN[0]).parent.mkdir(parents=True)
+        (made_demo.root / WRITTEN[0]).touch()
+    (made_demo.root / "_made_by_the_demo.new").touch()
+    made_demo.folder.begin(_engine(made_demo.root))
+    assert {p.name for p in made_demo.root.iterdir()} == {"_made_by_the_demo", "_locks", "_dagster"}
 
 
-def test_a_link_in_the_landing_folder_prevents_deletion(made: Made, tmp_path: Path) -> None:
+def test_a_link_in_the_landing_folder_prevents_deletion(made_demo: Demo, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    (made.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
+    (made_demo.folder.landing / "orders/link").symlink_to(tmp_path / "mine")
     with pytest.raises(ForeignFolderError, match="orders/link"):
-        made.folder.begin(_engine(made.root))
+        made_demo.folder.begin(_engine(made_demo.root))
 
 
-def test_rows_from_another_folder_prevent_deletion(made: Made) -> None:
+def test_rows_from_another_folder_prevent_deletion(made_demo: Demo) -> None:
     """The user has set TIDEMARK_LAKE to the demo's lake, and TIDEMARK_LANDING to other files."""
-    shutil.rmtree(made.root / "ledger")
-    own = made.folder.landing / OWN
+    shutil.rmtree(made_demo.root / "ledger")
+    own = made_demo.folder.landing / LANDED
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
-    made.engine.ledger.commit([(source_entry("orders", 1, offsets=(f"file:{own}|{state}",)),)])
-    made.folder.require_own(_engine(made.root))
-    made.engine.ledger.commit([(source_entry("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
+    made_demo.engine.ledger.commit([(source_entry("orders", 1, offsets=(f"file:{own}|{state}",)),)])
+    made_demo.folder.require_own(_engine(made_demo.root))
+    made_demo.engine.ledger.commit([(source_entry("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
     with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/mine\.csv'"):
-        made.folder.begin(_engine(made.root))
-    assert made.folder.landing.exists()
+        made_demo.folder.begin(_engine(made_demo.root))
+    assert made_demo.folder.landing.exists()
 
 
 def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> None:
@@ -227,17 +227,17 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("writer", ["ledger", "maintenance", "order_wide", "stream"])
-def test_nothing_is_deleted_while_a_writer_is_active(made: Made, writer: str) -> None:
+def test_nothing_is_deleted_while_a_writer_is_active(made_demo: Demo, writer: str) -> None:
     from platform_defs.engine.ingest.stream import writer_name
 
-    name = writer_name(made.engine.folders) if writer == "stream" else writer
-    before = _contents(made.root)
-    with Lake(str(made.root)).writer(name), pytest.raises(LakeError, match="has a writer already"):
-        made.folder.begin(_engine(made.root))
-    assert _contents(made.root) == before
+    name = writer_name(made_demo.engine.folders) if writer == "stream" else writer
+    before = _contents(made_demo.root)
+    with Lake(str(made_demo.root)).writer(name), pytest.raises(LakeError, match="has a writer already"):
+        made_demo.folder.begin(_engine(made_demo.root))
+    assert _contents(made_demo.root) == before
 
 
-def test_the_settings_of_the_user_are_replaced_by_the_demos_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_demo_replaces_the_lake_landing_and_dagster_home_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("LAKE", "LANDING", "DAGSTER_HOME"):
         monkeypatch.setenv(f"TIDEMARK_{name}", str(tmp_path / name.lower()))
     values = demo._settings(None, DemoLake(HOME / "demo"))
@@ -256,7 +256,7 @@ def test_the_settings_of_the_user_are_replaced_by_the_demos_own(monkeypatch: pyt
         ("/data/lake", "/data/demo/landing", "/data/demo"),
     ],
 )
-def test_a_folder_that_overlaps_the_users_own_is_refused(lake: str, landing: str | None, demos: str) -> None:
+def test_a_folder_that_overlaps_the_users_lake_or_landing_is_refused(lake: str, landing: str | None, demos: str) -> None:
     with pytest.raises(ForeignFolderError, match=f"`--lake` is '{demos}', which overlaps TIDEMARK_LA"):
         DemoLake(Path(demos)).settings(Settings(lake=lake, landing=landing))
 
@@ -265,14 +265,14 @@ def test_the_demo_may_use_the_lake_of_the_settings(tmp_path: Path) -> None:
     assert DemoLake(tmp_path).settings(Settings(lake=str(tmp_path))).lake == str(tmp_path)
 
 
-def test_times_are_compared_in_milliseconds(made: Made) -> None:
-    path = made.folder.landing / OWN
+def test_times_are_compared_in_milliseconds(made_demo: Demo) -> None:
+    path = made_demo.folder.landing / LANDED
     os.utime(path, ns=(1, path.stat().st_mtime_ns // 1_000_000 * 1_000_000))
-    made.folder.require_own(made.engine)
+    made_demo.folder.require_own(made_demo.engine)
 
 
-def test_two_demos_in_a_row_use_one_lake_and_change_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The demo without Dagster's runs, which need Spark."""
+def test_a_second_demo_uses_the_same_lake_and_changes_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The runs of Dagster are replaced, since they need Spark."""
     ran: list[tuple[str, int]] = []
     users = tmp_path / "users"
     (users / "landing/orders").mkdir(parents=True)

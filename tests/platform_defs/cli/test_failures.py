@@ -1,4 +1,4 @@
-"""One asset's failure does not stop the others: the command line and the maintenance job try all, then fail with the names."""
+"""If one asset fails, the command line and the maintenance job still process the others, and then fail with the failed names."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,20 +21,20 @@ TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})
 BEST = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="change")
 ASSETS = {
     name: DerivedAsset(name=name, inputs=(of,), operator=operator)
-    for name, of, operator in [("bad", "l", TOTAL), ("of_bad", "bad", BEST), ("of_that", "of_bad", BEST), ("good", "l", TOTAL)]
+    for name, of, operator in [("bad", "l", TOTAL), ("of_bad", "bad", BEST), ("of_of_bad", "of_bad", BEST), ("good", "l", TOTAL)]
 }
 OVERFLOW = StepError.raised("bad", "ARITHMETIC_OVERFLOW")
 
 
 @dataclass
 class FakeEngine:
-    """Advances by name; `bad` fails until it is fixed."""
+    """Advances assets by name. `bad` fails until batch `fixed_at`."""
 
     error: Exception | None = OVERFLOW
-    asked: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
     assets: dict[str, DerivedAsset] = field(default_factory=lambda: ASSETS)
     entries: int = 3
-    mended_at: int = 99
+    fixed_at: int = 99
 
     @property
     def pending(self) -> "FakeEngine":
@@ -44,7 +44,7 @@ class FakeEngine:
         return {"lag_ms": 0}
 
     def steps(self, name: str, until: int | None = None, *, checked: bool = False) -> Iterator[Any]:
-        self.asked.append(name)
+        self.called.append(name)
         if name == "bad" and self.error:
             raise self.error
         yield SimpleNamespace(after=SimpleNamespace(step=1, seq=1, closed_to=None), rows=1)
@@ -56,10 +56,10 @@ class FakeEngine:
     def drain(self) -> None:
         return None
 
-    def ingest(self, every: str | None, entered: Callable[[object], None]) -> list[Any]:
+    def ingest(self, every: str | None, on_batch: Callable[[object], None]) -> list[Any]:
         for n in range(self.entries):
-            self.error = None if n >= self.mended_at else self.error
-            entered(n)
+            self.error = None if n >= self.fixed_at else self.error
+            on_batch(n)
         return []
 
     def maintain(self) -> list[Maintained]:
@@ -78,20 +78,20 @@ def run(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, *command: str) -> t
 )
 def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     engine = FakeEngine()
-    out, ended = run(monkeypatch, engine, *command)
+    out, error_raised = run(monkeypatch, engine, *command)
     rebuilt = ["bad", "rebuild good"] if "backfill" in command else ["bad"]
-    assert engine.asked == [*rebuilt, "good"]
-    assert "good" in out, "what was done is shown"
-    assert isinstance(ended, AdvanceError)
-    assert str(ended).startswith("bad could not be advanced; assets that do not read these were")
-    assert "ARITHMETIC_OVERFLOW" in str(ended)
+    assert engine.called == [*rebuilt, "good"]
+    assert "good" in out, "successful steps are shown"
+    assert isinstance(error_raised, AdvanceError)
+    assert str(error_raised).startswith("bad could not be advanced; assets that do not read these were")
+    assert "ARITHMETIC_OVERFLOW" in str(error_raised)
 
 
 def test_maintenance_shows_every_table_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    out, ended = run(monkeypatch, FakeEngine(), "maintain", "--json")
+    out, error_raised = run(monkeypatch, FakeEngine(), "maintain", "--json")
     assert '"pairs"' in out
     assert '"a file is lost"' in out
-    assert isinstance(ended, MaintenanceError)
+    assert isinstance(error_raised, MaintenanceError)
     with pytest.raises(dg.Failure, match=r"1 of the lake's tables could not be maintained.*events/l: a file is lost") as failed:
         maintenance_job.execute_in_process(resources={"engine": FakeEngine()})
     assert failed.value.metadata["pairs"].value == "4 files, now 1; 3 deleted"

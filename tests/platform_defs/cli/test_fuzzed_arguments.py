@@ -1,4 +1,4 @@
-"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No Spark."""
+"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No test starts Spark."""
 
 import io
 import json
@@ -126,7 +126,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 @example(text="9" * 5_000 + " s")
 def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:
     try:
-        os.fsencode(text)  # no process can receive another one
+        os.fsencode(text)  # no process can receive other text
     except UnicodeEncodeError:
         return
     code, out, err = _run([part.replace("{}", text) for part in COMMANDS[name]])
@@ -145,7 +145,7 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> 
 
 
 def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error message may quote a row, a file name, or the holder of a lock."""
+    """An error message can quote a row, a file name, or the holder of a lock."""
 
     def fail() -> None:
         raise TidemarkError("row \x1b]0;title\x07 [bold]x[/bold] \u202e http://user:s3cret@host/")
@@ -167,9 +167,9 @@ def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPa
 
 def test_a_relative_publish_folder_is_resolved_from_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    asked: list[str] = []
-    views = SimpleNamespace(publish=lambda asset, folder: asked.append(folder) or 3)
+    folders: list[str] = []
+    views = SimpleNamespace(publish=lambda asset, folder: folders.append(folder) or 3)
     monkeypatch.setattr("platform_defs.engine.Engine.views", views)
     code, out, _ = _run(["publish", "seller_leaderboard", "[out]"])
-    assert (code, asked) == (0, [f"{tmp_path}/[out]"])
+    assert (code, folders) == (0, [f"{tmp_path}/[out]"])
     assert "[out]" in out

@@ -1,4 +1,4 @@
-"""The quarantine commands, and an ingest that skipped files: tables in 80 columns, JSON, and one-line errors."""
+"""The output of the quarantine commands, and of an ingest that skipped files: tables in 80 columns, JSON, and one-line errors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,45 +16,45 @@ from platform_defs.engine.ingest.release import Released
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.platform_defs.cli.test_commands import tidemark
 
-LONG = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
-TORN = QuarantinedFile(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
-ASKED = QuarantinedFile(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
+LONG_REASON = "malformed: it brings columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
+CORRUPTED = QuarantinedFile(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
+REQUESTED = QuarantinedFile(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
 
 
 class _Quarantine:
-    """The answers of an engine's quarantine, and the requests to it."""
+    """A quarantine with fixed results, which records the requests."""
 
     def __init__(self) -> None:
-        self.asked = list[tuple[Any, ...]]()
+        self.requests = list[tuple[Any, ...]]()
 
     def files(self, source: str) -> list[QuarantinedFile]:
-        return [TORN, ASKED] if source == "orders" else []
+        return [CORRUPTED, REQUESTED] if source == "orders" else []
 
     def rows(self, source: str) -> list[RejectedRows]:
         if source not in ("orders", "payments"):
             raise QuarantineError.no_source(source, ["orders", "payments"])
         return (
-            [RejectedRows(source, LONG, 1_234_567, 12), RejectedRows(source, "type: \u202e\x1b[2J[red]", 1, 0)]
+            [RejectedRows(source, LONG_REASON, 1_234_567, 12), RejectedRows(source, "type: \u202e\x1b[2J[red]", 1, 0)]
             if source == "orders"
             else []
         )
 
-    def retry(self, *asked: Any) -> list[QuarantinedFile]:
-        self.asked.append(asked)
-        return [TORN] if asked[0] == "orders" else []
+    def retry(self, *request: Any) -> list[QuarantinedFile]:
+        self.requests.append(request)
+        return [CORRUPTED] if request[0] == "orders" else []
 
-    def release(self, *asked: Any) -> list[Released]:
-        self.asked.append(asked)
-        return [Released("released-20260301T120000000000Z-1.jsonl", 12)] if asked[0] == "orders" else []
+    def release(self, *request: Any) -> list[Released]:
+        self.requests.append(request)
+        return [Released("released-20260301T120000000000Z-1.jsonl", 12)] if request[0] == "orders" else []
 
 
 @pytest.fixture
 def quarantine(monkeypatch: pytest.MonkeyPatch) -> _Quarantine:
-    made = _Quarantine()
-    ingestion = SimpleNamespace(quarantine=made)
+    fake = _Quarantine()
+    ingestion = SimpleNamespace(quarantine=fake)
     engine = SimpleNamespace(ingestion=ingestion, sources={"orders": None, "payments": None}, folders={"orders": "/in", "payments": "/in"})
     monkeypatch.setattr(quarantine_cli, "_engine", lambda: engine)
-    return made
+    return fake
 
 
 @pytest.mark.parametrize("command", [["list"], ["list", "orders"], ["retry", "orders"], ["release", "orders"]])
@@ -75,7 +75,7 @@ def test_json_output_is_complete(quarantine: _Quarantine) -> None:
                 {"file": "file:/in/c.jsonl.gz", "seq": 4, "reason": "malformed: \x1b]0;title\x07", "asked": True},
             ],
             "rows": [
-                {"reason": LONG, "rows": 1_234_567, "released": 12},
+                {"reason": LONG_REASON, "rows": 1_234_567, "released": 12},
                 {"reason": "type: \u202e\x1b[2J[red]", "rows": 1, "released": 0},
             ],
         },
@@ -84,7 +84,7 @@ def test_json_output_is_complete(quarantine: _Quarantine) -> None:
     report = tidemark("quarantine", "release", "orders", "--reason", "type", "--reason", "rule", "--file", "a.csv", "--json").json
     assert report == {"source": "orders", "folder": "/in", "files": [{"file": "released-20260301T120000000000Z-1.jsonl", "rows": 12}]}
     assert len(tidemark("quarantine", "retry", "orders", "a.gz", "b.gz", "--json").json["files"]) == 1
-    assert quarantine.asked == [("orders", ["type", "rule"], ["a.csv"]), ("orders", ["a.gz", "b.gz"])]
+    assert quarantine.requests == [("orders", ["type", "rule"], ["a.csv"]), ("orders", ["a.gz", "b.gz"])]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rows as the command line prints them: escaped, complete, within the terminal's width. No Spark."""
+"""The command line prints rows escaped, complete and within the terminal's width. No test starts Spark."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from platform_defs.cli import render
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
-SHOWN = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
+ESCAPED = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
 
 
 def _late(rows: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def test_late_rows_fit_the_terminal_and_are_escaped(width: int, capsys: pytest.C
     render.print_late(_late([row, row], 7))
     out = capsys.readouterr().out
     assert out.startswith("Late rows of payments for wide: 7, of which 2 are shown")
-    assert out.count(SHOWN) == (4 if width == 80 else 3)
+    assert out.count(ESCAPED) == (4 if width == 80 else 3)
     assert out.count('[{"a": 1}]') == 2
     assert max(map(len, out.splitlines())) <= width
     assert out.replace("\n", "").isprintable()
@@ -60,6 +60,6 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
-    assert f"Lake /data/{SHOWN}" in out
-    assert f"{SHOWN}\\: nothing is finalized yet; it waits for {SHOWN}" in out.replace("\n", "")
+    assert f"Lake /data/{ESCAPED}" in out
+    assert f"{ESCAPED}\\: nothing is finalized yet; it waits for {ESCAPED}" in out.replace("\n", "")
     assert out.replace("\n", "").isprintable()

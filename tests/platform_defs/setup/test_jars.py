@@ -24,61 +24,61 @@ def jar(name: str, content: bytes) -> Jar:
     return Jar("org.example", name, "1.0", hashlib.sha256(content).hexdigest())
 
 
-def put(folder: Path, pin: Jar, content: bytes) -> Path:
+def write_jar(folder: Path, pin: Jar, content: bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / pin.file_name
     path.write_bytes(content)
     return path
 
 
-def serving(**contents: bytes):
-    """A repository that has these artifacts, and records the requests."""
-    asked: list[str] = []
+def repository_with(**contents: bytes):
+    """A download function for a repository with these artifacts, and the list of requested artifacts."""
+    requested: list[str] = []
 
     def download(wanted: Sequence[Jar], into: Path) -> str:
-        asked.extend(pin.artifact for pin in wanted)
+        requested.extend(pin.artifact for pin in wanted)
         for pin in wanted:
             if pin.artifact in contents:
-                put(into, pin, contents[pin.artifact])
+                write_jar(into, pin, contents[pin.artifact])
         return "first line\n:: problems summary ::\n\n\tmodule not found\n"
 
-    return download, asked
+    return download, requested
 
 
 def no_download(wanted: Sequence[Jar], into: Path) -> str:
-    raise AssertionError(f"asked for {wanted}, to put into {into}")
+    raise AssertionError(f"unexpected download of {wanted} into {into}")
 
 
 A, B = jar("a", b"A"), jar("b", b"B")
 
 
 def test_the_folder_contains_the_fetched_jars_only(folder: Path):
-    download, _ = serving(a=b"A", b=b"B")
+    download, _ = repository_with(a=b"A", b=b"B")
     assert jars.fetch(jars=[A, B], download=download) == [A, B]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a-1.0.jar": b"A", "b-1.0.jar": b"B"}
 
 
 def test_a_filled_folder_needs_no_download(folder: Path):
-    put(folder, A, b"A")
+    write_jar(folder, A, b"A")
     assert jars.fetch(jars=[A], download=no_download) == []
 
 
 def test_only_missing_jars_are_fetched(folder: Path):
-    put(folder, A, b"A")
-    download, asked = serving(b=b"B")
+    write_jar(folder, A, b"A")
+    download, requested = repository_with(b=b"B")
     assert jars.fetch(jars=[A, B], download=download) == [B]
-    assert asked == ["b"]
+    assert requested == ["b"]
 
 
 def test_a_damaged_file_in_the_folder_is_replaced(folder: Path):
-    path = put(folder, A, b"half of it")
-    download, _ = serving(a=b"A")
+    path = write_jar(folder, A, b"half of it")
+    download, _ = repository_with(a=b"A")
     assert jars.fetch(jars=[A], download=download) == [A]
     assert path.read_bytes() == b"A"
 
 
-def test_a_wrong_checksum_names_both_and_keeps_no_file(folder: Path):
-    download, _ = serving(a=b"A", b=b"evil")
+def test_a_wrong_checksum_is_an_error_with_both_checksums_and_leaves_no_file(folder: Path):
+    download, _ = repository_with(a=b"A", b=b"evil")
     expected, found = B.sha256, hashlib.sha256(b"evil").hexdigest()
     with pytest.raises(JarError, match=rf"b-1\.0\.jar .*expected sha256 {expected}, found {found}.*TIDEMARK_MAVEN_MIRROR.*TIDEMARK_JARS"):
         jars.fetch(jars=[A, B], download=download)
@@ -86,7 +86,7 @@ def test_a_wrong_checksum_names_both_and_keeps_no_file(folder: Path):
 
 
 def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
-    download, _ = serving(a=b"A")
+    download, _ = repository_with(a=b"A")
     with pytest.raises(JarError, match=r"(?s)could not fetch b-1\.0\.jar\. .*TIDEMARK_MAVEN_MIRROR.*Ivy printed:\n\tmodule not found$"):
         jars.fetch(jars=[A, B], download=download)
     assert list(folder.iterdir()) == []
@@ -94,16 +94,16 @@ def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
 
 def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jars, "pinned", lambda: (A, B, jar("c", b"C")))
-    put(folder, A, b"A")
-    put(folder, B, b"not the pinned file")
+    write_jar(folder, A, b"A")
+    write_jar(folder, B, b"not the pinned file")
     with pytest.raises(JarError, match=r"b-1\.0\.jar, c-1\.0\.jar\. Run `make setup`.*TIDEMARK_JARS"):
         jars.jar_paths()
 
 
 def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jars, "pinned", lambda: (B, A))
-    put(folder, A, b"A")
-    put(folder, B, b"B")
+    write_jar(folder, A, b"A")
+    write_jar(folder, B, b"B")
     assert jars.jar_paths() == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
 
 
@@ -124,7 +124,7 @@ NOTE: Picked up JAVA_TOOL_OPTIONS: -Dhttps.proxyPassword=hunter2
 @pytest.mark.parametrize(
     "url", ["http://user:s3cret@127.0.0.1:1/", "http://user:s3cret%20p%40ss@127.0.0.1:1/", "https://s3cret@127.0.0.1/m2/"]
 )
-def test_the_password_of_a_mirror_is_in_no_message(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str):
+def test_no_message_contains_the_password_of_a_mirror(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str):
     monkeypatch.setenv("TIDEMARK_MAVEN_MIRROR", url)
     settings.cache_clear()
     with pytest.raises(JarError, match=r"could not fetch a-1\.0\.jar") as refused:
@@ -145,14 +145,14 @@ def test_ivy_prints_no_password_of_an_unreachable_mirror(folder: Path, monkeypat
     assert "127.0.0.1:1" in str(refused.value)
 
 
-def test_the_list_is_complete_and_checksummed():
+def test_the_list_is_complete_and_has_checksums():
     pins = jars.pinned()
     assert {"delta-spark_4.1_2.13", "delta-storage", "unitycatalog-client"} <= {pin.artifact for pin in pins}
     assert len({pin.file_name for pin in pins}) == len(pins)
     assert all(re.fullmatch("[0-9a-f]{64}", pin.sha256) for pin in pins)
 
 
-def test_ivy_uses_no_host_unless_a_mirror_is_set(tmp_path: Path):
+def test_ivy_has_no_root_url_unless_a_mirror_is_set(tmp_path: Path):
     assert _resolver(tmp_path, None).get("root") is None
     assert _resolver(tmp_path, "https://maven.example/a&b").get("root") == "https://maven.example/a&b/"
 
@@ -177,7 +177,7 @@ def test_the_ivy_inside_pyspark_is_found():
         pytest.param(OSError("\x1b http://u:s3cret@h/"), "\\x1b http://***@h/\n", id="a folder that is read-only"),
     ],
 )
-def test_the_command_fails_with_the_message_alone(
+def test_the_command_fails_with_only_the_message(
     error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def fails() -> list[Jar]:

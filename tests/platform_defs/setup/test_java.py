@@ -30,8 +30,8 @@ def home_of(path: Path, release: str | None, prints: str = "exit 1") -> Path:
     ("release", "version"),
     [
         pytest.param('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\n', 17, id="17"),
-        pytest.param('JAVA_VERSION="21"\n', 21, id="a first release has no dots"),
-        pytest.param('JAVA_VERSION="1.8.0_402"\n', 8, id="before 9 the major number came second"),
+        pytest.param('JAVA_VERSION="21"\n', 21, id="a first release without dots"),
+        pytest.param('JAVA_VERSION="1.8.0_402"\n', 8, id="before 9, with the major number second"),
     ],
 )
 def test_the_version_is_read_from_the_release_file(tmp_path: Path, release: str, version: int):
@@ -56,16 +56,16 @@ def test_a_folder_without_java_is_not_a_java_home(tmp_path: Path):
     assert java.java_version(tmp_path) is None
 
 
-def test_the_first_supported_home_is_taken(tmp_path: Path):
+def test_the_first_supported_home_is_used(tmp_path: Path):
     homes = [home_of(tmp_path / version, f'JAVA_VERSION="{version}.0.1"\n') for version in ("11", "25", "21", "17")]
     assert java.find_java([tmp_path / "absent", *homes]) == str(tmp_path / "21")
 
 
-def test_a_missing_java_is_an_error_that_says_how_to_install_one(tmp_path: Path):
+def test_the_error_of_a_missing_java_says_how_to_install_one(tmp_path: Path):
     with pytest.raises(java.JavaNotFound, match="found no Java at all") as caught:
         java.find_java([tmp_path])
-    for way_out in ("apt-get install openjdk-17-jre-headless", "brew install openjdk@17", "winget install EclipseAdoptium.Temurin.17.JRE"):
-        assert way_out in str(caught.value)
+    for advice in ("apt-get install openjdk-17-jre-headless", "brew install openjdk@17", "winget install EclipseAdoptium.Temurin.17.JRE"):
+        assert advice in str(caught.value)
 
 
 def test_an_unsupported_newer_java_is_named_in_the_error(tmp_path: Path):
