@@ -1,4 +1,4 @@
-"""A ledger in format 1: absolute paths, and no later column."""
+"""Writes a ledger in format 1, with absolute paths and without later columns."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

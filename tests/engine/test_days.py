@@ -14,8 +14,8 @@ from tests.support.shopkeeping import DAY
     [
         pytest.param(0, date(1970, 1, 1), id="the epoch"),
         pytest.param(-1, date(1969, 12, 31), id="a millisecond before it"),
-        pytest.param(DAY - 1, date(1970, 1, 1), id="the last of a day"),
-        pytest.param(DAY, date(1970, 1, 2), id="the first of a day"),
+        pytest.param(DAY - 1, date(1970, 1, 1), id="the last millisecond of a day"),
+        pytest.param(DAY, date(1970, 1, 2), id="the first millisecond of a day"),
         pytest.param(951_782_400_000, date(2000, 2, 29), id="leap day"),
         pytest.param(-62_135_596_800_000, date(1, 1, 1), id="year 1"),
         pytest.param(253_402_300_799_999, date(9999, 12, 31), id="year 9999"),

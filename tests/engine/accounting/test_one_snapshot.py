@@ -1,4 +1,4 @@
-"""An account, a status and a step read one snapshot, whatever is committed while they are computed."""
+"""An account and a status read one snapshot, whatever is committed while they are computed."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -25,7 +25,7 @@ ASSETS = [
 
 
 @pytest.fixture(scope="module")
-def grown(make_module_engine: MakeEngine) -> Engine:
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
     engine = make_module_engine(SOURCES, ASSETS)
     replay(engine, [{"l": [Event("a", n, n * MINUTE) for n in range(10)], "r": [Event("a", 1, 9 * MINUTE)]}])
     for name in engine.assets:
@@ -34,11 +34,11 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 
 @pytest.fixture
-def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    return copy_engine(grown)
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    return copy_engine(prepared_engine)
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: str, act: Callable[[], object]) -> None:
+def run_before_calls(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: str, act: Callable[[], object]) -> None:
     """Run an action before each call of a function of the account."""
     original = getattr(owner, name)
 
@@ -49,14 +49,14 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: str, act
     monkeypatch.setattr(owner, name, replaced)
 
 
-PLACES = [
+FUNCTIONS = [
     pytest.param("counts", counted_rows, "_finality", id="windows"),
     pytest.param("pairs", traced_rows, "_resulting", id="a join"),
-    pytest.param("total", upserted_rows, "handled_terms", id="a table that upserts"),
+    pytest.param("total", upserted_rows, "handled_terms", id="an upserted table"),
 ]
 
 
-@pytest.mark.parametrize(("asset", "owner", "name"), PLACES)
+@pytest.mark.parametrize(("asset", "owner", "name"), FUNCTIONS)
 def test_an_account_reads_one_snapshot_during_ingests_and_steps(
     engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, asset: str, owner: ModuleType, name: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_an_account_reads_one_snapshot_during_ingests_and_steps(
         other.advance(asset)
 
     before = totals(engine, asset)
-    meanwhile(monkeypatch, owner, name, act)
+    run_before_calls(monkeypatch, owner, name, act)
     assert broken(engine, asset) == set()
     assert landed
     assert totals(engine, asset)["l", "accepted"] > before["l", "accepted"]
@@ -85,9 +85,9 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
         for name in other.assets:
             other.advance(name)
 
-    meanwhile(monkeypatch, traced_rows, "_resulting", act)
-    seen = render.status(engine, engine.assets)
-    assert seen["ledger_head"] == 2
-    assert all(asset["law"]["holds"] for asset in seen["assets"].values())
-    assert seen["assets"]["pairs"]["accepted"] == {side: seen["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}
+    run_before_calls(monkeypatch, traced_rows, "_resulting", act)
+    status = render.status(engine, engine.assets)
+    assert status["ledger_head"] == 2
+    assert all(asset["law"]["holds"] for asset in status["assets"].values())
+    assert status["assets"]["pairs"]["accepted"] == {side: status["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}
     assert rows_of(engine.views.table("total"), "n") == [(10,), (2,)]

@@ -1,4 +1,4 @@
-"""Corrections: when a step makes them, how progress records them, how downstream tables and rebuilds use them, and the law of windows."""
+"""Corrections: which steps make them, how progress records them, how downstream tables and rebuilds use them; and the law of windows."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,8 +23,8 @@ ASSETS = [
 
 
 @pytest.fixture(scope="module")
-def closed(make_module_engine: MakeEngine) -> Engine:
-    """Two assets, the second derived from the first, whose first window is closed."""
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
+    """Two assets, the second derived from the first; their first window is final."""
     engine = make_module_engine([source("l")], ASSETS)
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 3 * MINUTE)]}])
     assert [[s.rows for s in engine.advance(a.name)] for a in ASSETS] == [[1], [1]]
@@ -32,12 +32,12 @@ def closed(make_module_engine: MakeEngine) -> Engine:
 
 
 @pytest.fixture
-def corrected(closed: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of that lake."""
-    return copy_engine(closed)
+def corrected(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake."""
+    return copy_engine(prepared_engine)
 
 
-def test_a_batch_that_closes_nothing_still_corrects_results_and_downstream_tables(corrected: Engine) -> None:
+def test_a_batch_that_finalizes_no_window_still_corrects_results_and_downstream_tables(corrected: Engine) -> None:
     replay(corrected, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
     [step] = corrected.advance("counts")
     assert (step.before.closed_to, step.rows) == (step.after.closed_to, 1)
@@ -110,16 +110,16 @@ def test_a_rebuild_of_a_corrected_table_corrects_downstream_tables(corrected: En
     assert rows_of(corrected.views.table("top"), "n") == [(1,)]
 
 
-@pytest.mark.parametrize("damage", ["deleted", "doubled", "altered"])
-def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: MakeEngine, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["deleted", "duplicated", "altered"])
+def test_the_law_names_the_day_of_a_wrong_window_result(make_engine: MakeEngine, damage: str) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=COUNT)])
     replay(engine, [{"l": [Event("a", 1, at) for at in (0, 5, DAY, 2 * DAY)]}])
     engine.drain()
     engine.advance("counts")
     assert broken(engine, "counts") == set()
-    wrong = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
-    if damage == "doubled":
-        engine.views.table("counts").where(wrong).write.format("delta").mode("append").save(engine.lake.path("counts"))
+    altered = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
+    if damage == "duplicated":
+        engine.views.table("counts").where(altered).write.format("delta").mode("append").save(engine.lake.path("counts"))
     else:
         table, where = f"delta.`{engine.lake.path('counts')}`", f"WHERE window_start = timestamp_millis({START + DAY})"
         engine.spark.sql(f"DELETE FROM {table} {where}" if damage == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")
@@ -129,7 +129,7 @@ def test_the_law_names_the_day_of_a_windows_result_that_is_wrong(make_engine: Ma
     assert broken(engine, "counts") == set()
 
 
-def test_every_row_is_in_a_closed_or_open_window_or_none_or_late(make_engine: MakeEngine) -> None:
+def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine) -> None:
     gaps = WindowedAggregate(window=Sliding(size="1 minute", slide="2 minutes"), aggregates={"n": "count(*)"})
     engine = make_engine([source("l")], [DerivedAsset(name="counts", inputs=("l",), operator=gaps)])
     replay(engine, [{"l": [Event("a", 1, at) for at in (0, 1, MINUTE, 4 * MINUTE)]}, {"l": [Event("a", 1, 3)]}])
@@ -150,9 +150,9 @@ def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngi
 
 
 def test_old_correction_ranges_are_merged_into_one() -> None:
-    kept = ()
+    ranges = ()
     for step in range(1, MAX_RANGES + 3):
-        kept = with_correction(kept, step, 10 * step, 10 * step + 5)
-    assert len(kept) == MAX_RANGES
-    assert kept[:2] == ((3, 10, 35), (4, 40, 45))
-    assert kept[-1][0] == MAX_RANGES + 2
+        ranges = with_correction(ranges, step, 10 * step, 10 * step + 5)
+    assert len(ranges) == MAX_RANGES
+    assert ranges[:2] == ((3, 10, 35), (4, 40, 45))
+    assert ranges[-1][0] == MAX_RANGES + 2

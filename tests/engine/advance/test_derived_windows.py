@@ -1,4 +1,4 @@
-"""Assets derived from windowed assets: every append-only asset can be an input by time range, and never by new rows."""
+"""Assets derived from windowed assets: an append-only asset can be read by time range, but not by new rows."""
 
 from dataclasses import replace
 
@@ -15,15 +15,15 @@ COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"})
 
 
 def test_every_windowed_result_can_be_an_input(make_engine: MakeEngine) -> None:
-    made = {
+    operators = {
         "firsts": (Deduplicate(by="k", window=WINDOW), ("l",)),
         "best": (TopK(k=2, order_by="v DESC", window=WINDOW), ("l",)),
-        "seen": (WindowJoin(on="k", window=WINDOW, how="semi"), ("l", "r")),
+        "semi": (WindowJoin(on="k", window=WINDOW, how="semi"), ("l", "r")),
         "pairs": (WindowJoin(on="k", window=WINDOW), ("l", "r")),
         "groups": (CoGroup(on="k", window=WINDOW), ("l", "r")),
     }
-    assets = [DerivedAsset(name=name, inputs=inputs, operator=operator) for name, (operator, inputs) in made.items()]
-    assets += [DerivedAsset(name=f"{name}_counted", inputs=(name,), operator=COUNT) for name in made]
+    assets = [DerivedAsset(name=name, inputs=inputs, operator=operator) for name, (operator, inputs) in operators.items()]
+    assets += [DerivedAsset(name=f"{name}_counted", inputs=(name,), operator=COUNT) for name in operators]
     engine = make_engine([source("l"), source("r")], assets)
     rows = [Event(k, v, minute * MINUTE) for minute in (0, 1, 4) for k in "ab" for v in (1, 2)]
     replay(engine, [{"l": rows, "r": [e for e in rows if e.k == "a"]}])
@@ -31,14 +31,14 @@ def test_every_windowed_result_can_be_an_input(make_engine: MakeEngine) -> None:
     counted = {}
     for asset in assets:
         engine.advance(asset.name)
-    for name in made:
+    for name in operators:
         windows = engine.views.table(f"{name}_counted").selectExpr("k", "unix_millis(window_start)", "n").collect()
         assert {r[1] % (3 * MINUTE) for r in windows} == {0}
         counted[name] = sorted((r[0], r[2]) for r in windows)
     assert counted == {
         "firsts": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
         "best": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
-        "seen": [("a", 2), ("a", 4)],
+        "semi": [("a", 2), ("a", 4)],
         "pairs": [("a", 4), ("a", 16)],
         "groups": [("a", 1), ("a", 1), ("b", 1), ("b", 1)],
     }
@@ -49,7 +49,7 @@ def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_ar
     assets = [
         DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
         DerivedAsset(name="visits", inputs=("counts",), operator=WindowedAggregate(by="k", window=sessions, aggregates={"n": "sum(n)"})),
-        DerivedAsset(name="beside", inputs=("l", "counts"), operator=CoGroup(on="k", window=sessions)),
+        DerivedAsset(name="mixed", inputs=("l", "counts"), operator=CoGroup(on="k", window=sessions)),
     ]
     engine = make_engine([source("l")], assets)
     replay(engine, [{"l": [Event("a", 1, minute * MINUTE) for minute in minutes]} for minutes in ((0, 2, 4, 30), (1, 31))])
@@ -58,9 +58,9 @@ def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_ar
         engine.advance(name)
     assert rows_of(engine.views.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
     with pytest.raises(
-        OperatorError, match="beside decides lateness by batch, and rows of counts belong to no batch; legal: only sources, or"
+        OperatorError, match="mixed decides lateness by batch, and rows of counts belong to no batch; legal: only sources, or"
     ):
-        engine.advance("beside")
+        engine.advance("mixed")
 
 
 def test_reading_new_batches_of_an_asset_is_refused_at_the_first_step(make_engine: MakeEngine) -> None:

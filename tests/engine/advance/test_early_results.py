@@ -1,4 +1,4 @@
-"""Early results: what open windows show, when they show it, and that final results replace them."""
+"""Early results of open windows: their content, their triggers, and their replacement by final results."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ def _asset(name: str, **spec: Any) -> DerivedAsset:
     return DerivedAsset(name=name, inputs=("l",), operator=operator)
 
 
-def _shown(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
+def _results(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
     """Key, the start of the window in minutes, count, and whether it is final."""
     results = engine.views.with_early(asset).withColumn("at", ((F.unix_millis("window_start") - START) / MINUTE).cast("int"))
     return rows_of(results, "k", "at", "n", "is_final")
 
 
-def test_a_trigger_shows_early_results_of_open_windows(make_engine: MakeEngine) -> None:
+def test_a_trigger_makes_early_results_of_open_windows(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset(name, early=trigger) for name, trigger in TRIGGERS.items()])
     batches = [
         [Event("a", 1, 0), Event("b", 1, 1), Event("b", 1, 2)],
@@ -40,7 +40,7 @@ def test_a_trigger_shows_early_results_of_open_windows(make_engine: MakeEngine) 
         replay(engine, [{"l": batch}])
         for name in TRIGGERS:
             engine.advance(name)
-            shown[name].append(_shown(engine, name))
+            shown[name].append(_results(engine, name))
     final = [("a", 0, 3, True), ("b", 0, 5, True)]
     # the watermark is -1, 3, 3 and 6 minutes: the first window closes with the last batch
     assert shown["step"] == [
@@ -63,14 +63,14 @@ def test_a_trigger_shows_early_results_of_open_windows(make_engine: MakeEngine) 
     assert rows_of(engine.views.table("early/step"), "k", "n", "rows_seen", "is_final") == [("a", 1, 1, False)]
 
 
-def test_overlapping_windows_and_sessions_show_early_results(make_engine: MakeEngine) -> None:
+def test_overlapping_windows_and_sessions_have_early_results(make_engine: MakeEngine) -> None:
     windows = {"sliding": Sliding(size="4 minutes", slide="2 minutes"), "session": Session(gap="2 minutes", longest="1 hour")}
     engine = make_engine([source("l")], [_asset(name, window=w, early=EveryStep()) for name, w in windows.items()])
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 3 * MINUTE)]}, {"l": [Event("a", 1, MINUTE + 1)]}])
     for name in windows:
         engine.advance(name)
-    assert _shown(engine, "sliding") == [("a", -2, 1, True), ("a", 0, 3, False), ("a", 2, 1, False)]
-    assert _shown(engine, "session") == [("a", 0, 3, False)]
+    assert _results(engine, "sliding") == [("a", -2, 1, True), ("a", 0, 3, False), ("a", 2, 1, False)]
+    assert _results(engine, "session") == [("a", 0, 3, False)]
 
 
 def test_a_correction_does_not_change_early_results(make_engine: MakeEngine) -> None:
@@ -79,22 +79,22 @@ def test_a_correction_does_not_change_early_results(make_engine: MakeEngine) -> 
     engine.advance("counts")
     replay(engine, [{"l": [Event("a", 1, 1)]}])
     engine.advance("counts")
-    assert _shown(engine, "counts") == [("a", 0, 2, True), ("a", 5, 1, False)]
+    assert _results(engine, "counts") == [("a", 0, 2, True), ("a", 5, 1, False)]
 
 
 def test_early_results_do_not_wait_for_the_first_closed_window(make_engine: MakeEngine) -> None:
     silent = source("l", watermark=Punctuated("CAST(NULL AS TIMESTAMP)"))
     pairs = join(inputs=("l", "r"))
-    of_pairs = DerivedAsset(name="of_pairs", inputs=("pairs",), operator=_asset("any", early=EveryStep()).operator)
-    engine = make_engine([silent, source("r")], [_asset("counts", early=EveryStep()), pairs, of_pairs])
+    over_pairs = DerivedAsset(name="over_pairs", inputs=("pairs",), operator=_asset("any", early=EveryStep()).operator)
+    engine = make_engine([silent, source("r")], [_asset("counts", early=EveryStep()), pairs, over_pairs])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.ingest()
-    assert [engine.advance(name) for name in ("counts", "pairs", "of_pairs")] == [[], [], []]
-    assert _shown(engine, "counts") == [("a", 0, 1, False)]
-    calm = make_engine([silent], [_asset("counts")])
-    replay(calm, [{"l": [Event("a", 1, 6 * MINUTE)]}])
-    calm.advance("counts")
-    assert _shown(calm, "counts") == [("a", 0, 1, True)]
+    assert [engine.advance(name) for name in ("counts", "pairs", "over_pairs")] == [[], [], []]
+    assert _results(engine, "counts") == [("a", 0, 1, False)]
+    other = make_engine([silent], [_asset("counts")])
+    replay(other, [{"l": [Event("a", 1, 6 * MINUTE)]}])
+    other.advance("counts")
+    assert _results(other, "counts") == [("a", 0, 1, True)]
 
 
 @pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
@@ -111,16 +111,16 @@ def test_a_killed_run_repeats_its_early_results(make_engine: MakeEngine, at: str
         engine.advance("counts")
     faults.install(None)
     engine.advance("counts")
-    assert _shown(engine, "counts") == [("a", 0, 1, False)]
+    assert _results(engine, "counts") == [("a", 0, 1, False)]
 
 
 def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts")])
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("counts")
-    again = make_engine([source("l")], [_asset("counts", early=EveryStep())])
-    again.advance("counts")
-    assert _shown(again, "counts") == [("a", 0, 1, False)]
+    changed = make_engine([source("l")], [_asset("counts", early=EveryStep())])
+    changed.advance("counts")
+    assert _results(changed, "counts") == [("a", 0, 1, False)]
 
 
 @pytest.mark.parametrize(

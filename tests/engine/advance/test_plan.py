@@ -1,4 +1,4 @@
-"""Which step comes next: literal ledgers, progress and plans, without a Spark session."""
+"""The plan of the next step, for literal ledgers and progress, without a Spark session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from tests.engine.entries import source_entry
 from tests.support.memory_ledger import memory_ledger
 
 ALL = 1_000_000
-"""A step that may read everything."""
+"""A `max_step` that limits nothing."""
 
 
 @dataclass(frozen=True)
-class Toy:
-    """An operator that is nothing but its contract."""
+class ContractOnly:
+    """An operator that has only a contract."""
 
     reads: Reads
     emits: Emits
@@ -40,14 +40,14 @@ class Toy:
 
 
 def _asset(name: str, reads: Reads, emits: Emits, *inputs: str) -> DerivedAsset:
-    return DerivedAsset(name=name, inputs=inputs, operator=Toy(reads, emits, inputs))
+    return DerivedAsset(name=name, inputs=inputs, operator=ContractOnly(reads, emits, inputs))
 
 
 CLOSING = _asset("closing", ByTimeRange((10,), watermark_delay=1), Append(), "clicks")
 JOINING = _asset("joining", ByTimeRange((10, 20), watermark_delay=1), Append(), "clicks", "views")
 LENIENT = _asset("lenient", ByTimeRange((10,), watermark_delay=1, lateness=100), Append(("k",)), "clicks")
 SECOND = _asset("second", ByTimeRange((0,)), Append(("k",)), "lenient")
-BESIDE = _asset("beside", ByTimeRange((0, 5)), Append(), "clicks", "closing")
+MIXED = _asset("mixed", ByTimeRange((0, 5)), Append(), "clicks", "closing")
 MERGING = _asset("merging", NewRows(), Upsert(("k",)), "clicks")
 KEYED = _asset("keyed", ByKey(("k",)), Upsert(("k",)), "clicks")
 EVENT_TTL = _asset("event_ttl", ByKey(("k",), ttl=5), Upsert(("k",)), "clicks")
@@ -56,30 +56,30 @@ READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
 
 
 def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Entry:
-    """A batch that brought rows of one source with event times from `first` to `last`."""
+    """A batch with rows of one source, with event times from `first` to `last`."""
     return (source_entry(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
 
 
-def _silence(seq: int, source: str = "clicks") -> Entry:
-    """A batch that names a source and brought no row."""
+def _without_rows(seq: int, source: str = "clicks") -> Entry:
+    """A batch of a source without rows."""
     return (source_entry(source, seq),)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Where an asset stands, and the step that comes next.
+    """The position of an asset, and its next step.
 
     Args:
         id: the edge.
         asset: the asset.
         ledger: the batches.
         plan: the expected step.
-        progress: how far the asset has come.
+        progress: the asset's progress.
         watermark: the operator's watermark at the ledger's head.
         tables: the upstream tables.
         max_step: how many rows a step may read.
-        until: the watermark above which nothing is closed.
-        late: where the rows of new batches lie that are not late; an error where they must not be read.
+        until: the watermark up to which results may be final.
+        late: the first and last time of the rows of new batches that are not late; the default fails if they are read.
     """
 
     id: str
@@ -95,13 +95,13 @@ class Case:
 
     @property
     def position(self) -> Position:
-        """Where the asset stands, at the ledger's head."""
+        """The position of the asset, at the ledger's head."""
         ledger = memory_ledger(self.ledger).history
         tables = {of.asset.name: of for of in self.tables}
         return Position(self.asset, self.progress, ledger, ledger.head, self.watermark, tables)
 
     def row_times(self, which: int, span: Span) -> tuple[int, int] | None:
-        """Where rows lie that are not late."""
+        """The first and last time of rows that are not late."""
         assert self.late != (-1, -1), f"the rows of input {which} were read, in {span}"
         return self.late
 
@@ -114,17 +114,17 @@ CLOSES = [
     Case("an empty ledger", CLOSING, [], None),
     Case("rows and no watermark", CLOSING, [_rows(1, 5)], None),
     Case("the first step closes up to the watermark", CLOSING, [_rows(1, 5, 0, 99)], StepPlan(1, 90), watermark=90),
-    Case("a watermark of zero is one", CLOSING, [_rows(1, 5)], StepPlan(1, 0), watermark=0),
-    Case("a later step closes what is new", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], StepPlan(2, 190), _closed(90), 190),
-    Case("nothing new: the watermark stands", CLOSING, [_rows(1, 5)], None, _closed(90), 90),
-    Case("a batch without rows that moves the watermark", CLOSING, [_rows(1, 5), _silence(2)], StepPlan(2, 95), _closed(90), 95),
+    Case("zero is a watermark", CLOSING, [_rows(1, 5)], StepPlan(1, 0), watermark=0),
+    Case("a later step continues from the closed range", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], StepPlan(2, 190), _closed(90), 190),
+    Case("no step: the watermark is unchanged", CLOSING, [_rows(1, 5)], None, _closed(90), 90),
+    Case("a batch without rows that moves the watermark", CLOSING, [_rows(1, 5), _without_rows(2)], StepPlan(2, 95), _closed(90), 95),
     Case("a batch that moves no watermark waits", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], None, _closed(90), 90),
-    Case("`until` cuts a step", CLOSING, [_rows(1, 5)], StepPlan(1, 50), watermark=90, until=50),
+    Case("`until` limits a step", CLOSING, [_rows(1, 5)], StepPlan(1, 50), watermark=90, until=50),
     Case("`until` beyond the watermark changes nothing", CLOSING, [_rows(1, 5)], StepPlan(1, 90), watermark=90, until=500),
-    Case("`until` at what is closed", CLOSING, [_rows(1, 5)], None, _closed(50), 90, until=50),
-    Case("max_step cuts time: a row a millisecond", CLOSING, [_rows(1, 1_000, 0, 999)], StepPlan(1, 99), watermark=990, max_step=100),
+    Case("`until` at the end of the closed range", CLOSING, [_rows(1, 5)], None, _closed(50), 90, until=50),
+    Case("max_step limits time: one row per millisecond", CLOSING, [_rows(1, 1_000, 0, 999)], StepPlan(1, 99), watermark=990, max_step=100),
     Case(
-        "max_step counts the rows before the range too",
+        "max_step also counts the rows before the range",
         CLOSING,
         [_rows(1, 1_000, 0, 999)],
         StepPlan(1, 189),
@@ -132,13 +132,13 @@ CLOSES = [
         watermark=990,
         max_step=100,
     ),
-    Case("a step goes on by a millisecond at least", CLOSING, [_rows(1, 1_000, 0, 1)], StepPlan(1, 0), watermark=9, max_step=1),
+    Case("a step advances by at least a millisecond", CLOSING, [_rows(1, 1_000, 0, 1)], StepPlan(1, 0), watermark=9, max_step=1),
     Case(
-        "all sources count",
+        "the rows of all sources count",
         JOINING,
         [_rows(1, 500, 0, 499), _rows(2, 500, 0, 499, "views")],
         StepPlan(2, 49),
-        None or Progress(),
+        Progress(),
         490,
         max_step=100,
     ),
@@ -146,7 +146,7 @@ CLOSES = [
 
 CORRECTS = [
     Case(
-        "a late row corrects what it affects, and before anything is closed",
+        "a correction is a separate step, before new results are final",
         LENIENT,
         [_rows(1, 5, 0, 99), _rows(2, 1, 80, 80), _rows(3, 5, 300)],
         StepPlan(3, 90, corrects=ClosedRange(79, 90)),
@@ -155,7 +155,7 @@ CORRECTS = [
         late=(80, 80),
     ),
     Case(
-        "a correction ends where its rows no longer reach",
+        "a correction ends where its rows have no effect",
         LENIENT,
         [_rows(1, 5, 0, 99), _rows(2, 1, 40, 45)],
         StepPlan(2, 90, corrects=ClosedRange(39, 56)),
@@ -164,10 +164,10 @@ CORRECTS = [
         late=(40, 45),
     ),
     Case("new rows that are all too late", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90, late=None),
-    Case("rows after what is closed are not read", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 9, 91, 99)], None, _closed(90), 90),
+    Case("rows after the closed range are not read", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 9, 91, 99)], None, _closed(90), 90),
     Case("rows of handled batches are not read", LENIENT, [_rows(1, 5, 0, 99)], None, _closed(90), 90),
     Case("without allowed lateness no row is read", CLOSING, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90),
-    Case("nothing is closed yet, so nothing is corrected", LENIENT, [_rows(1, 5, 0, 99)], StepPlan(1, 90), watermark=90),
+    Case("without a closed range nothing is corrected", LENIENT, [_rows(1, 5, 0, 99)], StepPlan(1, 90), watermark=90),
 ]
 
 
@@ -178,16 +178,16 @@ def _upstream(asset: DerivedAsset, progress: Progress, applied: Applied | None =
 NOTHING_CLOSED = _upstream(CLOSING, Progress())
 READS_TABLES = [
     Case(
-        "a derived input holds the watermark, by its operator's delay too",
-        BESIDE,
+        "a derived input limits the watermark, less its output watermark delay",
+        MIXED,
         [_rows(1, 5, 0, 99)],
         StepPlan(1, 49, {"closing": 3}),
         watermark=90,
         tables=(_upstream(CLOSING, _closed(50, step=3)),),
     ),
     Case(
-        "a derived input without a step holds everything",
-        BESIDE,
+        "a derived input without a step allows no step",
+        MIXED,
         [_rows(1, 5)],
         None,
         watermark=90,
@@ -195,14 +195,14 @@ READS_TABLES = [
     ),
     Case(
         "a derived input that is ahead does not raise the watermark",
-        BESIDE,
+        MIXED,
         [_rows(1, 5, 0, 99)],
         StepPlan(1, 40, {"closing": 3}),
         watermark=40,
         tables=(_upstream(CLOSING, _closed(50, step=3)),),
     ),
     Case(
-        "a correction of an input is followed before anything is closed",
+        "a correction of an input is read before new results are final",
         SECOND,
         [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
         StepPlan(2, 60, {"lenient": 3}, ClosedRange(38, 45)),
@@ -211,7 +211,7 @@ READS_TABLES = [
         tables=(_upstream(LENIENT, Progress(step=3, seq=2, closed_to=120, corrected=((2, 10, 20), (3, 40, 45)))),),
     ),
     Case(
-        "a correction that was followed already is not planned again",
+        "a correction that was read is not planned again",
         SECOND,
         [_rows(1, 5, 0, 99)],
         None,
@@ -228,22 +228,22 @@ BATCHES = [
     Case("it waits for no watermark", KEYED, [_rows(1, 5, 0, 99)], StepPlan(1), watermark=None),
     Case("nothing new", MERGING, [_rows(1, 5), _rows(2, 5)], None, Progress(step=1, seq=2)),
     Case("a batch of another source changes nothing", MERGING, [_rows(1, 5), _rows(2, 5, source="views")], None, ONE_BATCH),
-    Case("a batch without rows changes nothing", KEYED, [_rows(1, 5), _silence(2)], None, ONE_BATCH),
-    Case("max_step cuts between batches", MERGING, [_rows(1, 60), _rows(2, 60), _rows(3, 60)], StepPlan(1), max_step=100),
+    Case("a batch without rows changes nothing", KEYED, [_rows(1, 5), _without_rows(2)], None, ONE_BATCH),
+    Case("max_step ends a step between batches", MERGING, [_rows(1, 60), _rows(2, 60), _rows(3, 60)], StepPlan(1), max_step=100),
     Case("a batch larger than max_step is a step", MERGING, [_rows(1, 500), _rows(2, 1)], StepPlan(1), max_step=100),
-    Case("`until` is a watermark, and cuts no batches", MERGING, [_rows(1, 5, 0, 99)], StepPlan(1), until=-5),
+    Case("`until` is a watermark, and limits no batches", MERGING, [_rows(1, 5, 0, 99)], StepPlan(1), until=-5),
     Case(
         "an event-time TTL: a batch of its source moves the time",
         EVENT_TTL,
-        [_rows(1, 5), _silence(2)],
+        [_rows(1, 5), _without_rows(2)],
         StepPlan(2),
         Progress(step=1, seq=1),
     ),
-    Case("an event-time TTL: a batch of another does not", EVENT_TTL, [_rows(1, 5), _silence(2, "views")], None, ONE_BATCH),
+    Case("an event-time TTL: a batch of another does not", EVENT_TTL, [_rows(1, 5), _without_rows(2, "views")], None, ONE_BATCH),
     Case(
         "a processing-time TTL: every batch moves the clock",
         CLOCK_TTL,
-        [_rows(1, 5), _silence(2, "views")],
+        [_rows(1, 5), _without_rows(2, "views")],
         StepPlan(2),
         Progress(step=1, seq=1),
     ),
@@ -251,7 +251,7 @@ BATCHES = [
 ]
 
 CHANGELOGS = [
-    Case("an upstream table that holds nothing", READER, [_rows(1, 5)], None, tables=(_upstream(KEYED, Progress()),)),
+    Case("an empty upstream table", READER, [_rows(1, 5)], None, tables=(_upstream(KEYED, Progress()),)),
     Case(
         "the first step reads the whole table",
         READER,
@@ -260,7 +260,7 @@ CHANGELOGS = [
         tables=(_upstream(KEYED, Progress(step=4, seq=1), Applied(4, 1)),),
     ),
     Case(
-        "a changelog is read as far as the table holds it",
+        "a changelog is read as far as it is applied to the table",
         READER,
         [_rows(1, 5), _rows(2, 5), _rows(3, 5)],
         StepPlan(2, read={"keyed": 5}),
@@ -268,7 +268,7 @@ CHANGELOGS = [
         tables=(_upstream(KEYED, Progress(step=6, seq=3), Applied(5, 2)),),
     ),
     Case(
-        "nothing new in the changelog, whatever the ledger holds",
+        "no new changes, although the ledger has a new batch",
         READER,
         [_rows(1, 5), _rows(2, 5)],
         None,
@@ -317,11 +317,11 @@ def test_a_step_that_reads_an_upstream_changelog(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-def test_late_rows_are_looked_for_up_to_what_is_closed() -> None:
-    asked: list[tuple[int, Span]] = []
+def test_late_rows_are_searched_up_to_the_end_of_the_closed_range() -> None:
+    calls: list[tuple[int, Span]] = []
     case = Case("", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 5, 30, 500)], None, _closed(90), 90)
-    plan_step(case.position, max_step=ALL, row_times=lambda which, span: asked.append((which, span)))
-    assert asked == [(0, Span(30, 90))]
+    plan_step(case.position, max_step=ALL, row_times=lambda which, span: calls.append((which, span)))
+    assert calls == [(0, Span(30, 90))]
 
 
 def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
@@ -331,7 +331,7 @@ def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
         _plan(case)
 
 
-def test_new_rows_of_a_table_that_is_appended_to_are_refused() -> None:
+def test_reading_new_rows_of_an_append_only_table_is_refused() -> None:
     reader = _asset("reader", NewRows(change="op"), Upsert(("k",)), "closing")
     with pytest.raises(OperatorError, match="reader reads the rows of new ledger batches, and the rows of 'closing' belong to no batch"):
         _plan(Case("", reader, [_rows(1, 5)], None, tables=(_upstream(CLOSING, _closed(5)),)))

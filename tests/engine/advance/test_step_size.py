@@ -1,4 +1,4 @@
-"""The size of a step: it always progresses, never exceeds its end, and reads about `max_step` rows."""
+"""The size of a step: it always advances, never exceeds its limit, and reads about `max_step` rows."""
 
 from dataclasses import dataclass
 
@@ -17,37 +17,39 @@ from tests.support.memory_ledger import memory_ledger
 from tests.support.shopkeeping import join
 
 ASSET = join(lower=-3, upper=4)
-REACH = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
+LOOKBACK = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
 
 
 def _history(entries: list[Entry]) -> History:
     return memory_ledger(entries).history
 
 
-def _entry(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
+def _batch(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
     times = {"first_event_time": first, "last_event_time": first + length} if rows else {}
     return (source_entry(source, seq, accepted=rows, **times),)
 
 
 @dataclass(frozen=True)
-class _Board(Spread):
-    lives: int | None = None
+class _SpreadWithTtl(Spread):
+    ttl: int | None = None
     by: TimeKind = "event"
 
     @property
     def reads(self) -> ByKey:
-        return ByKey(("k",), ttl=self.lives, ttl_by=self.by)
+        return ByKey(("k",), ttl=self.ttl, ttl_by=self.by)
 
 
 ENTRIES = st.lists(
     st.tuples(st.integers(0, 200), st.integers(-500, 500), st.integers(0, 300), st.sampled_from(["l", "r", "x"])), max_size=8
-).map(lambda rows: [_entry(seq, *row) for seq, row in enumerate(rows, 1)])
+).map(lambda rows: [_batch(seq, *row) for seq, row in enumerate(rows, 1)])
 
 
 @settings(deadline=None)
 @given(ENTRIES, st.none() | st.integers(-600, 900), st.integers(1, 800), st.integers(1, 300))
-def test_a_step_by_time_progresses_and_never_exceeds_its_limit(entries: list[Entry], after: int | None, far: int, max_step: int) -> None:
-    upto = (-600 if after is None else after) + far
+def test_a_step_by_time_progresses_and_never_exceeds_its_limit(
+    entries: list[Entry], after: int | None, distance: int, max_step: int
+) -> None:
+    upto = (-600 if after is None else after) + distance
     cut = cut_time(_history(entries), ASSET, after, upto, len(entries), max_step)
     assert cut <= upto
     assert after is None or cut > after
@@ -72,21 +74,21 @@ def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[
     cut = cut_batches(_history(entries), ASSET, after, head, max_step)
     assert cut == head if after == head else after < cut <= head
     rows = [sum(s.accepted for s in e if s.source in ASSET.inputs) for e in entries]
-    held = sum(rows[after:cut])
-    assert held <= max_step or held == max(rows[after:cut])
-    assert cut == head or (held and held + rows[cut] > max_step)
+    read = sum(rows[after:cut])
+    assert read <= max_step or read == max(rows[after:cut])
+    assert cut == head or (read and read + rows[cut] > max_step)
 
 
-@pytest.mark.parametrize(("lives", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
-def test_batches_without_rows_change_nothing_unless_keys_expire(lives: int | None, rows: int, expected: bool) -> None:
-    asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=lives))
-    assert changes_something(_history([_entry(1, 5, 0, 9, "x"), _entry(2, rows, 0, 9)]), asset, 0, 2) is expected
+@pytest.mark.parametrize(("ttl", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
+def test_batches_without_rows_change_nothing_without_a_ttl(ttl: int | None, rows: int, expected: bool) -> None:
+    asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=ttl))
+    assert changes_something(_history([_batch(1, 5, 0, 9, "x"), _batch(2, rows, 0, 9)]), asset, 0, 2) is expected
     assert not changes_something(_history([]), asset, 0, 0)
 
 
 def test_every_batch_moves_the_clock_of_key_expiry() -> None:
-    asset = DerivedAsset(name="board", inputs=("l",), operator=_Board(lives=5, by="processing"))
-    assert changes_something(_history([_entry(1, 0, 0, 9, "x")]), asset, 0, 1)
+    asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=5, by="processing"))
+    assert changes_something(_history([_batch(1, 0, 0, 9, "x")]), asset, 0, 1)
     assert not changes_something(_history([]), asset, 0, 0)
 
 
@@ -99,26 +101,26 @@ def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = N
 
 
 def test_a_backlog_is_cut_into_steps_of_about_max_step() -> None:
-    """1,000 rows, one a millisecond: a step reads its new rows and the lookback below them."""
-    cuts = _steps([_entry(1, 1_000, 0, 999)], 999, 100)
+    """1,000 rows, one per millisecond: a step reads its new rows and those of the lookback."""
+    cuts = _steps([_batch(1, 1_000, 0, 999)], 999, 100)
     lengths = [b - a for a, b in zip([-1, *cuts], cuts, strict=False)]
     assert lengths[0] == 100
-    assert set(lengths[1:-1]) == {100 - REACH}
-    assert lengths[-1] <= 100 - REACH
+    assert set(lengths[1:-1]) == {100 - LOOKBACK}
+    assert lengths[-1] <= 100 - LOOKBACK
 
 
 def test_a_backlog_that_fits_is_one_step() -> None:
-    assert _steps([_entry(1, 100, 0, 999)], 5_000, 100) == [5_000]
+    assert _steps([_batch(1, 100, 0, 999)], 5_000, 100) == [5_000]
 
 
 def test_rows_that_all_have_one_time_are_one_step() -> None:
-    assert _steps([_entry(1, 10_000, 50, 0)], 100, 10)[0] <= 50
-    assert len(_steps([_entry(1, 10_000, 50, 0)], 100, 10)) <= 2 + REACH
+    assert _steps([_batch(1, 10_000, 50, 0)], 100, 10)[0] <= 50
+    assert len(_steps([_batch(1, 10_000, 50, 0)], 100, 10)) <= 2 + LOOKBACK
 
 
-def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_quarters() -> None:
-    """1,000 rows a millisecond, a step of 100: every step covers 1 ms, the least it can."""
-    cuts = _steps([_entry(1, 20_000, 0, 19)], 19, 100)
+def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_the_smallest_steps() -> None:
+    """1,000 rows per millisecond and a `max_step` of 100: every step covers 1 ms, the minimum."""
+    cuts = _steps([_batch(1, 20_000, 0, 19)], 19, 100)
     assert cuts == list(range(20))
 
 
@@ -126,12 +128,12 @@ def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_quarters() -> No
     ("entries", "after", "upto", "cut"),
     [
         pytest.param([], None, 7, 7, id="nothing ingested"),
-        pytest.param([_entry(1, 500, 0, 9, "x")], None, 7, 7, id="another source's rows do not count"),
-        pytest.param([_entry(1, 0, 0, 0)], None, 7, 7, id="an entry without rows"),
-        pytest.param([_entry(1, 500, 100, 9)], None, 50, 50, id="all rows beyond the mark"),
-        pytest.param([_entry(1, 500, 0, 9)], 50, 60, 60, id="all rows handled"),
-        pytest.param([_entry(1, 500, 0, 9)], 59, 60, 60, id="one millisecond left"),
-        pytest.param([_entry(1, 500, 0, 9), _entry(2, 500, 0, 9)], None, -5, -5, id="a mark before the first row"),
+        pytest.param([_batch(1, 500, 0, 9, "x")], None, 7, 7, id="another source's rows do not count"),
+        pytest.param([_batch(1, 0, 0, 0)], None, 7, 7, id="a batch without rows"),
+        pytest.param([_batch(1, 500, 100, 9)], None, 50, 50, id="all rows after the watermark"),
+        pytest.param([_batch(1, 500, 0, 9)], 50, 60, 60, id="all rows handled"),
+        pytest.param([_batch(1, 500, 0, 9)], 59, 60, 60, id="one millisecond left"),
+        pytest.param([_batch(1, 500, 0, 9), _batch(2, 500, 0, 9)], None, -5, -5, id="a watermark before the first row"),
     ],
 )
 def test_edges_of_a_step_by_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
@@ -139,7 +141,7 @@ def test_edges_of_a_step_by_time(entries: list[Entry], after: int | None, upto: 
 
 
 def test_batches_after_the_snapshot_do_not_count() -> None:
-    entries = [_entry(1, 5, 0, 9), _entry(2, 5_000, 0, 9)]
+    entries = [_batch(1, 5, 0, 9), _batch(2, 5_000, 0, 9)]
     assert cut_time(_history(entries), ASSET, None, 9, 1, 10) == 9
     assert cut_batches(_history(entries), ASSET, 0, 1, 10) == 1
 
@@ -147,41 +149,41 @@ def test_batches_after_the_snapshot_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("rows", "after", "cut"),
     [
-        pytest.param([10, 10, 10], 0, 1, id="each full"),
+        pytest.param([10, 10, 10], 0, 1, id="each batch is full"),
         pytest.param([5, 5, 1], 0, 2, id="exactly full"),
-        pytest.param([500, 1], 0, 1, id="one too large is a step of its own"),
-        pytest.param([0, 500], 0, 2, id="empty before a large one"),
-        pytest.param([1, 1, 1], 1, 3, id="all that is left"),
-        pytest.param([10, 0, 0], 0, 3, id="empty ones come along"),
+        pytest.param([500, 1], 0, 1, id="a batch that is too large is a separate step"),
+        pytest.param([0, 500], 0, 2, id="an empty batch before a large one"),
+        pytest.param([1, 1, 1], 1, 3, id="all remaining batches"),
+        pytest.param([10, 0, 0], 0, 3, id="empty batches are included"),
     ],
 )
 def test_edges_of_a_step_by_batches(rows: list[int], after: int, cut: int) -> None:
-    entries = [_entry(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
+    entries = [_batch(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
     assert cut_batches(_history(entries), ASSET, after, len(rows), 10) == cut
 
 
 YEAR = 365 * 86_400_000
-QUARTERS = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
+QUANTILES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 
 def test_an_old_row_in_each_batch_does_not_turn_a_backlog_into_one_step() -> None:
-    """20 batches of 1,000 rows, a minute each, and one row of 56 years earlier in each of them."""
+    """20 batches of 1,000 rows, one minute each, and in each of them a row that is 56 years older."""
     minute, start = 60_000, 56 * YEAR
     entries: list[Entry] = []
     for seq in range(1, 21):
         first = start + seq * minute
-        spread = (0, *[first + int(share * (minute - 1)) for share in QUARTERS[1:]])
+        spread = (0, *[first + int(share * (minute - 1)) for share in QUANTILES[1:]])
         entries.append((source_entry("l", seq, accepted=1_000, first_event_time=0, last_event_time=first + minute - 1, spread=spread),))
     cuts = _steps(entries, start + 30 * minute, 2_000)
-    in_bulk = [min(b, start + 21 * minute) - max(a, start + minute) for a, b in zip([start, *cuts], cuts, strict=False)]
-    assert max(in_bulk) * 1_000 / minute <= 2_000 * 1.1
+    lengths = [min(b, start + 21 * minute) - max(a, start + minute) for a, b in zip([start, *cuts], cuts, strict=False)]
+    assert max(lengths) * 1_000 / minute <= 2_000 * 1.1
     assert 10 <= len(cuts) <= 15
 
 
 def test_rows_far_ahead_do_not_turn_a_backlog_into_one_step() -> None:
     entries: list[Entry] = []
     for seq in range(1, 21):
-        spread = (*[seq * 60_000 + int(share * 59_999) for share in QUARTERS[:-1]], 10 * YEAR)
+        spread = (*[seq * 60_000 + int(share * 59_999) for share in QUANTILES[:-1]], 10 * YEAR)
         entries.append((source_entry("l", seq, accepted=1_000, first_event_time=seq * 60_000, last_event_time=10 * YEAR, spread=spread),))
     cuts = _steps(entries, 11 * YEAR, 2_000)
     lengths = [b - a for a, b in zip([60_000, *cuts], cuts, strict=False) if a < 21 * 60_000]

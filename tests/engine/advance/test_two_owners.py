@@ -1,7 +1,7 @@
 """Two processes that both own a table, because their locks failed: no row is lost or duplicated.
 
-One process is stopped at every point that it passes; there the other does a whole piece of work; then the first goes on. What it then
-commits is refused, or harmless.
+One process is paused at every point that it passes, the other performs a complete action, and the first resumes. Each of its later
+commits is refused, or is harmless.
 """
 
 import shutil
@@ -43,7 +43,7 @@ LANDED = [
 
 
 @dataclass(frozen=True)
-class Unlocked(Lake):
+class UnlockedLake(Lake):
     """A lake whose locks have failed."""
 
     @contextmanager
@@ -96,8 +96,8 @@ class Template:
 
 @pytest.fixture(scope="module")
 def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Template:
-    made = Template(tmp_path_factory.mktemp("owners"), spark)
-    engine = made.engine(made.folder / "lake", Lake)
+    template = Template(tmp_path_factory.mktemp("owners"), spark)
+    engine = template.engine(template.folder / "lake", Lake)
     for part, by_source in enumerate(LANDED):
         for name, events in by_source.items():
             land(engine, name, f"{part}.jsonl", [e.line for e in events])
@@ -106,10 +106,10 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     _advance(engine)
     engine.ingestion.batches.files([f for f in files if "1.jsonl" in f.path])
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # the row that a rebuild repairs
-    return made
+    return template
 
 
-def _end(engine: Engine) -> dict[str, object]:
+def _complete(engine: Engine) -> dict[str, object]:
     """Complete all work by one owner, and return the content of the lake."""
     _ingest(engine)
     engine.drain()
@@ -122,9 +122,9 @@ def _end(engine: Engine) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def wanted(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def expected(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """The content of the lake after one owner did all the work."""
-    return _end(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
+    return _complete(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
 
 
 def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> list[str]:
@@ -132,13 +132,13 @@ def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> 
     passed: list[str] = []
     faults.install(passed.append)
     try:
-        act(template.engine(template.copy(lake), Unlocked))
+        act(template.engine(template.copy(lake), UnlockedLake))
     finally:
         faults.install(None)
     return passed
 
 
-SHORT = [
+CASES = [
     ("ingest", "ingest", "ingest.before_append"),
     ("ingest", "ingest and advance", "ingest.before_ledger"),
     ("advance", "advance", "advance.before_commit"),
@@ -149,34 +149,34 @@ SHORT = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "point"), SHORT)
+@pytest.mark.parametrize(("first", "second", "point"), CASES)
 def test_a_commit_of_a_paused_owner_is_refused_or_harmless(
-    template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str, point: str
+    template: Template, expected: dict[str, object], tmp_path: Path, first: str, second: str, point: str
 ) -> None:
-    assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0) == wanted
+    assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0) == expected
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
 def test_every_pair_of_actions_is_safe_at_every_point(
-    template: Template, wanted: dict[str, object], tmp_path: Path, first: str, second: str
+    template: Template, expected: dict[str, object], tmp_path: Path, first: str, second: str
 ) -> None:
     passed = _points(template, tmp_path / "points", ACTIONS[first])
     for n, point in enumerate(passed):
         found = _interleaved(template, tmp_path / str(n), first, second, point, passed[:n].count(point))
-        assert found == wanted, (first, second, point, n)
+        assert found == expected, (first, second, point, n)
 
 
 def _interleaved(template: Template, lake: Path, first: str, second: str, point: str, number: int) -> dict[str, object]:
     """Pause one action at its `number`th point, run the other action there, resume the first one, and return the final content."""
     template.copy(lake)
-    owner, other = (template.engine(lake, Unlocked) for _ in range(2))
-    left = [number]
+    owner, other = (template.engine(lake, UnlockedLake) for _ in range(2))
+    remaining = [number]
 
     def stop(name: str) -> None:
         if name == point:
-            left[0] -= 1
-            if left[0] == -1:
+            remaining[0] -= 1
+            if remaining[0] == -1:
                 with suppress(LakeError, LedgerError):
                     ACTIONS[second](other)
 
@@ -186,5 +186,5 @@ def _interleaved(template: Template, lake: Path, first: str, second: str, point:
             ACTIONS[first](owner)
     finally:
         faults.install(None)
-    assert left[0] < 0, f"{first} does not pass {point}"
-    return _end(template.engine(lake, Lake))
+    assert remaining[0] < 0, f"{first} does not pass {point}"
+    return _complete(template.engine(lake, Lake))

@@ -1,4 +1,4 @@
-"""A source and a table answer the same questions."""
+"""`Input` has the same interface for a source and a table."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def _named(name: str) -> Input:
     return input_named(name, SOURCES, ASSETS)
 
 
-def test_a_table_is_made_of_the_sources_of_all_its_inputs() -> None:
+def test_the_sources_of_a_table_are_those_of_all_its_inputs() -> None:
     assert {name: sorted(_named(name).sources) for name in ("l", "pairs", "twice", "counts")} == {
         "l": ["l"],
         "pairs": ["l", "r"],
@@ -36,7 +36,7 @@ def test_only_a_table_has_an_asset() -> None:
     assert (_named("pairs").is_source, _named("pairs").table) == (False, PAIRS)
 
 
-def test_a_source_can_be_read_before_a_table_is_made(tmp_path: Path) -> None:
+def test_a_source_is_always_readable_and_a_missing_table_is_not(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     assert [_named(name).is_readable(lake) for name in ("l", "pairs")] == [True, False]
     assert [_named(name).identity(lake) for name in ("l", "pairs")] == [None, None]
@@ -44,12 +44,12 @@ def test_a_source_can_be_read_before_a_table_is_made(tmp_path: Path) -> None:
     assert [_named(name).step_id(lake, 1) for name in ("l", "pairs")] == [None, None]
 
 
-def test_readers_of_a_source_see_its_own_watermark() -> None:
+def test_readers_of_a_source_use_its_watermark() -> None:
     history = History.of(marks({"l": 5}, {"l": "idle"}))
     assert _named("l").timeline(history, NOTHING, _no_timeline) == Timeline((None, 5, 5), (False, False, True))
 
 
-def test_readers_of_a_table_see_its_watermark_less_its_delay_and_wait_for_it_when_idle() -> None:
+def test_readers_of_a_table_use_its_watermark_less_its_delay_even_if_it_is_idle() -> None:
     silent = tuple(source_entry(name, 2, kind="silent", watermark=mark, idle=True) for name, mark in (("l", 5), ("r", 7)))
     history = History.of([*marks({"l": 5, "r": 7}), silent])
     own = Timeline((None, 5, 5), (False, False, True))

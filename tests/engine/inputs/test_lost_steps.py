@@ -1,4 +1,4 @@
-"""A table that lost its newest commits recomputes their steps, perhaps from other rows: its readers refuse it, with a fix that works."""
+"""A table that lost its newest commits recomputes their steps. If the rows differ, its readers refuse it, with a fix that works."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ BATCHES = [
 
 
 @pytest.fixture(scope="module")
-def grown(make_module_engine: MakeEngine) -> Engine:
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
     """Tables after two micro-batches, each advanced."""
     engine = make_module_engine([source("l")], ASSETS)
     for batch in BATCHES[:2]:
@@ -37,9 +37,9 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 
 @pytest.fixture
-def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of that lake, which may lose commits."""
-    return copy_engine(grown)
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake, which a test damages."""
+    return copy_engine(prepared_engine)
 
 
 def _advance(engine: Engine, *names: str) -> None:
@@ -60,11 +60,11 @@ def test_readers_refuse_a_lost_step_recomputed_from_other_rows(engine: Engine) -
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("counts")
-    assert engine.pending.progress("counts").step >= lost, "steps of the numbers that the reader has read"
+    assert engine.pending.progress("counts").step >= lost, "the number of the lost step is used again"
     why = r"top was computed from an earlier counts, .*`tidemark rebuild top --downstream`"
-    for look in (lambda: engine.advance("top"), lambda: engine.accounts.days("top")):
+    for read in (lambda: engine.advance("top"), lambda: engine.accounts.days("top")):
         with pytest.raises(ProgressError, match=why):
-            look()
+            read()
     list(engine.remake(["top"], downstream=True))
     assert {name for name in ("counts", "top") if broken(engine, name)} == set()
 
@@ -79,7 +79,7 @@ def test_readers_accept_a_lost_step_recomputed_from_the_same_rows(engine: Engine
     assert {name for name in ("counts", "top") if broken(engine, name)} == set()
 
 
-def test_a_reader_that_is_steps_behind_looks_for_the_step_that_it_read(engine: Engine) -> None:
+def test_a_reader_several_steps_behind_detects_the_loss_of_the_step_that_it_read(engine: Engine) -> None:
     _lose_newest(engine, "counts")
     replay(engine, [{"l": BATCHES[2]}])
     engine.advance("counts")
@@ -112,7 +112,7 @@ def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(en
     assert rows_of(engine.views.table("best"), "k") == [("b",)]
 
 
-NOT_OURS = [
+INVALID = [
     "no progress",
     7,
     None,
@@ -123,8 +123,8 @@ NOT_OURS = [
 ]
 
 
-@pytest.mark.parametrize("recorded", NOT_OURS, ids=json.dumps)
-def test_a_progress_that_the_engine_never_writes_names_the_table(recorded: object) -> None:
+@pytest.mark.parametrize("recorded", INVALID, ids=json.dumps)
+def test_the_error_of_an_invalid_progress_names_the_table(recorded: object) -> None:
     with pytest.raises(ProgressError, match="the newest commit of counts has no progress in the engine's format"):
         Progress.recorded("counts", recorded)
 

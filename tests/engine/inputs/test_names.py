@@ -1,4 +1,4 @@
-"""User names that the engine uses itself: keys, values, maps, many columns, another case; none loses a row or stops a table."""
+"""Columns with the engine's internal names, maps, many columns and names in another case lose no row and stop no table."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ INTERNAL = (
     *("run", "t", "place", "count", "copies", "change", "step", "side", "day", "print", "said", "source", "value", "row", "c", "session"),
     *("which", "taken", "key", "kind", "time", "o", "n", "f", "k", "s", "r", "name", "path", "late", "accepted", "seqs"),
 )
-ODD = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed")
+UNUSUAL = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed")
 """Legal names that SQL accepts only in backticks."""
 MAPS = "by_name map<string,int>, deep map<string,map<string,int>>, inside struct<x:array<map<string,int>>,y:int>"
 DAY = moment(START).date()
@@ -39,12 +39,12 @@ def _windows(columns: tuple[str, ...], **changes: Any) -> DerivedAsset:
     return DerivedAsset(name="windows", inputs=("l",), operator=operator)
 
 
-def _holds(engine: Engine) -> bool:
+def _law_holds(engine: Engine) -> bool:
     return all(a.holds for name in engine.assets for a in engine.accounts.days(name)) and not engine.accounts.count_differences("pairs")
 
 
-@pytest.mark.parametrize("columns", [INTERNAL, ODD], ids=["the engine's own", "odd"])
-def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("columns", [INTERNAL, UNUSUAL], ids=["internal", "unusual"])
+def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
     key, others = {"unique_key": (*columns, "v"), "schema": _schema(*columns)}, columns[1:]
     assets = [
         join(on=columns[0]),
@@ -58,7 +58,7 @@ def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, c
         ),
         DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by=columns[0], aggregates={"total": "sum(v)"})),
     ]
-    if columns is ODD:
+    if columns is UNUSUAL:
         assets += [
             DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by=columns, keep="last")),
             DerivedAsset(name="best", inputs=("l",), operator=TopN(by=others, order_by="v DESC", rank_end=2)),
@@ -75,12 +75,12 @@ def test_column_names_do_not_collide_with_the_engines(make_engine: MakeEngine, c
     engine.drain()
     for name in engine.assets:
         engine.advance(name)
-    assert _holds(engine)
+    assert _law_holds(engine)
     for name in engine.assets:
         rebuilt = engine.rebuild(name, DAY, DAY)
         assert (rebuilt.missing, rebuilt.extra) == (0, 0)
     engine.maintain(small_files=2, retention_hours=0)
-    assert _holds(engine)
+    assert _law_holds(engine)
 
 
 def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEngine) -> None:
@@ -104,18 +104,18 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     engine.drain()
     for name in engine.assets:
         engine.advance(name)
-    assert _holds(engine)
+    assert _law_holds(engine)
     held = {r["k"]: r["last_deep"] for r in engine.views.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").collect()}
     assert held == {"a": {"x": {"z": 1, "a": 2}}, "b": None}
     wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
     wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
-    assert not _holds(engine)
+    assert not _law_holds(engine)
     assert engine.rebuild("newest", DAY, DAY).extra == 2
-    assert _holds(engine)
+    assert _law_holds(engine)
 
 
 def test_every_valid_contract_ingests(make_engine: MakeEngine) -> None:
-    """Fields with extreme legal values, a source each."""
+    """Extreme legal values, each in a separate source."""
     forever = f"{3_652_059} days"
     given: dict[str, dict[str, Any]] = {
         "durations": dict.fromkeys(("duplicate_horizon", "idle_timeout", "future_skew"), forever),

@@ -1,4 +1,4 @@
-"""The rules that sources and assets must keep together, checked when an engine is made."""
+"""An engine checks the rules between its sources and assets when it is made."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["change", "Changed_At", "step"])
-def test_a_column_of_the_changelog_is_refused_before_any_row(tmp_path: Path, column: str) -> None:
+def test_a_column_of_the_changelog_is_refused_before_any_row_is_read(tmp_path: Path, column: str) -> None:
     contract = source("l", schema=StructType([*ROW.fields]).add(column, StringType()))
     for operator in (Deduplicate(by="k"), TopN(order_by="v", rank_end=1), Aggregate(by=column, aggregates={"n": "count(*)"})):
         with pytest.raises(ContractError, match=f"`operator` is '{column}'; legal: columns other than change, changed_at and step"):
@@ -104,7 +104,7 @@ def test_a_landing_folder_that_is_or_contains_a_table_is_refused(tmp_path: Path,
         ("K", "`on` names the column 'k', which the frame does not have; its columns: K, v, ts, event_time, seq, arrival"),
     ],
 )
-def test_columns_that_differ_in_case_alone_are_found_before_any_row(tmp_path: Path, right: str, why: str) -> None:
+def test_columns_that_differ_only_in_case_are_refused_before_any_row_is_read(tmp_path: Path, right: str, why: str) -> None:
     fields = [f if f.name != right.lower() else StructField(right, f.dataType) for f in ROW.fields]
     other = source("r", schema=StructType(fields))
     windows = WindowJoin(on="k", window=Tumbling(size="1 minute"), how="semi")

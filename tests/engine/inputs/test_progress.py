@@ -28,13 +28,13 @@ OPERATORS = [
     ),
     pytest.param(TopK(k=3, order_by=("n DESC", "k"), by=("g",)), id="lists"),
     pytest.param(Deduplicate(by="k", keep="last", window=Tumbling(size=5, offset=-1)), id="a window that may be none"),
-    pytest.param(RunningTotal(), id="a user's own, folding"),
-    pytest.param(Spread(), id="a user's own, by key"),
+    pytest.param(RunningTotal(), id="a user's operator that merges rows"),
+    pytest.param(Spread(), id="a user's operator by key"),
 ]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_an_identity_names_no_module_and_holds_no_default(operator: Operator) -> None:
+def test_an_identity_contains_no_module_and_no_default(operator: Operator) -> None:
     asset = DerivedAsset(name="a", inputs=operator.inputs, operator=operator)
     parts = json.loads(identity_of(asset))
     assert parts["operator"] == type(operator).__name__
@@ -42,31 +42,31 @@ def test_an_identity_names_no_module_and_holds_no_default(operator: Operator) ->
     assert differences(identity_of(asset), asset) == []
 
 
-SAME = [
-    pytest.param({"upper": "10 minutes"}, {"upper": 600_000}, id="words and ms"),
-    pytest.param({"upper": "10 minutes"}, {"upper": timedelta(minutes=10)}, id="words and a timedelta"),
+EQUAL = [
+    pytest.param({"upper": "10 minutes"}, {"upper": 600_000}, id="text and ms"),
+    pytest.param({"upper": "10 minutes"}, {"upper": timedelta(minutes=10)}, id="text and a timedelta"),
     pytest.param({"on": "k"}, {"on": ("k",)}, id="one name and a list of one"),
     pytest.param({"on": ("a", "b")}, {"on": ["a", "b"]}, id="a tuple and a list"),
     pytest.param({}, {"left_prefix": "left_", "upper_exclusive": False}, id="a default that is written out"),
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_two_ways_to_write_a_value_are_one_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("one", "other"), EQUAL)
+def test_equal_values_in_different_notations_have_the_same_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert identity_of(join(**one)) == identity_of(join(**other))
 
 
-OTHER = [
+CHANGED = [
     pytest.param(join(upper="7 minutes"), ["upper was 600000, and is 420000"], id="a parameter"),
     pytest.param(join(how="inner"), ['how was "full", and is not set'], id="a parameter that is the default now"),
-    pytest.param(join(inputs=("r", "l")), ['inputs was ["l", "r"], and is ["r", "l"]'], id="inputs the other way round"),
+    pytest.param(join(inputs=("r", "l")), ['inputs was ["l", "r"], and is ["r", "l"]'], id="swapped inputs"),
     pytest.param(replace(join(), version="2"), ['version was not set, and is "2"'], id="a version"),
     pytest.param(replace(join(), shape=lambda rows: rows), ["shape was not set, and is true"], id="a shape"),
 ]
 
 
-@pytest.mark.parametrize(("asset", "differing"), OTHER)
-def test_a_changed_parameter_is_named_with_both_values(asset: DerivedAsset, differing: list[str]) -> None:
+@pytest.mark.parametrize(("asset", "differing"), CHANGED)
+def test_a_changed_parameter_is_described_with_both_values(asset: DerivedAsset, differing: list[str]) -> None:
     assert differences(identity_of(join()), asset) == differing
 
 
@@ -77,8 +77,8 @@ FIRST_FORMAT = (
 )
 
 
-def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
-    """The first format named modules, wrote defaults and knew no inputs."""
+def test_an_identity_in_the_first_format_is_compared() -> None:
+    """The first format contained modules and defaults, but no inputs."""
     assert differences(FIRST_FORMAT, join()) == []
     assert differences(FIRST_FORMAT, join(upper="7 minutes")) == ["upper was 600000, and is 420000"]
     hot = WindowedAggregate(by="k", window=Sliding(size="10 s", slide="2 s"), aggregates={"type": "count(*)"})
@@ -90,8 +90,8 @@ def test_a_table_of_the_first_format_is_recognised_and_guarded() -> None:
     assert differences(stored, DerivedAsset(name="a", inputs=("rows",), operator=hot)) == []
 
 
-def test_text_that_names_a_module_is_compared_and_never_imported(tmp_path: Path) -> None:
-    """A writer of one table of a lake must not be able to run code in the process that shows its status."""
+def test_a_module_in_a_stored_identity_is_compared_and_never_imported(tmp_path: Path) -> None:
+    """A writer of a table must not be able to run code in a process that reads its progress."""
     witness = tmp_path / "called"
     stored = json.dumps({"type": "os:system", "command": f"touch {witness}"})
     assert differences(stored, join())[0].startswith('operator was "system", and is "IntervalJoin"')
@@ -114,10 +114,10 @@ def test_progress_is_read_from_the_newest_commit(tmp_path: Path) -> None:
         assert replace(progress(lake, asset), id=None) == made
 
 
-def test_other_parameters_are_named_on_both_sides(tmp_path: Path) -> None:
+def test_the_error_of_changed_parameters_names_both_values(tmp_path: Path) -> None:
     lake, asset, other = Lake(str(tmp_path)), join(), join(upper="7 minutes")
     lake.append_small(pa.table({"a": [1]}), asset.name, Progress(1, 1, 0, identity_of(asset)).metadata(Progress()))
-    named = r"pairs was made with other settings .*: upper was 600000, and is 420000.*tidemark rebuild pairs --downstream"
-    with pytest.raises(ProgressError, match=named):
+    message = r"pairs was made with other settings .*: upper was 600000, and is 420000.*tidemark rebuild pairs --downstream"
+    with pytest.raises(ProgressError, match=message):
         progress(lake, other)
     assert stored_progress(lake, other).operator == identity_of(asset)

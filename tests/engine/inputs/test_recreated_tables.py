@@ -41,34 +41,34 @@ BATCHES = [
 ]
 
 
-def advanced(engine: Engine) -> Engine:
+def advance_all(engine: Engine) -> Engine:
     for name in engine.assets:
         engine.advance(name)
     return engine
 
 
 @pytest.fixture(scope="module")
-def grown(make_module_engine: MakeEngine) -> Engine:
-    """Tables after two micro-batches, the second of which corrected the first's results."""
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
+    """Tables after two micro-batches, the second of which has corrected results of the first."""
     engine = make_module_engine([source("l")], chain())
     for batch in BATCHES[:2]:
         replay(engine, [batch])
-        advanced(engine)
+        advance_all(engine)
     return engine
 
 
 @pytest.fixture
-def engine(grown: Engine, copy_engine: CopyEngine) -> Engine:
-    """An engine on a copy of that lake."""
-    return copy_engine(grown)
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake."""
+    return copy_engine(prepared_engine)
 
 
 def tables(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows_of(engine.views.table(name)) for name in engine.assets}
 
 
-def test_a_recreated_table_is_refused_by_its_reader(engine: Engine) -> None:
-    """Its steps count from 1 again, so the number of its next correction was already read."""
+def test_the_reader_of_a_recreated_table_refuses_it(engine: Engine) -> None:
+    """The steps of a recreated table count from 1 again, so the reader has already read the number of its next correction."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
@@ -93,16 +93,16 @@ def test_changed_parameters_are_refused_until_every_downstream_table_is_recomput
     assert {name for name, _ in done} == set(changed.assets)
     assert {name for name in changed.assets if broken(changed, name)} == set()
     replay(changed, [BATCHES[2]])
-    advanced(changed)
+    advance_all(changed)
     fresh = make_engine([source("l")], [replace(a, name=f"{a.name}_2", inputs=_renamed(a.inputs)) for a in changed.assets.values()])
-    assert {name: rows_of(advanced(fresh).views.table(f"{name}_2")) for name in changed.assets} == tables(changed)
+    assert {name: rows_of(advance_all(fresh).views.table(f"{name}_2")) for name in changed.assets} == tables(changed)
 
 
 def _renamed(inputs: Sequence[str]) -> tuple[str, ...]:
     return tuple(i if i == "l" else f"{i}_2" for i in inputs)
 
 
-def test_a_reader_of_a_table_that_was_emptied_is_refused_though_delta_knows_it_as_the_same(engine: Engine) -> None:
+def test_a_rebuilt_table_keeps_its_delta_identity_and_gets_a_new_generation(engine: Engine) -> None:
     list(engine.remake(["visits"]))
     reader = engine.assets["top"]
     assert engine.pending.progress("top").inputs == {"counts": engine.lake.identity("counts")}
@@ -114,19 +114,19 @@ def test_a_reader_of_a_table_that_was_emptied_is_refused_though_delta_knows_it_a
 
 
 @pytest.mark.parametrize("name", ["counts", "sums"])
-def test_a_table_whose_log_has_lost_its_progress_can_be_made_again(name: str, engine: Engine) -> None:
-    """The number of its newest step is unknown then; Delta would skip a commit that repeats it."""
+def test_a_table_whose_log_has_lost_its_progress_can_be_rebuilt(name: str, engine: Engine) -> None:
+    """The number of the newest step is unknown; Delta would skip a commit with the same number."""
     _forget_progress(engine, results_table(engine.assets[name]))
     with pytest.raises(LakeError, match="can be rebuilt with `tidemark rebuild NAME --downstream`"):
         engine.advance(name)
     list(engine.remake([name], downstream=True))
     assert {name for name in engine.assets if broken(engine, name)} == set()
     replay(engine, [BATCHES[2]])
-    assert {name for name in advanced(engine).assets if broken(engine, name)} == set()
+    assert {name for name in advance_all(engine).assets if broken(engine, name)} == set()
 
 
 def _forget_progress(engine: Engine, table: str) -> None:
-    """Remove the metadata from a table's commits, as a cleanup of its log does after many commits of another program."""
+    """Remove the metadata from a table's commits, as a log clean-up does after many commits of another program."""
     log = Path(engine.lake.path(table)) / "_delta_log"
     for commit in log.glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
@@ -136,7 +136,7 @@ def _forget_progress(engine: Engine, table: str) -> None:
         (log / f".{commit.name}.crc").unlink(missing_ok=True)
 
 
-def test_inputs_that_change_places_are_refused(make_engine: MakeEngine) -> None:
+def test_swapped_inputs_are_refused(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
     replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, DAY)]}])
@@ -158,7 +158,7 @@ def test_a_rebuild_of_a_table_updates_its_downstream_tables(make_engine: MakeEng
     assert broken(engine, "hours") == set()
     day = day_of(START)
     assert engine.rebuild("pairs", day, day).missing == 1
-    assert broken(engine, "hours") == set(), "a correction that is not followed yet is no wrong row"
+    assert broken(engine, "hours") == set(), "an unread correction is not a wrong row"
     assert engine.pending.days("hours") is not None
     engine.advance("hours")
     assert rows_of(engine.views.table("hours"), "n") == [(1,)]

@@ -1,4 +1,4 @@
-"""Data skipping: the files read for a range are all that can contain its rows, and the rows equal those that Delta reads."""
+"""Data skipping reads all files that can contain rows of a range, and returns the rows that Delta returns."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ def _time(minute: float) -> datetime:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A table of three files: minutes and numbers 0 to 9, 10 to 19, and 20 with a null number; a letter each."""
+    """A table of three files: minutes and numbers 0 to 9, 10 to 19, and 20 with a null number; each file has one letter."""
     lake = Lake(str(tmp_path / "lake"))
     for letter, numbers in (("a", [*range(10)]), ("b", [*range(10, 20)]), ("c", [20, None])):
         times = pa.array([_time(20 if n is None else n) for n in numbers], pa.timestamp("us", "UTC"))
@@ -60,13 +60,13 @@ RANGES: list[tuple[Ranges, str]] = [
 
 @pytest.mark.parametrize(("within", "letters"), RANGES)
 def test_files_that_contain_no_row_of_the_range_are_skipped(lake: Lake, within: Ranges, letters: str) -> None:
-    chosen = matching_files(_delta(lake), within)
+    matching = matching_files(_delta(lake), within)
     every = dict(zip(("c", "b", "a"), pa.table(_delta(lake).get_add_actions())["path"].to_pylist(), strict=True))
-    assert chosen is not None
-    assert sorted(chosen) == sorted(every[letter] for letter in letters)
+    assert matching is not None
+    assert sorted(matching) == sorted(every[letter] for letter in letters)
 
 
-def test_a_file_without_statistics_is_read(lake: Lake) -> None:
+def test_a_file_without_a_minimum_and_maximum_is_read(lake: Lake) -> None:
     unknown = pa.table({"n": pa.array([None], pa.int64()), "at": pa.array([None], pa.timestamp("us", "UTC")), "s": ["d"]})
     write_deltalake(lake.path("t"), unknown, mode="append")
     assert len(matching_files(_delta(lake), {"n": (900, 901)}) or ()) == 1
@@ -92,8 +92,8 @@ def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: L
     assert lake.read(spark, "t").exceptAll(delta).isEmpty()
     assert delta.exceptAll(lake.read(spark, "t")).isEmpty()
     assert lake.read(spark, "t").dtypes == delta.dtypes
-    near = lake.read(spark, "t", within={"n": (5, 12)}).where(F.col("n").between(5, 12))
-    assert [r.n for r in near.orderBy("n").collect()] == [*range(5, 13)]
+    in_range = lake.read(spark, "t", within={"n": (5, 12)}).where(F.col("n").between(5, 12))
+    assert [r.n for r in in_range.orderBy("n").collect()] == [*range(5, 13)]
     assert lake.read(spark, "t", within={"n": (50, None)}).dtypes == delta.dtypes
     assert lake.read(spark, "t", within={"n": (50, None)}).isEmpty()
 
@@ -109,7 +109,7 @@ def test_rows_masked_by_deletion_vectors_are_not_read(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("within", "expected"),
     [
-        pytest.param({"n": (0, 15)}, {"n": (0, 19), "s": ("a", "b")}, id="whole files; a time is told in ms, no exact bound"),
+        pytest.param({"n": (0, 15)}, {"n": (0, 19), "s": ("a", "b")}, id="whole files; a time in ms is no exact bound"),
         pytest.param({"n": (15, 20)}, {"s": ("b", "c")}, id="a null among the numbers"),
         pytest.param({"n": (30, 40)}, {}, id="no file"),
     ],

@@ -1,4 +1,4 @@
-"""Locks: a second writer is refused, the lock of a dead writer is released, and a writer that lost its lock stops."""
+"""Locks: a second writer is refused, the lock of a killed writer is released, and a writer that lost its lock stops."""
 
 import os
 import re
@@ -19,8 +19,8 @@ from platform_defs.engine.lake.locks import Busy, Lease, patiently
 from platform_defs.engine.lake.tables import Lake, LakeError
 
 ROWS = pa.table({"a": [1]})
-WHO = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
-HOLD = """
+HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+HOLD_LOCK = """
 import sys, time
 from platform_defs.engine.lake.tables import Lake
 with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
@@ -29,7 +29,7 @@ with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
 """
 
 
-class Wall:
+class WallClock:
     """A wall clock in seconds."""
 
     def __init__(self) -> None:
@@ -40,15 +40,15 @@ class Wall:
 
 
 @pytest.fixture
-def wall() -> Wall:
-    return Wall()
+def wall() -> WallClock:
+    return WallClock()
 
 
 def remote(tmp_path: Path, seconds: float = 60.0) -> Lake:
     return Lake(f"file://{tmp_path}/lake", seconds, leases=True)
 
 
-def lease(tmp_path: Path, wall: Wall, **more: str) -> Lease:
+def lease(tmp_path: Path, wall: WallClock, **more: str) -> Lease:
     return Lease(f"file://{tmp_path}/lease", "ledger", 60.0, now=wall, **more)  # pyright: ignore[reportArgumentType]
 
 
@@ -60,7 +60,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 def test_a_second_writer_is_refused_with_the_holder_and_its_start(lake: Lake) -> None:
     with lake.writer("events/l"):
         with (
-            pytest.raises(LakeError, match=rf"^events/l has a writer already: {WHO}; only one can write"),
+            pytest.raises(LakeError, match=rf"^events/l has a writer already: {HOLDER}; only one can write"),
             lake.writer("events/l"),
         ):
             pass
@@ -79,9 +79,9 @@ def test_a_failed_writer_releases_its_lock(lake: Lake) -> None:
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
 def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
-    """At once on a local disk; behind a URI only after the lease has expired."""
+    """On a local disk at once; in a lake with a URI only after the lease has expired."""
     lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
-    with subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen([sys.executable, "-c", HOLD_LOCK, lake.root], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with pytest.raises(LakeError, match=rf"ledger has a writer already: process {other.pid} \(-c.*\) on"), lake.writer("ledger"):
@@ -96,7 +96,7 @@ def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
         lake.append_small(ROWS, "t")
 
 
-def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: Wall) -> None:
+def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: WallClock) -> None:
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     wall.now += 59.9
@@ -109,8 +109,8 @@ def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: Wall) -> None:
     other.check()
 
 
-def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lease has expired, and another process takes it between the check and the renewal."""
+def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease has expired, and another process takes it between the check and the renewal."""
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     wall.now += 61
@@ -126,7 +126,7 @@ def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: Wall, monkeypatch
     other.check()
 
 
-def test_a_heartbeat_extends_the_lease(tmp_path: Path, wall: Wall) -> None:
+def test_a_heartbeat_extends_the_lease(tmp_path: Path, wall: WallClock) -> None:
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     one.take()
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_a_heartbeat_runs_during_the_work(tmp_path: Path) -> None:
         lake.append_small(ROWS, "t")
 
 
-def test_a_suspended_holder_that_was_not_replaced_continues(tmp_path: Path, wall: Wall) -> None:
+def test_a_suspended_holder_that_was_not_replaced_continues(tmp_path: Path, wall: WallClock) -> None:
     one = lease(tmp_path, wall)
     one.take()
     wall.now += 500
@@ -157,11 +157,11 @@ def test_a_suspended_holder_that_was_not_replaced_continues(tmp_path: Path, wall
 
 def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> None:
     """Every commit of the lake checks the lease, and the former holder does not release the lock of the new one."""
-    lake, thief = remote(tmp_path), Wall()
-    thief.now = time.time() + 3_600
+    lake, later = remote(tmp_path), WallClock()
+    later.now = time.time() + 3_600
     with lake.writer("x"):
         lake.append_small(ROWS, "t")
-        other = Lease(lake.path("_leases/x"), "x", 60.0, now=thief)
+        other = Lease(lake.path("_leases/x"), "x", 60.0, now=later)
         other.take()
         lake._leases["x"].renew()
         with pytest.raises(LakeError, match="x has another writer now"):
@@ -173,15 +173,15 @@ def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> No
     assert lake.version("t") == 0
 
 
-def test_one_of_many_concurrent_writers_gets_the_lock(tmp_path: Path, wall: Wall) -> None:
-    got, barrier = list[int](), threading.Barrier(8)
+def test_one_of_many_concurrent_writers_gets_the_lock(tmp_path: Path, wall: WallClock) -> None:
+    winners, barrier = list[int](), threading.Barrier(8)
 
     def take(n: int) -> None:
         one = lease(tmp_path, wall)
         barrier.wait()
         try:
             one.take()
-            got.append(n)
+            winners.append(n)
         except Busy:
             pass
 
@@ -190,10 +190,10 @@ def test_one_of_many_concurrent_writers_gets_the_lock(tmp_path: Path, wall: Wall
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(got) == 1
+    assert len(winners) == 1
 
 
-def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise CommitFailedError("access denied")
 
@@ -206,7 +206,7 @@ def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: W
 
 
 def test_maintenance_skips_a_table_with_a_writer_and_a_writer_waits_for_maintenance(lake: Lake) -> None:
-    with lake.writer("x"), pytest.raises(LakeError, match=WHO), lake.writer("x", "maintenance"):
+    with lake.writer("x"), pytest.raises(LakeError, match=HOLDER), lake.writer("x", "maintenance"):
         pass
     order, held = list[str](), threading.Event()
 
@@ -234,11 +234,11 @@ def test_a_lock_without_a_holder_name_is_respected(tmp_path: Path) -> None:
 
 
 def test_a_writer_stops_waiting_after_its_timeout() -> None:
-    def taken() -> None:
+    def busy() -> None:
         raise Busy("process 1 (tidemark, maintenance)", "maintenance")
 
     with pytest.raises(LakeError, match=re.escape("x has a writer already: process 1 (tidemark, maintenance)")):
-        patiently("x", taken, "write", patience_s=0)
+        patiently("x", busy, "write", patience_s=0)
 
 
 def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
@@ -255,7 +255,7 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
         def sleep(seconds: float) -> None:
             now[0] += seconds
 
-    def taken() -> None:
+    def busy() -> None:
         raise Busy("process 7 (tidemark maintain) on host", "maintenance")
 
     monkeypatch.setattr("platform_defs.engine.lake.locks.time", Time)
@@ -263,7 +263,7 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
         caplog.at_level("WARNING"),
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
     ):
-        patiently("ledger", taken, "write")
+        patiently("ledger", busy, "write")
     messages = [r.getMessage() for r in caplog.records]
     assert messages[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
     assert 235 <= len(messages) <= 241, "once a minute"
@@ -275,11 +275,11 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
             raise left.pop()
 
     patiently("ledger", free_soon, "write")
-    assert caplog.records == [], "a short look at a place is no news"
+    assert caplog.records == [], "a short wait is not logged"
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["a new lease", "one of an older version"])
-def test_the_cost_of_a_heartbeat_is_constant(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+@pytest.mark.parametrize("old", [False, True], ids=["a new lease", "a lease of an older version"])
+def test_the_cost_of_a_heartbeat_is_constant(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
     monkeypatch.setattr("platform_defs.engine.lake.locks._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     if old:

@@ -1,4 +1,4 @@
-"""Faults of the machine: a full disk, a read-only lake, a newer lake. One clear error, no partial work, and a later run continues."""
+"""A full disk, a read-only lake and a newer lake: there is one clear error and no partial work, and a later run continues."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 def _mount(*arguments: str) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"this machine lets the test mount nothing: {done.stderr.strip()}")
+        pytest.skip(f"this machine does not allow mounts: {done.stderr.strip()}")
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def _engine(spark: SparkSession, lake: Path, landing: Path) -> Engine:
 
 
 def _fill(ballast: Path) -> None:
-    """Fill the file system of a file."""
+    """Fill the file system that contains a file."""
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"\0" * 4096):
             pass
 
 
-def test_a_full_disk_and_a_read_only_lake_are_named(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+def test_the_errors_of_a_full_disk_and_a_read_only_lake_name_the_cause(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     engine = _engine(spark, small / "lake", tmp_path / "in")
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
     engine.ingest()
@@ -75,9 +75,9 @@ def test_a_full_disk_and_a_read_only_lake_are_named(spark: SparkSession, small: 
     finally:
         subprocess.run(["umount", "-l", str(closed)], check=True)
 
-    again = _engine(spark, small / "lake", tmp_path / "in")
-    assert [s.accepted for e in again.ingest() for s in e] == [1]
-    assert rows_of(again.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    restarted = _engine(spark, small / "lake", tmp_path / "in")
+    assert [s.accepted for e in restarted.ingest() for s in e] == [1]
+    assert rows_of(restarted.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
 
 
 def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -93,17 +93,17 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     message = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that created it"
     with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
-    engine = _newer(lake)
+    engine = _engine_on_newer_lake(lake)
     for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.rebuild("total")):
         with pytest.raises(LakeError, match=message):
             act()
     assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]
 
 
-def _newer(lake: Lake) -> Engine:
+def _engine_on_newer_lake(lake: Lake) -> Engine:
     """An engine without a session, on a lake with a changelog that is not applied yet."""
-    once = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1, "seq": 1}})})
-    write_deltalake(lake.path(TOTAL.changelog), pa.table({"k": ["a"]}), commit_properties=once)
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1, "seq": 1}})})
+    write_deltalake(lake.path(TOTAL.changelog), pa.table({"k": ["a"]}), commit_properties=properties)
     no_session: Any = None
     return Engine(lake, {"l": source("l")}, {"total": TOTAL}, lambda: no_session, Clock())
 
@@ -115,8 +115,8 @@ def test_a_new_lake_records_its_format_and_one_without_a_format_is_accepted(tmp_
     lake = Lake(str(tmp_path / "lake"))
     ledger = Ledger(lake, Clock())
     ledger.commit([(source_entry("l", 1),)])
-    made = lake.delta("ledger")
-    assert made is not None
-    assert made.metadata().description == f"Tidemark lake, format {FORMAT}"
-    made.alter.set_table_description(description or "a ledger")
+    delta = lake.delta("ledger")
+    assert delta is not None
+    assert delta.metadata().description == f"Tidemark lake, format {FORMAT}"
+    delta.alter.set_table_description(description or "a ledger")
     assert Ledger(lake, Clock()).head == 1

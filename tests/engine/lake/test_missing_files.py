@@ -1,4 +1,4 @@
-"""Files deleted by hand: the error names the table, the file and the batches, and nothing is computed without them."""
+"""Deleted data files: the error names the table, the file and the batches, and nothing is computed without them."""
 
 import re
 import shutil
@@ -24,9 +24,9 @@ SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
 
 
 @pytest.fixture(scope="module")
-def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of two micro-batches; nothing is joined yet."""
-    root = tmp_path_factory.mktemp("grown")
+def prepared_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake after two micro-batches, before any step."""
+    root = tmp_path_factory.mktemp("prepared_lake")
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
     engine = Engine(Lake(str(root / "lake")), {s.name: s for s in SOURCES}, {"pairs": join()}, lambda: spark, Clock(), folders=folders)
     for part in range(2):
@@ -37,13 +37,13 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of that lake."""
-    shutil.copytree(grown, tmp_path / "lake")
+def engine(prepared_lake: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
+    """An engine on a copy of the lake."""
+    shutil.copytree(prepared_lake, tmp_path / "lake")
     return make_engine(SOURCES, [join()])
 
 
-def the_file(engine: Engine, table: str, seq: int) -> Path:
+def data_file(engine: Engine, table: str, seq: int) -> Path:
     """The data file of a batch."""
     delta = engine.lake.delta(table)
     assert delta is not None
@@ -51,7 +51,7 @@ def the_file(engine: Engine, table: str, seq: int) -> Path:
     return Path(engine.lake.path(table), file)
 
 
-def lacks(table: str, file: Path, seq: int) -> str:
+def missing_file(table: str, file: Path, seq: int) -> str:
     name = re.escape(file.name)
     return rf"^{table} lacks a data file: .*/{name} \(ledger batch {seq}\) is in the table's log.*Restore the file from a backup"
 
@@ -60,34 +60,34 @@ def test_a_running_stream_names_a_lost_file(tmp_path: Path, monkeypatch: pytest.
     no_session: Any = None
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l")}, {}, lambda: no_session)
     write_deltalake(engine.lake.path("events/l"), pa.table({"seq": pa.array([1], pa.int64())}))
-    file = the_file(engine, "events/l", 1)
+    file = data_file(engine, "events/l", 1)
 
     def fail(_: Stream, every: str | None, *_others: object) -> None:
         raise PySparkException(f"{every}: no such file: {file}")
 
     monkeypatch.setattr(Stream, "run", fail)
-    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
+    with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):
         engine.ingest("1 second")
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_a_step_and_the_law_name_a_lost_file_of_a_log(engine: Engine, damage: str) -> None:
-    file = the_file(engine, "events/l", 1)
+    file = data_file(engine, "events/l", 1)
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
+    with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):
         engine.advance("pairs")
     assert engine.pending.progress("pairs").step == 0
-    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
+    with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):
         engine.accounts.count_differences("pairs")
-    with pytest.raises(LakeError, match=lacks("events/l", file, 1)):
+    with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):
         engine.accounts.days("pairs")
 
 
 def test_the_duplicate_lookup_names_a_lost_file(engine: Engine) -> None:
-    file = the_file(engine, "events/r", 1)
+    file = data_file(engine, "events/r", 1)
     file.unlink()
     land(engine, "r", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
-    with pytest.raises(LakeError, match=lacks("events/r", file, 1)):
+    with pytest.raises(LakeError, match=missing_file("events/r", file, 1)):
         engine.ingest()
     assert engine.ledger.head == 2
 
@@ -104,17 +104,17 @@ def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
 
 
 def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engine: MakeEngine) -> None:
-    """The commit of the newest batch is deleted by hand; the ledger itself is still consistent."""
+    """The commit of the newest batch is deleted by hand; the remaining ledger is consistent."""
     engine.advance("pairs")
     log = Path(engine.lake.path("ledger"), "_delta_log")
     max(log.glob("*.json")).unlink()
-    anew = make_engine(SOURCES, [join()])
-    assert anew.ledger.head == 1
-    land(anew, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
-    for act in (anew.ingest, anew.drain, lambda: anew.advance("pairs")):
+    restarted = make_engine(SOURCES, [join()])
+    assert restarted.ledger.head == 1
+    land(restarted, "l", "9.jsonl", [Event("a", 9, 2 * HOUR).line])
+    for act in (restarted.ingest, restarted.drain, lambda: restarted.advance("pairs")):
         with pytest.raises(LedgerError, match=r"has lost batches: table .*/ledger ends at batch 1, but table pairs records batch 2"):
             act()
-    assert rows_of(anew.views.table("events/l"), "seq") == [(1,), (2,)], "the lost entry's rows are there still"
+    assert rows_of(restarted.views.table("events/l"), "seq") == [(1,), (2,)], "the rows of the lost batch remain"
 
 
 def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_engine: MakeEngine) -> None:
@@ -123,11 +123,11 @@ def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_e
         max(log.glob("*.json")).unlink()
     for left in (*log.iterdir(), *Path(engine.lake.path("ledger")).glob("*.parquet")):
         left.unlink()
-    anew = make_engine(SOURCES, [join()])
-    assert anew.ledger.head == 0
+    restarted = make_engine(SOURCES, [join()])
+    assert restarted.ledger.head == 0
     with pytest.raises(LedgerError, match=r"ends at batch 0, but table events/l records batch 1"):
-        anew.ingestion.signals.watermark({"l": 1})
-    assert anew.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
+        restarted.ingestion.signals.watermark({"l": 1})
+    assert restarted.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_table_written_by_another_program_does_not_stop_ingestion(engine: Engine) -> None:
@@ -158,7 +158,7 @@ def test_a_deleted_upserted_table_is_rebuilt_from_its_changelog(make_engine: Mak
         engine.ingest()
         engine.advance("spread")
     before = rows_of(engine.views.table("spread"))
-    assert len(before) == 2, "a and c; b went"
+    assert len(before) == 2, "a and c; b was deleted"
     shutil.rmtree(engine.lake.path("spread"))
     assert engine.advance("spread") == []
     assert rows_of(engine.views.table("spread")) == before

@@ -36,7 +36,7 @@ def _advance(engine: Engine, hour: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def grown(make_module_engine: MakeEngine) -> Engine:
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
     """Tables after three micro-batches, with late rows."""
     engine = make_module_engine(SOURCES, ASSETS)
     for hour in range(3):
@@ -45,7 +45,7 @@ def grown(make_module_engine: MakeEngine) -> Engine:
 
 
 @pytest.mark.parametrize(
-    ("table", "look"),
+    ("table", "read"),
     [
         ("pairs", lambda engine: engine.accounts.days("pairs")),
         ("sums", lambda engine: engine.accounts.days("sums")),
@@ -53,9 +53,9 @@ def grown(make_module_engine: MakeEngine) -> Engine:
     ],
 )
 def test_a_deleted_file_is_named_and_a_rebuild_repairs_the_table(
-    grown: Engine, copy_engine: CopyEngine, table: str, look: Callable[[Engine], object]
+    prepared_engine: Engine, copy_engine: CopyEngine, table: str, read: Callable[[Engine], object]
 ) -> None:
-    engine = copy_engine(grown)
+    engine = copy_engine(prepared_engine)
     name = table.rsplit("/", maxsplit=1)[-1]
     before = {asset: rows_of(engine.views.table(asset)) for asset in engine.assets}
     delta = engine.lake.delta(table)
@@ -65,7 +65,7 @@ def test_a_deleted_file_is_named_and_a_rebuild_repairs_the_table(
     for file in files:
         file.unlink()
     with pytest.raises(LakeError, match=rf"^{table} lacks a data file: .*/({'|'.join(re.escape(f.name) for f in files)})"):
-        look(engine)
+        read(engine)
     for other in set(engine.assets) - {name}:
         assert broken(engine, other) == set(), other
     list(engine.remake([name], downstream=True))

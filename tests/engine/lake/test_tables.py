@@ -26,7 +26,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"))
 
 
-def _foreign(lake: Lake, table: str, metadata: str | None) -> None:
+def _commit_of_another_program(lake: Lake, table: str, metadata: str | None) -> None:
     properties = None if metadata is None else CommitProperties(custom_metadata={"userMetadata": metadata})
     write_deltalake(lake.path(table), ROWS, mode="append", commit_properties=properties)
 
@@ -40,7 +40,7 @@ def test_commits_of_other_programs_are_skipped(lake: Lake, others: int) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 0}})
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     for n in range(others):
-        _foreign(lake, "t", [None, "not JSON {", "[1]", '"key"', '{"other": 1}', "null"][n % 6])
+        _commit_of_another_program(lake, "t", [None, "not JSON {", "[1]", '"key"', '{"other": 1}', "null"][n % 6])
     found = lake.newest("t", "key")
     assert found is not None
     assert (found.version, found.value) == (1, {"seq": 1})
@@ -54,7 +54,7 @@ def test_a_null_value_is_returned_as_a_value(lake: Lake) -> None:
 
 
 def test_a_table_without_progress_is_named(lake: Lake) -> None:
-    _foreign(lake, "t", None)
+    _commit_of_another_program(lake, "t", None)
     with pytest.raises(LakeError, match=re.escape("no commit of t records its progress")):
         lake.newest("t", "progress")
 
@@ -75,7 +75,7 @@ def test_carried_metadata_is_the_newest_and_keeps_its_row_count(lake: Lake) -> N
 
 
 @pytest.mark.parametrize(
-    ("root", "spelled", "local"),
+    ("root", "canonical", "is_local"),
     [
         ("/data/lake", "/data/lake", True),
         ("lake", f"{Path.cwd()}/lake", True),
@@ -84,9 +84,9 @@ def test_carried_metadata_is_the_newest_and_keeps_its_row_count(lake: Lake) -> N
         ("hdfs://h/lake/", "hdfs://h/lake", False),
     ],
 )
-def test_paths_below_a_root(root: str, spelled: str, local: bool) -> None:
-    assert Lake(root).path("events/l") == f"{spelled}/events/l"
-    assert Lake(root).is_local is local
+def test_a_table_path_is_below_the_canonical_root(root: str, canonical: str, is_local: bool) -> None:
+    assert Lake(root).path("events/l") == f"{canonical}/events/l"
+    assert Lake(root).is_local is is_local
 
 
 def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
@@ -99,7 +99,7 @@ def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
 
 
 def test_metadata_of_a_compaction_is_ignored(lake: Lake) -> None:
-    """An automatic compaction takes its metadata from the session, which may hold that of another table."""
+    """An automatic compaction gets its metadata from the session, which can contain that of another table."""
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": {"seq": 2}})
     metadata = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
@@ -122,7 +122,7 @@ def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSessio
     assert sorted(r.id for r in lake.read(spark, "t").collect()) == [*range(6)]
 
 
-def test_a_log_gets_its_checkpoints_from_deltalake(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deltalake_writes_the_checkpoints_of_a_log(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "CHECKPOINT_EVERY", 3)
     for n in range(12):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n})
@@ -171,7 +171,7 @@ def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> 
 
 
 def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
-    """Such commits are skipped by the search for the newest attempt; quotes in values are escaped."""
+    """The search for the newest attempt skips such commits. Quotes in values are escaped."""
     reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
     rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
     lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})
@@ -190,12 +190,12 @@ def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("leases", [False, True], ids=["a path", "a URI"])
-def test_the_folders_of_a_lake(tmp_path: Path, leases: bool) -> None:
+def test_folders_lists_the_subfolders_of_a_lake_or_a_folder(tmp_path: Path, leases: bool) -> None:
     lake = Lake(f"file://{tmp_path}/lake", leases=leases)
     assert lake.folders() == lake.folders("changelog") == []
     write_deltalake(lake.path("t"), ROWS)
     assert (lake.folders(), lake.folders("changelog"), lake.folders("t")) == (["t"], [], ["_delta_log"])
-    write_deltalake(lake.path("changelog/board"), ROWS)
-    assert (lake.folders(), lake.folders("changelog")) == (["changelog", "t"], ["board"])
+    write_deltalake(lake.path("changelog/top"), ROWS)
+    assert (lake.folders(), lake.folders("changelog")) == (["changelog", "t"], ["top"])
     (tmp_path / "lake" / "file").write_text("no folder")
     assert lake.folders() == ["changelog", "t"]

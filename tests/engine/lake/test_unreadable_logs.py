@@ -1,4 +1,4 @@
-"""A Delta log that cannot be read: the table is named with the way out, and that way works. Other assets go on."""
+"""A Delta log that cannot be read: the error names the table and the fix, the fix works, and other assets continue."""
 
 import shutil
 from pathlib import Path
@@ -22,10 +22,10 @@ ASSETS = [
     DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
 ]
 TABLES = {"pairs": ["pairs"], "counts": ["counts"], "changelog/sums": ["sums", "changelog/sums"]}
-"""Tables, and what is deleted in place of restoring each."""
+"""For each table the tables to delete if it is not restored."""
 
 
-def _feed(engine: Engine, part: int) -> None:
+def _ingest_part(engine: Engine, part: int) -> None:
     for name in engine.folders:
         land(engine, name, f"{part}.jsonl", [Event(k, part, part * HOUR).line for k in ("a", "b")] + ["no JSON"])
     engine.ingest()
@@ -35,7 +35,7 @@ def _feed(engine: Engine, part: int) -> None:
 def engine(make_engine: MakeEngine) -> Engine:
     engine = make_engine(SOURCES, ASSETS)
     for part in range(3):
-        _feed(engine, part)
+        _ingest_part(engine, part)
         for name in engine.assets:
             engine.advance(name)
     return engine
@@ -44,7 +44,7 @@ def engine(make_engine: MakeEngine) -> Engine:
 def _damage(engine: Engine, table: str, how: str) -> None:
     log = Path(engine.lake.path(table), "_delta_log")
     commits = sorted(log.glob("0*.json"))
-    if how == "cut":  # between two lines, so that what is left is valid
+    if how == "cut":  # between two lines, so that the rest is valid
         lines = commits[-1].read_bytes().splitlines(keepends=True)
         commits[-1].write_bytes(b"".join(line for line in lines if not line.startswith(b'{"add"')))
     elif how == "torn":
@@ -63,15 +63,17 @@ def _damage(engine: Engine, table: str, how: str) -> None:
 @pytest.mark.parametrize(
     ("table", "how"), [("pairs", "torn"), ("counts", "gap"), ("changelog/sums", "checkpoint"), ("changelog/sums", "cut")]
 )
-def test_a_table_whose_log_cannot_be_read_is_named_and_made_again(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
+def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(
+    engine: Engine, make_engine: MakeEngine, table: str, how: str
+) -> None:
     name = table.rsplit("/", maxsplit=1)[-1]
     _damage(engine, table, how)
     after = make_engine(SOURCES, ASSETS)
-    _feed(after, 3)  # what comes in does not wait for it
+    _ingest_part(after, 3)  # ingest does not depend on the table
     why = rf"^the Delta log of {table} cannot be read: a file of .*/{table}/_delta_log is missing, damaged or .* `tidemark rebuild"
-    for look in (lambda: after.advance(name), lambda: after.accounts.days(name), lambda: after.snapshot().accounts.days(name)):
+    for read in (lambda: after.advance(name), lambda: after.accounts.days(name), lambda: after.snapshot().accounts.days(name)):
         with pytest.raises(UnreadableLogError, match=why):
-            look()
+            read()
     for other in set(after.assets) - {name, "top"}:
         assert after.advance(other), other
         assert broken(after.snapshot(), other) == set()
@@ -84,20 +86,20 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_made_again(engine: Engine
 
 
 @pytest.mark.parametrize(("table", "how"), [("events/l", "torn"), ("events/r", "gap"), ("quarantine/l", "checkpoint")])
-def test_a_log_of_a_source_that_cannot_be_read_stops_what_reads_it(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
+def test_an_unreadable_log_of_a_source_stops_its_readers(engine: Engine, make_engine: MakeEngine, table: str, how: str) -> None:
     _damage(engine, table, how)
     after = make_engine(SOURCES, ASSETS)
     land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])
-    reading = [after.ingest, after.drain] + [lambda: after.advance("pairs"), lambda: after.accounts.days("pairs")] * table.startswith(
+    readers = [after.ingest, after.drain] + [lambda: after.advance("pairs"), lambda: after.accounts.days("pairs")] * table.startswith(
         "events"
     )
-    for act in reading:
+    for act in readers:
         with pytest.raises(UnreadableLogError, match=f"the Delta log of {table} cannot be read"):
             act()
     assert after.ledger.head == 3
 
 
-def test_a_commit_that_lost_its_last_lines_stops_what_computes_from_it(engine: Engine, make_engine: MakeEngine) -> None:
+def test_a_commit_that_lost_its_last_lines_stops_every_computation_from_it(engine: Engine, make_engine: MakeEngine) -> None:
     _damage(engine, "events/l", "cut")
     after = make_engine(SOURCES, ASSETS)
     land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])

@@ -1,4 +1,4 @@
-"""A batch is committed only on the ledger that it began with; a process fences the ledger before it deletes rows. Without Spark."""
+"""A batch is committed only on the ledger version from which it began. A process fences the ledger before it deletes rows. No Spark."""
 
 import json
 from collections.abc import Callable
@@ -26,57 +26,57 @@ from tests.support.shopkeeping import join, source
 
 NO_SESSION: Any = None
 REFUSED = "ledger has (a newer batch than this process started from|another writer now)"
-Two = tuple[Ledger, Ledger]
+TwoLedgers = tuple[Ledger, Ledger]
 
 
-def _in_memory(_: Path) -> Two:
+def _in_memory(_: Path) -> TwoLedgers:
     memory = Memory()
     one, other = (Ledger(NO_SESSION, Clock(5), MemoryLedgerStore(memory)) for _ in range(2))
     return one, other
 
 
-def _in_a_lake(folder: Path) -> Two:
+def _in_a_lake(folder: Path) -> TwoLedgers:
     return Ledger(Lake(str(folder)), Clock(5)), Ledger(Lake(str(folder)), Clock(5))
 
 
-def _behind_a_uri(folder: Path) -> Two:
+def _behind_a_uri(folder: Path) -> TwoLedgers:
     return tuple(Ledger(Lake(f"file://{folder}", leases=True), Clock(5)) for _ in range(2))  # pyright: ignore[reportReturnType]
 
 
 @pytest.fixture(params=[_in_memory, _in_a_lake, _behind_a_uri])
-def two(request: pytest.FixtureRequest, tmp_path: Path) -> Two:
+def empty_ledgers(request: pytest.FixtureRequest, tmp_path: Path) -> TwoLedgers:
     """Two processes on one ledger."""
-    make: Callable[[Path], Two] = request.param
+    make: Callable[[Path], TwoLedgers] = request.param
     return make(tmp_path / "lake")
 
 
 @pytest.fixture(params=[0, 1], ids=["no ledger yet", "a batch"])
-def begun(request: pytest.FixtureRequest, two: Two) -> Two:
+def two_ledgers(request: pytest.FixtureRequest, empty_ledgers: TwoLedgers) -> TwoLedgers:
     """Two processes on one ledger, which may have a batch."""
     if request.param:
-        two[0].commit([(source_entry("l", 1),)])
-    return two
+        empty_ledgers[0].commit([(source_entry("l", 1),)])
+    return empty_ledgers
 
 
-def test_one_of_two_concurrent_batches_is_committed(begun: Two) -> None:
-    one, other = (Batch.begin(ledger) for ledger in begun)
+def test_one_of_two_concurrent_batches_is_committed(two_ledgers: TwoLedgers) -> None:
+    one, other = (Batch.begin(ledger) for ledger in two_ledgers)
     one.commit([(source_entry("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
         other.commit([(source_entry("l", other.seq),)])
-    assert [ledger.head for ledger in begun] == [one.seq, one.seq]
+    assert [ledger.head for ledger in two_ledgers] == [one.seq, one.seq]
 
 
-def test_one_of_two_concurrent_first_batches_is_committed(two: Two) -> None:
-    """Both have read an empty ledger when they commit."""
-    assert [ledger.head for ledger in two] == [0, 0]
-    two[0]._store.append(table_of([(source_entry("l", 1),)]))
+def test_one_of_two_concurrent_first_batches_is_committed(empty_ledgers: TwoLedgers) -> None:
+    """Both have read an empty ledger before they commit."""
+    assert [ledger.head for ledger in empty_ledgers] == [0, 0]
+    empty_ledgers[0]._store.append(table_of([(source_entry("l", 1),)]))
     with pytest.raises(LakeError, match=REFUSED):
-        two[1]._store.append(table_of([(source_entry("l", 1),)]))
-    assert [len(ledger.entries()) for ledger in two] == [1, 1]
+        empty_ledgers[1]._store.append(table_of([(source_entry("l", 1),)]))
+    assert [len(ledger.entries()) for ledger in empty_ledgers] == [1, 1]
 
 
-def test_a_fenced_off_batch_is_not_committed_and_its_number_is_reused(begun: Two) -> None:
-    one, other = (Batch.begin(ledger) for ledger in begun)
+def test_a_batch_before_a_fence_is_not_committed_and_its_number_is_reused(two_ledgers: TwoLedgers) -> None:
+    one, other = (Batch.begin(ledger) for ledger in two_ledgers)
     other.fence()
     with pytest.raises(LakeError, match=REFUSED):
         one.commit([(source_entry("l", one.seq),)])
@@ -84,21 +84,21 @@ def test_a_fenced_off_batch_is_not_committed_and_its_number_is_reused(begun: Two
         one.fence()
     other.fence()
     other.commit([(source_entry("r", other.seq),)])
-    assert begun[0].head == other.seq
-    assert [of.source for of in begun[0].entries()[-1]] == ["r"]
+    assert two_ledgers[0].head == other.seq
+    assert [row.source for row in two_ledgers[0].entries()[-1]] == ["r"]
 
 
-def test_a_fence_is_not_a_batch(begun: Two) -> None:
-    before = begun[0].head
-    Batch.begin(begun[0]).fence()
-    assert [(ledger.head, len(ledger.entries())) for ledger in begun] == [(before, before)] * 2
+def test_a_fence_is_not_a_batch(two_ledgers: TwoLedgers) -> None:
+    before = two_ledgers[0].head
+    Batch.begin(two_ledgers[0]).fence()
+    assert [(ledger.head, len(ledger.entries())) for ledger in two_ledgers] == [(before, before)] * 2
 
 
 def _rows(*seqs: int) -> pa.Table:
     return pa.table({SEQ: pa.array(seqs, pa.int64())})
 
 
-def _held(lake: Lake, table: str) -> list[int]:
+def _batch_numbers(lake: Lake, table: str) -> list[int]:
     delta = lake.delta(table)
     assert delta is not None
     return sorted(delta.to_pyarrow_table()[SEQ].to_pylist())
@@ -108,14 +108,14 @@ ATTEMPTED = {"seq": 1, "input": "a file"}
 
 
 def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> None:
-    """A writer is held up with its rows in the log; another takes them for uncommitted rows, and is killed before its own batch."""
+    """A writer is paused with its rows in the log. Another one removes them as uncommitted rows, and is killed before its own batch."""
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
-    held_up, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
+    paused, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     clear_uncommitted(NO_SESSION, lake, other, contracts)
-    assert _held(lake, "events/l") == []
+    assert _batch_numbers(lake, "events/l") == []
     with pytest.raises(LakeError, match=REFUSED):
-        held_up.commit([(source_entry("l", 1, accepted=2),)])
+        paused.commit([(source_entry("l", 1, accepted=2),)])
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
     take_over(mine, "events/l", left)
     with pytest.raises(LakeError, match="newer rows"):
         lake.delete(NO_SESSION, "events/l", f"{SEQ} > 0", {ATTEMPT: None}, other.delta("events/l"))  # pyright: ignore[reportArgumentType]
-    again = lake.newest("events/l", ATTEMPT)
-    assert again is not None
-    assert (again.value, again.rows, again.version) == (ATTEMPTED, 2, left.version + 1)
+    newest = lake.newest("events/l", ATTEMPT)
+    assert newest is not None
+    assert (newest.value, newest.rows, newest.version) == (ATTEMPTED, 2, left.version + 1)
     with pytest.raises(LakeError, match="newer attempt"):
         take_over(other, "events/l", left)
 
 
-@pytest.mark.parametrize("assets", [[join()], []], ids=["of the pipeline", "that has left the pipeline"])
+@pytest.mark.parametrize("assets", [[join()], []], ids=["in the pipeline", "not in the pipeline"])
 @pytest.mark.parametrize("write", ["ingest", "watermark", "drain", "idle", "retry"])
 def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path: Path, write: str, assets: list[Any]) -> None:
     lake, clock = Lake(str(tmp_path / "lake")), Clock(5)
@@ -163,7 +163,7 @@ def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path:
     assert Ledger(lake, clock).head == 1
 
 
-def test_a_corrupted_table_outside_the_pipeline_stops_no_writer(tmp_path: Path) -> None:
+def test_a_corrupted_table_outside_the_pipeline_does_not_stop_a_writer(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     properties = CommitProperties({"userMetadata": "{}"}, app_transactions=[Transaction(APPLICATION, 1)])
     write_deltalake(lake.path("old"), _rows(1), commit_properties=properties)
@@ -173,7 +173,7 @@ def test_a_corrupted_table_outside_the_pipeline_stops_no_writer(tmp_path: Path) 
 
 
 def test_the_ledger_format_is_raised_only_on_the_version_that_was_read(tmp_path: Path) -> None:
-    """Another writer commits between the read of this one and the commit that raises the format."""
+    """Another writer commits between the read and the commit that raises the format."""
     lake = Lake(str(tmp_path))
     write_format_1(lake, [], 1)
     one, other = Ledger(lake, Clock(5)), Ledger(lake, Clock(5))

@@ -1,4 +1,4 @@
-"""The files that a ledger has recorded, in any number and under any present path of their folder."""
+"""The files that a ledger has recorded are recognized, at any present path of their folder."""
 
 import os
 from dataclasses import replace
@@ -16,11 +16,11 @@ from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
 NAMES = ["1.jsonl", "2026/1.jsonl", "l/1.jsonl", "a b.jsonl", "ä%41|x.jsonl", "file:x/1.jsonl", ".x/~(1).jsonl"]
-NAMES += ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "m\ufffdller.jsonl", "m%FCller.jsonl", "d\udcfc/ü.jsonl"]  # bytes, as `os` has them
+NAMES += ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "m\ufffdller.jsonl", "m%FCller.jsonl", "d\udcfc/ü.jsonl"]  # not UTF-8
 FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", "/mnt/%FC/l"]
 
 
-def _is_named(known: Known, file: File) -> bool:
+def _is_recorded(known: Known, file: File) -> bool:
     """Whether a file is recorded, with its present or an earlier size."""
     return any(key in known.marks for key in file.keys)
 
@@ -37,21 +37,21 @@ def _known(*offsets: str) -> KnownFiles:
     return known
 
 
-def _old(file: File) -> str:
-    """An offset as format 1 writes it."""
+def _format_1_offset(file: File) -> str:
+    """The offset of a file in format 1."""
     return "|".join([file.path, str(file.modified), str(file.length), *(["unread"] if file.fault else [])])
 
 
-@pytest.mark.parametrize("then", ["/data/landing/l", "/data/a%41b/l"], ids=["", "from a percent sign"])
-@pytest.mark.parametrize("now", FOLDERS, ids=["in place", "moved", "mounted", "below a percent sign", "below a percent sign and a byte"])
-@pytest.mark.parametrize("offset", [_old, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
+@pytest.mark.parametrize("old_folder", ["/data/landing/l", "/data/a%41b/l"], ids=["", "from a folder with a percent sign"])
+@pytest.mark.parametrize("folder", FOLDERS, ids=["in place", "moved", "mounted", "below a percent sign", "below a percent sign and a byte"])
+@pytest.mark.parametrize("offset", [_format_1_offset, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: object, now: str, then: str) -> None:
-    known = _known(offset(_file(then, name)))  # pyright: ignore[reportCallIssue]
-    same, other, changed = _file(now, name), _file(now, f"x{name}"), _file(now, name, 6)
+def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: object, folder: str, old_folder: str) -> None:
+    known = _known(offset(_file(old_folder, name)))  # pyright: ignore[reportCallIssue]
+    same, other, changed = _file(folder, name), _file(folder, f"x{name}"), _file(folder, name, 6)
     found = known.among([same, other, changed])
     assert (found.holds(same), found.holds(other), found.holds(changed)) == (True, False, False)
-    assert (_is_named(found, changed), _is_named(found, other)) == (True, False)
+    assert (_is_recorded(found, changed), _is_recorded(found, other)) == (True, False)
     assert found.with_fault(changed).fault is not None
 
 
@@ -72,14 +72,14 @@ def test_a_relative_path_is_the_absolute_path_without_its_folder(name: str) -> N
         assert file.offset.startswith("./")
 
 
-def test_an_unreadable_file_is_read_again_after_a_change() -> None:
+def test_an_unreadable_file_is_read_again_after_it_has_changed() -> None:
     known = _known(_file("/l", "1.jsonl", fault="torn").offset)
     changed = _file("/l", "1.jsonl", 6)
     assert known.among([changed]).with_fault(changed).fault is None
 
 
 def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
-    """`/data/l/archive/l/1` was read: below `/new/l` that is `archive/l/1` or `1`; `2` is neither."""
+    """`/data/l/archive/l/1` was read. Below `/new/l` that can be `archive/l/1` or `1`, but not `2`."""
     known = _known("file:/data/l/archive/l/1.jsonl|5|7")
     for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
         file = _file("/new/l", name)
@@ -89,7 +89,7 @@ def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
 def test_a_remote_file_is_recognized_in_another_bucket() -> None:
     at = [File(5, f"s3a://{bucket}/in/l/2026/1%20a.jsonl", 7, "l", None, f"s3a://{bucket}/in/l") for bucket in ("old", "new")]
     assert at[0].offset == at[1].offset == "./2026/1%20a.jsonl|5|7"
-    for offset in (_old(at[0]), at[0].offset):
+    for offset in (_format_1_offset(at[0]), at[0].offset):
         assert _known(offset).among([at[1]]).holds(at[1])
 
 
@@ -97,12 +97,12 @@ def test_a_remote_file_is_recognized_in_another_bucket() -> None:
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
 def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
-    offsets = [f.offset if n % 2 else _old(f) for n, f in enumerate(files)]
+    offsets = [f.offset if n % 2 else _format_1_offset(f) for n, f in enumerate(files)]
     ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
     every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
     known = ledger.known("l", every)
     assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
-    assert {f.keys[0] for f in every if _is_named(known, f)} == {f.keys[0] for f in files}
+    assert {f.keys[0] for f in every if _is_recorded(known, f)} == {f.keys[0] for f in files}
     read = {name for name, _, _ in rows if not [t for n, m, t in rows if n == name][-1]}
     refused = {name for name in NAMES for modified in range(3) if known.with_fault(_file("/l", name, modified)).fault}
     assert refused >= read - {name for name, _, torn in rows if torn}

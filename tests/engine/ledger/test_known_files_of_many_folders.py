@@ -1,4 +1,4 @@
-"""The state of a file by the ledger's offsets: read, refused or marked for a retry, in any order."""
+"""The offsets in the ledger decide whether a file is read, refused or to be retried, in any order."""
 
 from itertools import permutations
 
@@ -40,7 +40,7 @@ def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: 
         assert _known(*shuffled).marks
 
 
-def test_every_attempt_is_distinguished() -> None:
+def test_each_retry_has_its_own_number() -> None:
     offsets = [UNREAD]
     for number in (1, 2, 3):
         offsets.append(_known(*offsets).with_fault(FILE).retry)
@@ -55,7 +55,7 @@ def test_every_attempt_is_distinguished() -> None:
 
 @pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
 def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -> None:
-    """Format 1 recorded absolute paths; a retry is recorded relative to the folder, wherever it is by then."""
+    """Format 1 recorded absolute paths. A retry is recorded relative to the folder, wherever the folder is."""
     refused = "file:/data/landing/l/2026/a%20b.jsonl|5|7|unread"
     [uri] = uris_below([refused.split("|")[0]], now)
     assert uri == f"file:{now}/2026/a%20b.jsonl"

@@ -45,12 +45,12 @@ def test_a_batch_is_read_back_unchanged(tmp_path: Path) -> None:
     assert _ledger(tmp_path).entries() == entries
 
 
-def test_an_empty_ledger(tmp_path: Path) -> None:
+def test_an_empty_ledger_has_no_batches(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     assert (ledger.entries(), ledger.head, ledger.last(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
 
 
-def test_the_last_entry_and_all_offsets_of_a_source_are_read(tmp_path: Path) -> None:
+def test_the_last_row_and_all_offsets_of_a_source_are_returned(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     first = replace(FULL, ingested_at=1)
     ledger.commit([(first, source_entry("r", 1)), (source_entry("l", 2, watermark=-1, offsets=("c",)),)])
@@ -79,7 +79,7 @@ def test_a_second_reader_sees_the_batches_of_the_first(tmp_path: Path) -> None:
         other.commit([(source_entry("l", 1),)])
 
 
-def test_batch_times_rise_even_when_the_clock_steps_back(tmp_path: Path) -> None:
+def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> None:
     clock = Clock(100)
     ledger = _ledger(tmp_path, clock)
     times = []
@@ -98,7 +98,7 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
 
     def counted(self: DeltaLedgerStore, columns: Sequence[str], *within: int) -> Iterator[pa.Table]:
         found = list(rows(self, columns, *within))
-        if "offsets" not in columns:  # the ledger's own limit
+        if "offsets" not in columns:  # offsets are read separately
             read.append(sum(part.num_rows for part in found))
         return iter(found)
 
@@ -108,8 +108,10 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
         assert ledger.head == seq
         if seq % 50 == 0:
             assert other.entries() == ledger.entries()
-    assert max(read) == 100, "another reader reads what was committed since it last looked"
-    assert sum(read) == 2 * 140 + 2 * 100 + 3 * 2, "every row is read once by each, and the newest again where they are of several files"
+    assert max(read) == 100, "another reader reads only the batches since its last read"
+    assert sum(read) == 2 * 140 + 2 * 100 + 3 * 2, (
+        "each reader reads every row once, and the newest rows again if they are in several files"
+    )
     entries = _ledger(tmp_path).entries()
     assert [(s.source, s.seq) for e in entries for s in e] == [(n, seq) for seq in range(1, 141) for n in ("l", "r")]
     assert entries == ledger.entries()
@@ -128,37 +130,37 @@ def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
     assert list(ledger.last()) == ["r"]
 
 
-WAY_OUT = r"Nothing was written. Restore the lake's folder from a backup, .* into a new lake \(TIDEMARK_LAKE\)"
+ADVICE = r"Nothing was written. Restore the lake's folder from a backup, .* into a new lake \(TIDEMARK_LAKE\)"
 
 
 @dataclass(frozen=True)
-class Broken:
+class Corruption:
     id: str
     rows: tuple[dict[str, Any], ...]
     message: str
 
 
-BROKEN = [
-    Broken("a gap", ({"seq": 4},), r"at batch 4: it follows batch 2, so batches between them are missing"),
-    Broken("an entry repeated", ({"seq": 2},), r"at batch 2: it records a source twice"),
-    Broken("the first entry is not the first", ({"seq": 0},), r"at batch 0: it follows batch 0"),
-    Broken(
+CORRUPTIONS = [
+    Corruption("a gap", ({"seq": 4},), r"at batch 4: it follows batch 2, so batches between them are missing"),
+    Corruption("a batch repeated", ({"seq": 2},), r"at batch 2: it records a source twice"),
+    Corruption("the first batch has another number", ({"seq": 0},), r"at batch 0: it follows batch 0"),
+    Corruption(
         "time stands still", ({"seq": 3, "ingested_at": 2},), r"at batch 3: its ingested_at 2 is not later than that of the batch before, 2"
     ),
-    Broken("time goes back", ({"seq": 3, "ingested_at": 1},), r"at batch 3: its ingested_at 1 is not later than"),
-    Broken(
-        "one entry at two times",
+    Corruption("time decreases", ({"seq": 3, "ingested_at": 1},), r"at batch 3: its ingested_at 1 is not later than"),
+    Corruption(
+        "one batch at two times",
         ({"seq": 3}, {"seq": 3, "source": "r", "ingested_at": 9}),
         r"at batch 3: its ingested_at 3 is not later than",
     ),
-    Broken("a watermark falls", ({"seq": 3, "watermark": 19},), r"at batch 3: the watermark of 'l' decreases from 20 to 19"),
-    Broken("a watermark vanishes", ({"seq": 3, "watermark": None},), r"at batch 3: the watermark of 'l' decreases from 20 to None"),
+    Corruption("a watermark decreases", ({"seq": 3, "watermark": 19},), r"at batch 3: the watermark of 'l' decreases from 20 to 19"),
+    Corruption("a watermark is missing", ({"seq": 3, "watermark": None},), r"at batch 3: the watermark of 'l' decreases from 20 to None"),
 ]
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["to one who reads it first", "to one who read the entries before"])
-@pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.id)
-def test_an_inconsistent_ledger_is_named(tmp_path: Path, case: Broken, known: bool) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["read at once", "read incrementally"])
+@pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda c: c.id)
+def test_the_error_of_an_inconsistent_ledger_names_the_batch_and_the_file(tmp_path: Path, case: Corruption, known: bool) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1, watermark=10),), (source_entry("l", 2, watermark=20),)])
     reader = ledger if known else _ledger(tmp_path)
@@ -166,21 +168,21 @@ def test_an_inconsistent_ledger_is_named(tmp_path: Path, case: Broken, known: bo
     rows = [asdict(source_entry(**{"source": "l", "watermark": 20, **row})) for row in case.rows]
     Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
     for _ in range(2):
-        with pytest.raises(LedgerError, match=rf"the ledger is corrupted {case.message}.*/ledger, file part-.*parquet\)\. {WAY_OUT}"):
+        with pytest.raises(LedgerError, match=rf"the ledger is corrupted {case.message}.*/ledger, file part-.*parquet\)\. {ADVICE}"):
             reader.entries()
 
 
-def test_a_ledger_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_ledger_file_names_the_file(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2):
         ledger.commit([(source_entry("l", seq),)])
     file = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
     file.unlink()
-    with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table .*/ledger is missing or .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table .*/ledger is missing or .*{ADVICE}"):
         _ledger(tmp_path).entries()
 
 
-def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_ledger_file_that_is_no_parquet_names_the_file(tmp_path: Path) -> None:
     _ledger(tmp_path).commit([(source_entry("l", 1),)])
     [file] = (tmp_path / "lake" / TABLE).glob("*.parquet")
     file.write_bytes(b"PAR1 and no more")
@@ -188,13 +190,13 @@ def test_a_ledger_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
         _ledger(tmp_path).entries()
 
 
-def test_a_ledger_whose_log_is_damaged_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_ledger_log_names_the_log(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
         ledger.commit([(source_entry("l", seq),)])
     log = tmp_path / "lake" / TABLE / "_delta_log"
     (log / f"{2:020}.json").write_text('{"add": {"pa')
-    with pytest.raises(LedgerError, match=rf"file .*/ledger/_delta_log of table .*/ledger is missing or unreadable .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"file .*/ledger/_delta_log of table .*/ledger is missing or unreadable .*{ADVICE}"):
         _ledger(tmp_path).entries()
     (log / f"{1:020}.json").unlink()
     with pytest.raises(LedgerError, match=r"file .*/ledger/_delta_log of table"):
@@ -205,11 +207,11 @@ def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1),)])
     ledger.require(1, "table pairs")
-    with pytest.raises(LedgerError, match=rf"ledger ends at batch 1, but table pairs records batch 3, .*/ledger/_delta_log .*{WAY_OUT}"):
+    with pytest.raises(LedgerError, match=rf"ledger ends at batch 1, but table pairs records batch 3, .*/ledger/_delta_log .*{ADVICE}"):
         ledger.require(3, "table pairs")
 
 
-def test_a_derived_entry_keeps_watermarks_and_idleness_and_no_counts() -> None:
+def test_a_row_without_new_rows_keeps_watermark_and_idleness_but_no_counts() -> None:
     after = moved(FULL, seq=2, kind="watermark", ingested_at=2_000)
     assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
     assert moved(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)

@@ -1,4 +1,4 @@
-"""The wall clock and the ledger's clock: the effects of a clock that jumped."""
+"""The wall clock and the ledger's clock: the effects of a jump of the clock."""
 
 import itertools
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Jump:
 
 
 def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
-    """A ledger with a batch at each time of the wall clock; each of one source, in turn."""
+    """A ledger with a batch at each time of the wall clock. Each batch has one source, in turn."""
     clock = Clock()
     ledger = memory_ledger([], clock)
     for n, now in enumerate(clocks):
@@ -34,13 +34,13 @@ def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
 
 
 JUMPS = [
-    Jump("a right clock", (HOUR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 3 * HOUR)),
-    Jump("it stands still", (HOUR, HOUR, HOUR), (HOUR, HOUR + 1, HOUR + 2)),
+    Jump("a correct clock", (HOUR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 3 * HOUR)),
+    Jump("a clock that stands still", (HOUR, HOUR, HOUR), (HOUR, HOUR + 1, HOUR + 2)),
     Jump("a small step back", (HOUR, HOUR - MINUTE // 2, HOUR), (HOUR, HOUR + 1, HOUR + 2)),
-    Jump("a year ahead, still", (HOUR, YEAR), (HOUR, YEAR)),
-    Jump("a year ahead, and right again", (HOUR, YEAR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR), (3,)),
-    Jump("twice", (HOUR, YEAR, 2 * HOUR, 2 * YEAR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR, 3 * HOUR), (3, 5)),
-    Jump("a clock that lost its time", (HOUR, 5, 2 * HOUR), (HOUR, HOUR + 1, 2 * HOUR)),
+    Jump("a year ahead", (HOUR, YEAR), (HOUR, YEAR)),
+    Jump("a year ahead, and correct again", (HOUR, YEAR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR), (3,)),
+    Jump("a year ahead twice", (HOUR, YEAR, 2 * HOUR, 2 * YEAR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR, 3 * HOUR), (3, 5)),
+    Jump("a clock that was reset", (HOUR, 5, 2 * HOUR), (HOUR, HOUR + 1, 2 * HOUR)),
 ]
 
 
@@ -64,13 +64,13 @@ def _idle(ledger: Ledger) -> set[str]:
 def test_silence_is_measured_by_the_wall_clock_after_a_clock_jump() -> None:
     ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, YEAR, 10 * HOUR + 5 * MINUTE, sources="lr")
     clock.now = 11 * HOUR + 4 * MINUTE
-    assert _idle(ledger) == {"x"}, "the clock was put right five minutes after ten; l and r were heard then, or before"
+    assert _idle(ledger) == {"x"}, "the clock was corrected at 10:05; l and r were last active then or earlier"
     clock.now = 11 * HOUR + 6 * MINUTE
     assert _idle(ledger) == {"l", "r", "x"}
 
 
 def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
-    """The newest batch of the source is in the future: its silence counts from the batch before."""
+    """The newest batch of a source is in the future, so its silence counts from the batch before."""
     ledger, clock = _ledger(10 * HOUR, 10 * HOUR + 1, YEAR, sources="lr")
     clock.now = 12 * HOUR
     assert _idle(ledger) == {"l", "r", "x"}

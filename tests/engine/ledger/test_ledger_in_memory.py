@@ -1,4 +1,4 @@
-"""The ledger's logic without a file: the same order, the same checks, and one of two writers refused."""
+"""The ledger's logic on an in-memory store: one order of batches, checks of their consistency, and refused second writers."""
 
 import pytest
 from hypothesis import given, settings
@@ -26,8 +26,7 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
     one.commit([(source_entry("l", 1, watermark=3, offsets=("a|1|2",)), source_entry("r", 1))])
     assert (other.head, other.last()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
     assert other.entries() == one.entries()
-    both = [one, other]
-    for ledger in both:
+    for ledger in (one, other):
         assert ledger.head == 1
     one.commit([(source_entry("l", 2, watermark=3),)])
     assert other._history.head == 1
@@ -57,7 +56,7 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
         ),
     ],
 )
-def test_an_invalid_batch_is_found_and_named(entries: list[Entry], message: str) -> None:
+def test_the_error_of_an_invalid_batch_names_it(entries: list[Entry], message: str) -> None:
     with pytest.raises(LedgerError, match=f"the ledger is corrupted {message}"):
         _ = memory_ledger(entries).head
 
@@ -90,17 +89,17 @@ def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[
     assert history == History.of(entries) or (not entries and history == History())
     rows = [row for entry in entries for row in entry]
     assert ledger.last() == {name: max((r for r in rows if r.source == name), key=lambda r: r.seq) for name in {r.source for r in rows}}
-    for name, of in history.sources.items():
-        mine = [r for r in rows if r.source == name]
-        assert list(of.columns["seq"]) == [r.seq for r in mine]
-        assert of.oldest == min((r.first_event_time for r in mine if r.first_event_time is not None), default=None)
-        assert of.active_in == max((r.seq for r in mine if r.rows_read), default=None)
-        assert ledger.totals(name)["accepted"] == sum(r.accepted for r in mine)
+    for name, known in history.sources.items():
+        own = [r for r in rows if r.source == name]
+        assert list(known.columns["seq"]) == [r.seq for r in own]
+        assert known.oldest == min((r.first_event_time for r in own if r.first_event_time is not None), default=None)
+        assert known.active_in == max((r.seq for r in own if r.rows_read), default=None)
+        assert ledger.totals(name)["accepted"] == sum(r.accepted for r in own)
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5)), st.integers(0, 10), st.integers(0, 10))
-def test_a_column_behaves_as_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
+def test_a_column_behaves_like_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
     import pyarrow as pa
 
     column, values = Column(pa.int64()), list[int]()
@@ -113,13 +112,13 @@ def test_a_column_behaves_as_the_list_of_its_values(parts: list[list[int]], firs
 
 
 def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+    counts: list[int] = []
     entries_of = ledger_module.entries_of
-    monkeypatch.setattr(ledger_module, "entries_of", lambda rows: made.append(rows.num_rows) or entries_of(rows))
+    monkeypatch.setattr(ledger_module, "entries_of", lambda rows: counts.append(rows.num_rows) or entries_of(rows))
     ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
     assert (ledger.head, ledger.now(), ledger.source("l").active_in, ledger.last_active_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
     assert ledger.last()["l"].watermark == 2_000
     for seq in range(2_001, 2_006):
         ledger.commit([(source_entry("l", seq, ingested_at=ledger.now(), watermark=seq),)])
         assert ledger.head == seq
-    assert sum(made) <= 2 + 5
+    assert sum(counts) <= 2 + 5

@@ -1,4 +1,4 @@
-"""Watermarks as functions of the ledger."""
+"""Watermarks are computed from the ledger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,40 +30,53 @@ def _ids(case: Case) -> str:
 
 
 OF_SOURCE = [
-    Case("no entry", (), (None,), (False,)),
-    Case("first entry counts from the next index on", ({"l": 5},), (None, 5), (False, False)),
-    Case("an entry that does not tell of it changes nothing", ({"l": 5}, {"r": 9}), (None, 5, 5), (False,) * 3),
-    Case("never back", ({"l": 5}, {"l": 3}, {"l": 6}), (None, 5, 5, 6), (False,) * 4),
-    Case("rows without a watermark keep minus infinity", ({"l": None},), (None, None), (False,) * 2),
-    Case("None after a mark keeps the mark", ({"l": 5}, {"l": None}), (None, 5, 5), (False,) * 3),
-    Case("negative and zero are times like others", ({"l": -7}, {"l": 0}), (None, -7, 0), (False,) * 3),
-    Case("idle until it returns", ({"l": 5}, {"l": "idle"}, {"r": 1}, {"l": 6}), (None, 5, 5, 5, 6), (False, False, True, True, False)),
-    Case("idle and never seen", ({"l": "idle"},), (None, None), (False, True)),
+    Case("no batch", (), (None,), (False,)),
+    Case("the first batch counts from the next index on", ({"l": 5},), (None, 5), (False, False)),
+    Case("a batch without the source changes nothing", ({"l": 5}, {"r": 9}), (None, 5, 5), (False,) * 3),
+    Case("a watermark never decreases", ({"l": 5}, {"l": 3}, {"l": 6}), (None, 5, 5, 6), (False,) * 4),
+    Case("rows without a watermark leave it at minus infinity", ({"l": None},), (None, None), (False,) * 2),
+    Case("None after a watermark keeps it", ({"l": 5}, {"l": None}), (None, 5, 5), (False,) * 3),
+    Case("negative times and zero are ordinary", ({"l": -7}, {"l": 0}), (None, -7, 0), (False,) * 3),
+    Case(
+        "idle until the next batch of the source",
+        ({"l": 5}, {"l": "idle"}, {"r": 1}, {"l": 6}),
+        (None, 5, 5, 5, 6),
+        (False, False, True, True, False),
+    ),
+    Case("idle without a batch before", ({"l": "idle"},), (None, None), (False, True)),
 ]
 
 
 @pytest.mark.parametrize("case", OF_SOURCE, ids=_ids)
-def test_watermark_of_a_source(case: Case) -> None:
+def test_the_watermark_and_idleness_of_a_source_after_each_batch(case: Case) -> None:
     assert _source(marks(*case.entries), "l") == Timeline(case.after, case.idle)
 
 
 OF_OPERATOR = [
-    Case("no entry", (), (None,)),
-    Case("a source never seen holds at minus infinity", ({"l": 5}, {"l": 9}), (None, None, None)),
-    Case("the least of both", ({"l": 5, "r": 3}, {"l": 9}, {"r": 7}), (None, 3, 3, 7)),
-    Case("zero is not none", ({"l": 0, "r": 0},), (None, 0)),
-    Case("an idle source does not hold", ({"l": 5, "r": 3}, {"r": "idle"}, {"l": 8}), (None, 3, 5, 8)),
-    Case("a source never seen that is idle does not hold", ({"l": 5}, {"r": "idle"}), (None, None, 5)),
-    Case("a source that returns behind does not pull it back", ({"l": 5, "r": 3}, {"r": "idle"}, {"r": 4}, {"r": 6}), (None, 3, 5, 5, 5)),
-    Case("all idle: it holds", ({"l": 5, "r": 3}, {"r": "idle", "l": "idle"}), (None, 3, 3)),
-    Case("all idle one after the other: it rests at the last's", ({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}), (None, 3, 5, 5)),
+    Case("no batch", (), (None,)),
+    Case("a source without a batch keeps the watermark at minus infinity", ({"l": 5}, {"l": 9}), (None, None, None)),
+    Case("the smaller one of both", ({"l": 5, "r": 3}, {"l": 9}, {"r": 7}), (None, 3, 3, 7)),
+    Case("zero is not None", ({"l": 0, "r": 0},), (None, 0)),
+    Case("an idle source does not hold the watermark back", ({"l": 5, "r": 3}, {"r": "idle"}, {"l": 8}), (None, 3, 5, 8)),
+    Case("an idle source without rows does not hold the watermark back", ({"l": 5}, {"r": "idle"}), (None, None, 5)),
+    Case(
+        "a source that returns behind the watermark does not decrease it",
+        ({"l": 5, "r": 3}, {"r": "idle"}, {"r": 4}, {"r": 6}),
+        (None, 3, 5, 5, 5),
+    ),
+    Case("all idle: the watermark is unchanged", ({"l": 5, "r": 3}, {"r": "idle", "l": "idle"}), (None, 3, 3)),
+    Case(
+        "all idle one after the other: the watermark of the last one counts",
+        ({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}),
+        (None, 3, 5, 5),
+    ),
     Case("all idle from the start", ({"l": "idle", "r": "idle"},), (None, None)),
-    Case("a source seen without a mark holds", ({"l": 5, "r": None},), (None, None)),
+    Case("a source without a watermark keeps the watermark at minus infinity", ({"l": 5, "r": None},), (None, None)),
 ]
 
 
 @pytest.mark.parametrize("case", OF_OPERATOR, ids=_ids)
-def test_watermark_of_an_operator(case: Case) -> None:
+def test_the_watermark_of_an_operator_after_each_batch(case: Case) -> None:
     entries = marks(*case.entries)
     found = of_operator([_source(entries, "l"), _source(entries, "r")])
     assert found.after == case.after
@@ -96,11 +109,11 @@ class Late:
 @pytest.mark.parametrize(
     "case",
     [
-        Late("oldest row before the mark", 9, 1, 10, True),
-        Late("oldest row at the mark", 10, 1, 10, True),
+        Late("oldest row before the watermark", 9, 1, 10, True),
+        Late("oldest row at the watermark", 10, 1, 10, True),
         Late("oldest row a millisecond after", 11, 1, 10, False),
-        Late("no mark yet", 0, 1, None, False),
-        Late("mark zero, row at zero", 0, 1, 0, True),
+        Late("no watermark yet", 0, 1, None, False),
+        Late("watermark and row at zero", 0, 1, 0, True),
         Late("negative times", -5, 1, -5, True),
         Late("nothing accepted", 9, 0, 10, False),
         Late("no time", None, 1, 10, False),
@@ -117,7 +130,7 @@ def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previo
 
 @dataclass
 class _Model:
-    """Watermarks batch by batch, by the module's formulas."""
+    """Computes watermarks batch by batch, from the formulas of the module."""
 
     entries: list[Entry]
 
@@ -133,8 +146,8 @@ class _Model:
     def of_operator(self, names: Sequence[str]) -> list[int | None]:
         inputs, marks = [self.of_source(name) for name in names], list[int | None]()
         for n in range(len(self.entries) + 1):
-            held = [after[n] for after, idle in inputs if not idle[n]]
-            least = None if not held or None in held else min(w for w in held if w is not None)
+            active = [after[n] for after, idle in inputs if not idle[n]]
+            least = None if not active or None in active else min(w for w in active if w is not None)
             marks.append(max((w for w in (least, marks[-1] if marks else None) if w is not None), default=None))
         return marks
 
@@ -161,7 +174,7 @@ def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[
     assert delayed(operator, 3, delayed(before, 3)) == delayed(operator, 3)
 
 
-def test_an_input_with_newer_batches_is_read_up_to_the_same_batch_as_the_others() -> None:
+def test_an_input_with_more_batches_is_used_up_to_the_same_batch_as_the_others() -> None:
     entries = marks({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
     history = History.of(entries)
     longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)

@@ -1,4 +1,4 @@
-"""Views of a table: as it is, as it was, with early results; and the Delta table that an export writes."""
+"""Views of a table: its present state, an earlier state, or with early results; and the Delta table that an export writes."""
 
 from pathlib import Path
 
@@ -17,23 +17,23 @@ COUNT = WindowedAggregate(by="k", window=Tumbling(size="5 minutes"), aggregates=
 ASSETS = [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()), DerivedAsset(name="counts", inputs=("l",), operator=COUNT)]
 
 
-def test_times_are_utc_unless_they_say_otherwise() -> None:
+def test_a_time_without_an_offset_is_utc() -> None:
     assert view_of("total", as_of="1970-01-01T00:00:01").as_of == 1_000
     assert view_of("total", event_times_to="1970-01-01T01:00:00.5+01:00").event_times_to == 500
     assert view_of("total") == View("total")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("parameters", "message"),
     [
         ({"as_of": "yesterday"}, "`as_of` is 'yesterday'; legal: a time such as 2026-11-22T08:30:00Z; without an offset it is UTC"),
         ({"event_times_to": ""}, "`event_times_to` is ''; legal: a time such as"),
         ({"early": True, "as_of": "2026-01-01"}, "`early` and `as_of` are given; legal: only one of them"),
     ],
 )
-def test_a_view_that_means_nothing_is_refused(wrong: dict[str, str], message: str) -> None:
+def test_an_illegal_view_is_refused(parameters: dict[str, str], message: str) -> None:
     with pytest.raises(ViewError, match=message):
-        view_of("total", **wrong)  # pyright: ignore[reportArgumentType]
+        view_of("total", **parameters)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("error", [ViewError, PublishError])
@@ -44,7 +44,7 @@ def test_a_refused_folder_is_shown_without_credentials(error: type[ViewError] | 
     assert "user" not in text
 
 
-def test_a_table_is_shown_and_exported_as_it_is_as_it_was_and_with_early_results(
+def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_with_early_results(
     make_engine: MakeEngine, clock: Clock, tmp_path: Path
 ) -> None:
     engine, target = make_engine([source("l")], ASSETS), str(tmp_path / "export")
@@ -61,10 +61,10 @@ def test_a_table_is_shown_and_exported_as_it_is_as_it_was_and_with_early_results
     now, then = rows_of(engine.views.table("total")), View("total", as_of=NOON + MINUTE)
     assert engine.views.export(View("total"), target) == {"folder": target, "rows": len(now)}
     assert rows_of(engine.spark.read.format("delta").load(target)) == now
-    was = rows_of(engine.views.show(then))
-    assert now != was
-    assert was == rows_of(engine.views.show(View("total", event_times_to=START)))
-    assert engine.views.export(then, target)["rows"] == len(was), "an export replaces what the folder holds"
+    earlier = rows_of(engine.views.show(then))
+    assert now != earlier
+    assert earlier == rows_of(engine.views.show(View("total", event_times_to=START)))
+    assert engine.views.export(then, target)["rows"] == len(earlier), "an export replaces the content of the folder"
     assert rows_of(engine.views.show(View("counts", early=True)), "k", "n", "is_final") == [("a", 1, True), ("b", 1, False)]
     with pytest.raises(OperatorError, match="counts"):
         engine.views.show(View("counts", as_of=NOON))

@@ -1,4 +1,4 @@
-"""Maintenance: few files, no lost metadata, and no disturbed writer."""
+"""Maintenance compacts files, loses no metadata, and does not disturb writers."""
 
 import json
 import os
@@ -44,9 +44,9 @@ ASSETS = [join(), TOTAL]
 
 
 @pytest.fixture(scope="module")
-def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake after two small micro-batches."""
-    root = tmp_path_factory.mktemp("grown")
+    root = tmp_path_factory.mktemp("prepared_lake")
     folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
     named = {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}
     engine = Engine(Lake(str(root / "lake")), *named, lambda: spark, Clock(), folders=folders)
@@ -60,9 +60,9 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def engine(grown: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
-    """An engine on a copy of that lake."""
-    shutil.copytree(grown, tmp_path / "lake")
+def engine(prepared_lake: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
+    """An engine on a copy of the lake."""
+    shutil.copytree(prepared_lake, tmp_path / "lake")
     return make_engine(SOURCES, ASSETS)
 
 
@@ -70,7 +70,7 @@ def content(engine: Engine) -> dict[str, object]:
     return {t: rows_of(engine.views.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
 
 
-def remembered(engine: Engine) -> dict[str, object]:
+def commit_metadata(engine: Engine) -> dict[str, object]:
     return {t: (c.value, c.rows) for t, key in KEYS.items() if (c := engine.lake.newest(t, key)) is not None}
 
 
@@ -85,7 +85,7 @@ def cut_history(engine: Engine) -> None:
 
 
 def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engine: MakeEngine) -> None:
-    before, known = content(engine), remembered(engine)
+    before, known = content(engine), commit_metadata(engine)
     done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
     assert set(done) == {*TABLES, "quarantine/l"}
     assert {t: (m.after, m.left) for t, m in done.items()} == dict.fromkeys(done, (1, None))
@@ -93,15 +93,15 @@ def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engi
     assert [m for m in done.values() if m.before > 1 and m.removed < m.before] == []
     for table in TABLES:
         assert len([f for f in Path(engine.lake.path(table)).rglob("*.parquet") if "_delta_log" not in f.parts]) == 1, (
-            "what no version needs is deleted"
+            "files that no version needs are deleted"
         )
     cut_history(engine)
-    anew = make_engine(SOURCES, ASSETS)
-    assert content(anew) == before
-    assert remembered(anew) == known
-    assert [anew.advance(name) for name in anew.assets] == [[], []], "progress was not forgotten"
-    assert anew.ingest() == []
-    assert not [a for a in anew.accounts.days("pairs") if not a.holds]
+    restarted = make_engine(SOURCES, ASSETS)
+    assert content(restarted) == before
+    assert commit_metadata(restarted) == known
+    assert [restarted.advance(name) for name in restarted.assets] == [[], []], "no progress was lost"
+    assert restarted.ingest() == []
+    assert not [a for a in restarted.accounts.days("pairs") if not a.holds]
 
 
 def test_a_second_maintenance_does_nothing(engine: Engine) -> None:
@@ -123,8 +123,8 @@ def test_by_default_recent_files_are_kept_for_readers(engine: Engine) -> None:
     assert not stale.exists()
 
 
-def test_deletion_vectors_survive_the_retention(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "SMALL_BYTES", 0)  # only large tables have any
+def test_deletion_vectors_are_kept_after_the_retention(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "SMALL_BYTES", 0)  # only large tables have deletion vectors
     engine = make_engine([source("l")], [TOTAL])
     for part, keys in enumerate(("abcdefgh", "a")):
         land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
@@ -134,7 +134,7 @@ def test_deletion_vectors_survive_the_retention(make_engine: MakeEngine, monkeyp
     stale = folder / "part-of-a-killed-writer.parquet"
     stale.write_bytes(b"left behind")
     vectors = list(folder.glob("deletion_vector_*.bin"))
-    assert vectors, "the row of `a` is marked, and those beside it stay in their file"
+    assert vectors, "the row of `a` is masked, and the other rows stay in their file"
     for path in folder.glob("*.*"):
         os.utime(path, (time.time() - 10 * 86_400,) * 2)
     assert {m.table: m.removed for m in engine.maintain()}["total"] == 1
@@ -143,15 +143,15 @@ def test_deletion_vectors_survive_the_retention(make_engine: MakeEngine, monkeyp
     assert rows_of(engine.views.table("total")) == before
 
 
-def test_commit_metadata_survives_commits_of_others_and_a_truncated_delta_log(engine: Engine) -> None:
-    known = remembered(engine)
+def test_commit_metadata_is_kept_after_commits_of_other_programs_and_a_truncated_log(engine: Engine) -> None:
+    known = commit_metadata(engine)
     engine.lake.optimize(engine.spark, "pairs")
     for _ in range(3):
         DeltaTable(engine.lake.path("pairs")).delete("k = 'nobody'")
         DeltaTable(engine.lake.path("events/l")).alter.set_table_description(f"{time.time()}")
     engine.maintain()
     cut_history(engine)
-    assert remembered(engine) == known
+    assert commit_metadata(engine) == known
 
 
 def test_maintenance_skips_a_table_with_a_writer(engine: Engine) -> None:
@@ -162,7 +162,7 @@ def test_maintenance_skips_a_table_with_a_writer(engine: Engine) -> None:
     assert {m.left for t, m in done.items() if t != "pairs"} == {None}
 
 
-def test_maintenance_skips_a_table_that_was_committed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_skips_a_table_with_a_concurrent_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, rows, no_session = Lake(str(tmp_path / "lake")), pa.table({"n": [1]}), cast(Any, None)
     progress = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
     for properties in (progress, None):
@@ -173,9 +173,9 @@ def test_maintenance_skips_a_table_that_was_committed_meanwhile(tmp_path: Path, 
         [done] = maintenance()
     assert (done.table, done.left is None) == ("pairs", False)
     assert maintenance() == [Maintained("pairs", 3, 3)]
-    remembered = lake.newest("pairs", PROGRESS)
-    assert remembered is not None
-    assert (remembered.value, remembered.version) == ({"step": 1}, lake.version("pairs"))
+    newest = lake.newest("pairs", PROGRESS)
+    assert newest is not None
+    assert (newest.value, newest.version) == ({"step": 1}, lake.version("pairs"))
 
 
 def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: Engine) -> None:
@@ -195,7 +195,7 @@ def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: En
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_vacuum_deletes_nothing_of_a_table_below(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
+def test_a_vacuum_deletes_no_file_of_a_table_in_a_subfolder(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     """A table at `events` above the log `events/orders`: a full vacuum would delete the log's files."""
     lake, rows = Lake(f"{scheme}{tmp_path}"), pa.table({"k": [1]})
     for table in ("events", "events/orders", "total"):
@@ -234,19 +234,19 @@ def test_a_writer_continues_during_maintenance(engine: Engine, make_engine: Make
         except BaseException as error:
             failed.append(error)
 
-    beside = threading.Thread(target=maintain)
-    beside.start()
+    thread = threading.Thread(target=maintain)
+    thread.start()
     try:
-        live = make_engine(SOURCES, ASSETS)
+        writer = make_engine(SOURCES, ASSETS)
         for part in (5, 6):
-            land(live, "l", f"{part}.jsonl", [Event("a", part, part * HOUR).line])
-            assert len(live.ingest()) == 1
-            for name in live.assets:
-                live.advance(name)
+            land(writer, "l", f"{part}.jsonl", [Event("a", part, part * HOUR).line])
+            assert len(writer.ingest()) == 1
+            for name in writer.assets:
+                writer.advance(name)
     finally:
         stop.set()
-        beside.join()
+        thread.join()
     assert failed == []
     assert rounds
-    assert not [a for a in live.accounts.days("pairs") if not a.holds]
-    assert live.accounts.count_differences("pairs") == {}
+    assert not [a for a in writer.accounts.days("pairs") if not a.holds]
+    assert writer.accounts.count_differences("pairs") == {}

@@ -1,4 +1,4 @@
-"""The metrics of a leaderboard."""
+"""The metrics of a leaderboard count its partitions, rows, changes and invalid rank ends."""
 
 from assets.contracts import DerivedAsset
 from operators import TopN
@@ -6,11 +6,11 @@ from tests.conftest import MakeEngine
 from tests.support.shopkeeping import Event, replay, rows_of, source
 
 
-def test_partitions_whose_rank_end_keeps_nothing_are_counted(make_engine: MakeEngine) -> None:
+def test_partitions_with_an_invalid_rank_end_are_counted(make_engine: MakeEngine) -> None:
     top = TopN(by="k", order_by="v", rank_end="v")
-    engine = make_engine([source("l")], [DerivedAsset(name="board", inputs=("l",), operator=top)])
+    engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=top)])
     replay(engine, [{"l": [Event("a", 0, 0), Event("b", 2, 1), Event(None, -1, 2)]}, {"l": [Event("a", 5, 3), Event("b", 1, 4)]}])
-    engine.advance("board")
-    assert rows_of(engine.views.table("board"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
-    board = engine.views.metrics("board")
-    assert (board["partitions"], board["rows"], board["rows_in"], board["changes_out"], board["invalid_rank_ends"]) == (1, 2, 5, 2, 2)
+    engine.advance("top")
+    assert rows_of(engine.views.table("top"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
+    found = engine.views.metrics("top")
+    assert (found["partitions"], found["rows"], found["rows_in"], found["changes_out"], found["invalid_rank_ends"]) == (1, 2, 5, 2, 2)

@@ -1,4 +1,4 @@
-"""Publishing: one process at a time writes to a folder, and a folder holds the steps of one table."""
+"""Publishing: one process at a time writes to a folder, and a folder contains the steps of one table."""
 
 import json
 import re
@@ -19,70 +19,70 @@ from tests.support.shopkeeping import Event, replay, source
 
 
 def _engine(make_engine: MakeEngine) -> Engine:
-    assets = [DerivedAsset(name=name, inputs=("l",), operator=TopN(order_by="v DESC", rank_end=2)) for name in ("board", "other")]
+    assets = [DerivedAsset(name=name, inputs=("l",), operator=TopN(order_by="v DESC", rank_end=2)) for name in ("top", "other")]
     return make_engine([source("l")], assets)
 
 
 def _lines(folder: Path) -> Counter[tuple[str, str]]:
-    """Each step's lines, and how often the folder holds each."""
+    """The lines of each step, and how often the folder contains each."""
     files = sorted(folder.glob("step=*/part-*.json"))
     return Counter((path.parent.name, line) for path in files for line in path.read_text().splitlines())
 
 
-def test_a_folder_has_one_publisher_and_holds_the_steps_of_one_table(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine, again = _engine(make_engine), _engine(make_engine)
+def test_a_folder_has_one_publisher_and_contains_the_steps_of_one_table(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine, second = _engine(make_engine), _engine(make_engine)
     folder = tmp_path / "out" / "published"
     for v in (1, 2):
         replay(engine, [{"l": [Event("a", v, v)]}])
-        engine.advance("board")
+        engine.advance("top")
 
-    def meanwhile(point: str) -> None:
-        """A second publisher runs in the middle of the first, with another spelling of the folder."""
+    def publish_again(point: str) -> None:
+        """A second publisher runs during the first, with another spelling of the folder."""
         if point == "publish.before_write":
             faults.install(None)
             with pytest.raises(LakeError, match="publish has a writer already: process"):
-                again.views.publish("board", f"file://{folder}/")
+                second.views.publish("top", f"file://{folder}/")
 
-    faults.install(meanwhile)
-    assert engine.views.publish("board", str(folder)) == 2
+    faults.install(publish_again)
+    assert engine.views.publish("top", str(folder)) == 2
     once = _lines(folder)
     assert set(once.values()) == {1}
     assert {step for step, _ in once} == {"step=1", "step=2"}
-    assert (again.views.publish("board", str(folder)), _lines(folder)) == (2, once)
+    assert (second.views.publish("top", str(folder)), _lines(folder)) == (2, once)
 
     engine.advance("other")
     with pytest.raises(ProgressError, match=r"the changelog of other has the id .*publish it into a new folder"):
         engine.views.publish("other", str(folder))
-    (folder / "_table").unlink()  # a folder that an earlier version wrote: it gets the id, and no step
-    assert (engine.views.publish("board", str(folder)), _lines(folder)) == (2, once)
+    (folder / "_table").unlink()  # an earlier version wrote the folder; it gets the id, but no step
+    assert (engine.views.publish("top", str(folder)), _lines(folder)) == (2, once)
 
-    for table in ("board", "changelog/board"):
+    for table in ("top", "changelog/top"):
         shutil.rmtree(engine.lake.path(table))
-    anew = _engine(make_engine)
-    replay(anew, [{"l": [Event("a", 9, 9)]}])
+    restarted = _engine(make_engine)
+    replay(restarted, [{"l": [Event("a", 9, 9)]}])
     for v in (10, 11, 12):
-        replay(anew, [{"l": [Event("a", v, v)]}])
-        anew.advance("board")
-    assert anew.pending.progress("board").step > 2
-    with pytest.raises(ProgressError, match=r"the changelog of board has the id .*: it was created again, or is another table"):
-        anew.views.publish("board", str(folder))
+        replay(restarted, [{"l": [Event("a", v, v)]}])
+        restarted.advance("top")
+    assert restarted.pending.progress("top").step > 2
+    with pytest.raises(ProgressError, match=r"the changelog of top has the id .*: it was created again, or is another table"):
+        restarted.views.publish("top", str(folder))
     assert _lines(folder) == once
     assert (folder / "_published").read_text() == "2"
-    assert anew.views.publish("board", str(tmp_path / "new")) == anew.pending.progress("board").step
+    assert restarted.views.publish("top", str(tmp_path / "new")) == restarted.pending.progress("top").step
     assert all(json.loads(line)["key"] for _, line in _lines(tmp_path / "new"))
 
 
-@pytest.mark.parametrize("below", ["", "/ledger", "/changelog/board"])
+@pytest.mark.parametrize("below", ["", "/ledger", "/changelog/top"])
 def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) -> None:
     engine = _engine(make_engine)
     with pytest.raises(ProgressError, match=re.escape("legal: a folder outside the lake")):
-        engine.views.publish("board", f"{engine.lake.root}{below}")
+        engine.views.publish("top", f"{engine.lake.root}{below}")
     with pytest.raises(ProgressError, match="`folder` is 's3a:x'; legal: a path"):
-        engine.views.publish("board", "s3a:x")
+        engine.views.publish("top", "s3a:x")
 
 
 @pytest.mark.parametrize("character", list("%|^"))
-def test_a_folder_that_spark_reads_otherwise_is_refused_by_its_parameter(tmp_path: Path, character: str) -> None:
+def test_the_error_of_a_folder_that_spark_reads_differently_names_the_parameter(tmp_path: Path, character: str) -> None:
     with pytest.raises(
         PublishError, match=r"`folder` is '.*'; legal: a folder whose whole path has none of % \| \^ in it.* rename the folder"
     ):

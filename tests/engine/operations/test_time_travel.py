@@ -1,4 +1,4 @@
-"""Time travel of an upserted table: before its first step, and where the clock stepped back between two."""
+"""Time travel of an upserted table: before its first step, and with a clock that was set back between two steps."""
 
 import pytest
 
