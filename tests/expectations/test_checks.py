@@ -1,4 +1,4 @@
-"""The checks as Dagster runs them, on frames with the real tables' schemas."""
+"""The checks, run by Dagster on frames with the schemas of the real tables."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,22 +31,22 @@ WIDE_KEY = dg.AssetKey("payment_order_wide")
 
 @dataclass
 class FakeEngine:
-    """Frames by table; any other table is missing, with the error of the lake."""
+    """Tables by name; any other table is read from a lake that does not contain it."""
 
     spark: SparkSession
     tables: dict[str, DataFrame] = field(default_factory=dict)
-    nowhere: str = "/nonexistent/lake"
+    lake: str = "/nonexistent/lake"
 
     @property
     def views(self):
         return self
 
     def table(self, name):
-        return self.tables[name] if name in self.tables else self.spark.read.format("delta").load(f"{self.nowhere}/{name}")
+        return self.tables[name] if name in self.tables else self.spark.read.format("delta").load(f"{self.lake}/{name}")
 
 
-def log_row(**own):
-    return {"event_time": NOON, "event_time_raw": NOON, **own}
+def log_row(**columns):
+    return {"event_time": NOON, "event_time_raw": NOON, **columns}
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Case:
         tagged = [("good", {})] * 3 + [
             (check, row) for check, rows in self.violations.items() for row in (rows if isinstance(rows, list) else [rows])
         ]
-        return [{**self.good, **self.identity(i), **row, "breaks": check} for i, (check, row) in enumerate(tagged)]
+        return [{**self.good, **self.identity(i), **row, "violates": check} for i, (check, row) in enumerate(tagged)]
 
     def identity(self, i):
         return {"seq": 1 + i % 2, "arrival": i} if "order_seq" not in self.good else {"order_arrival": i, "payment_arrival": i}
 
 
-LOG_SPOILED = {
+LOG_VIOLATIONS = {
     "seq_not_null": {"seq": None},
     "arrival_not_null": {"arrival": None},
     "event_time_not_null": {"event_time": None},
@@ -86,7 +86,7 @@ ORDER_LOG = Case(
     key=event_key("orders"),
     good=log_row(order_id="o", customer_id="ana", status="created", amount=Decimal("0.00"), order_time=NOON),
     violations={
-        **LOG_SPOILED,
+        **LOG_VIOLATIONS,
         "order_id_not_null": {"order_id": None},
         "customer_id_not_null": {"customer_id": None},
         "status_known": {"status": "teleported"},
@@ -97,7 +97,7 @@ PAYMENT_LOG = Case(
     key=event_key("payments"),
     good=log_row(payment_id="p", order_id="o", method="boleto", amount=Decimal("0.01"), payment_time=NOON),
     violations={
-        **LOG_SPOILED,
+        **LOG_VIOLATIONS,
         "payment_id_not_null": {"payment_id": None},
         "order_id_not_null": {"order_id": None},
         "amount_not_null": {"amount": None},
@@ -156,12 +156,12 @@ WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_k
 
 @pytest.fixture(scope="module")
 def frame(spark):
-    """Make a dataset's frame, of exactly its table's columns (`breaks` beside them)."""
+    """Make the frame of a dataset: the columns of its table, and `violates`, the check that a row violates."""
     empty = [spark.createDataFrame([], event_schema(source)) for source in (ORDERS, PAYMENTS)]
     schemas = {"events/orders": log_schema(ORDERS), "events/payments": log_schema(PAYMENTS), "payment_order_wide": WIDE.rows(*empty).schema}
 
     def make(case, rows):
-        schema = StructType([*schemas[case.table].fields, StructField("breaks", StringType())])
+        schema = StructType([*schemas[case.table].fields, StructField("violates", StringType())])
         assert all(set(row) == set(schema.fieldNames()) for row in rows)
         return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)  # a local relation, which is quick
 
@@ -177,13 +177,13 @@ def run(engine, checks, key, *, only=None, tags=None):
     return {e.check_name: e for e in result.get_asset_check_evaluations()}
 
 
-def failing(evaluation, column="breaks"):
+def failing(evaluation, column="violates"):
     return [record.data[column] for record in evaluation.metadata["failing_rows"].records]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
 def test_good_rows_pass_every_check(case, frame, spark):
-    good = [row for row in case.rows() if row["breaks"] == "good"]
+    good = [row for row in case.rows() if row["violates"] == "good"]
     table = frame(case, good)
     evaluations = run(FakeEngine(spark, {case.table: table}), case.checks, case.key)
     assert not table.storageLevel.useMemory  # Great Expectations would leave it cached
@@ -207,7 +207,7 @@ def test_each_corrupted_row_fails_exactly_its_own_check(case, frame, spark):
 
 
 def test_a_failed_check_reports_the_count_the_rows_and_the_expectation(frame, spark):
-    rows = [row for row in ORDER_LOG.rows() if row["breaks"] in ("good", "amount_not_negative")]
+    rows = [row for row in ORDER_LOG.rows() if row["violates"] in ("good", "amount_not_negative")]
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
     assert [name for name, e in evaluations.items() if not e.passed] == ["amount_not_negative"]
     evaluation = evaluations["amount_not_negative"]
@@ -218,8 +218,8 @@ def test_a_failed_check_reports_the_count_the_rows_and_the_expectation(frame, sp
     assert failing(evaluation, "event_time") == ["2026-03-01T12:00:00+00:00"]
 
 
-def test_the_failing_sample_is_limited_and_the_count_is_complete(frame, spark):
-    rows = [{**ORDER_LOG.good, "seq": 1, "arrival": i, "amount": Decimal("-1.00"), "breaks": ""} for i in range(20)]
+def test_the_sample_of_failing_rows_is_limited_and_their_count_is_not(frame, spark):
+    rows = [{**ORDER_LOG.good, "seq": 1, "arrival": i, "amount": Decimal("-1.00"), "violates": ""} for i in range(20)]
     checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), sample=3)
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), checks, ORDER_LOG.key, only="amount_not_negative")
     assert set(evaluations) == {"amount_not_negative"}
@@ -230,8 +230,8 @@ def test_the_failing_sample_is_limited_and_the_count_is_complete(frame, spark):
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)
 def test_a_table_that_does_not_exist_yet_passes_with_a_note(case, spark, tmp_path):
     (tmp_path / case.table).mkdir(parents=True)
-    for nowhere in ("/nonexistent/lake", str(tmp_path)):
-        evaluations = run(FakeEngine(spark, nowhere=nowhere), case.checks, case.key)
+    for lake in ("/nonexistent/lake", str(tmp_path)):
+        evaluations = run(FakeEngine(spark, lake=lake), case.checks, case.key)
         assert set(evaluations) == set(case.violations) - {"good"}
         assert all(e.passed and e.metadata["note"].value == "no rows yet" for e in evaluations.values())
 
@@ -242,7 +242,7 @@ def test_an_empty_table_passes(frame, spark):
 
 
 def test_a_missing_column_fails_as_an_error_that_names_it(frame, spark):
-    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"]).drop("status")
+    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["violates"] == "good"]).drop("status")
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), ORDER_LOG.checks, ORDER_LOG.key)
     assert not evaluations["status_known"].passed
     assert evaluations["status_known"].severity == dg.AssetCheckSeverity.ERROR
@@ -254,16 +254,16 @@ def test_a_corrupted_table_is_not_reported_as_missing(spark, tmp_path):
     (tmp_path / "events/orders/_delta_log").mkdir(parents=True)
     (tmp_path / "events/orders/_delta_log/00000000000000000000.json").write_text("{}\n")
     with pytest.raises(Exception, match=r"DELTA_|protocol"):
-        run(FakeEngine(spark, nowhere=str(tmp_path)), ORDER_LOG.checks, ORDER_LOG.key)
+        run(FakeEngine(spark, lake=str(tmp_path)), ORDER_LOG.checks, ORDER_LOG.key)
 
 
 def test_a_run_over_days_checks_the_rows_of_its_days(frame, spark):
     days = [NOON + timedelta(days=d, seconds=43_200) for d in (-2, -1, 0)]  # midnights: 28 February, 1 and 2 March
     finals = [days[0] - MS, days[0], days[1], days[2] - MS, days[2]]
-    rows = [{**WIDE_TABLE.good, **WIDE_TABLE.identity(i), "final_at": at, "status": f"{i}", "breaks": ""} for i, at in enumerate(finals)]
+    rows = [{**WIDE_TABLE.good, **WIDE_TABLE.identity(i), "final_at": at, "status": f"{i}", "violates": ""} for i, at in enumerate(finals)]
     engine = FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, rows)})
-    over = {RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}
-    evaluation = run(engine, WIDE_TABLE.checks, WIDE_KEY, only="status_known", tags=over)["status_known"]
+    tags = {RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}
+    evaluation = run(engine, WIDE_TABLE.checks, WIDE_KEY, only="status_known", tags=tags)["status_known"]
     assert failing(evaluation, "status") == ["1", "2", "3"]
     assert evaluation.metadata["days"].value == "2026-02-28 to 2026-03-01"
 
@@ -272,7 +272,7 @@ def test_a_partitioned_run_of_the_asset_checks_its_day(frame, spark):
     days = dg.DailyPartitionsDefinition("2026-01-01")
     asset = dg.asset(key=WIDE_KEY, partitions_def=days)(lambda: None)
     rows = [
-        {**WIDE_TABLE.good, **WIDE_TABLE.identity(d), "final_at": NOON + timedelta(days=d), "status": f"{d}", "breaks": ""}
+        {**WIDE_TABLE.good, **WIDE_TABLE.identity(d), "final_at": NOON + timedelta(days=d), "status": f"{d}", "violates": ""}
         for d in range(3)
     ]
     engine = FakeEngine(spark, {WIDE_TABLE.table: frame(WIDE_TABLE, rows)})
@@ -292,8 +292,10 @@ def test_only_critical_expectations_block(spark):
 
 
 def test_a_table_level_expectation_shows_the_observed_value(frame, spark):
-    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["breaks"] == "good"])
-    suite = gx.ExpectationSuite(name="own", expectations=[ExpectTableRowCountToBeBetween(min_value=10, meta={"check": "enough_rows"})])
+    table = frame(ORDER_LOG, [row for row in ORDER_LOG.rows() if row["violates"] == "good"])
+    suite = gx.ExpectationSuite(
+        name="row_count", expectations=[ExpectTableRowCountToBeBetween(min_value=10, meta={"check": "enough_rows"})]
+    )
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), suite_checks(ORDER_LOG.key, ORDER_LOG.table, suite), ORDER_LOG.key)
     assert not evaluations["enough_rows"].passed
     assert evaluations["enough_rows"].description == "observed 3"
@@ -306,14 +308,14 @@ def test_the_days_of_a_run_come_from_its_tags():
 
 
 def test_clicks_and_sales_of_an_item_without_a_category_do_not_break_the_check(spark):
-    """A null key meets no other, so they are two rows of one window; two rows with a category are one too many."""
+    """Rows with a null key never match, so a window may have two of them; two rows with a category are one too many."""
     ends = {"window_start": NOON, "window_end": LATER}
     rows = [("x", None), ("x", None), ("y", "toys"), ("z", "toys")]
     table = spark.createDataFrame([{"item_id": i, "category": c, **ends} for i, c in rows], ONE_ROW)
     key = dg.AssetKey("item_conversion")
     checks = suite_checks(key, "item_conversion", suites.item_conversion())
     assert run(FakeEngine(spark, {"item_conversion": table}), checks, key, only="one_row_a_window")["one_row_a_window"].passed
-    twice = table.union(table.where("item_id = 'z'"))
-    evaluation = run(FakeEngine(spark, {"item_conversion": twice}), checks, key, only="one_row_a_window")["one_row_a_window"]
+    repeated = table.union(table.where("item_id = 'z'"))
+    evaluation = run(FakeEngine(spark, {"item_conversion": repeated}), checks, key, only="one_row_a_window")["one_row_a_window"]
     assert not evaluation.passed
     assert failing(evaluation, "item_id") == ["z", "z"]

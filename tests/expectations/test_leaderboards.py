@@ -7,7 +7,7 @@ from assets.contracts import DerivedAsset
 from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
 
-TOPS = {
+OPERATORS = {
     "row_number": TopN(by="k", order_by="v", rank_end=3),
     "range": TopN(by="k", order_by="v", rank_end=3, rank_start=2),
     "rank": TopN(by="k", order_by="v", rank_end=3, function="rank"),
@@ -35,10 +35,10 @@ TOPS = {
 )
 def test_wrong_ranks_are_detected(spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool) -> None:
     table = spark.createDataFrame([("a", rank) for rank in ranks] + [(None, rank) for rank in (2, 3)], "k string, rank int")
-    whole = table.where("k IS NOT NULL")
-    assert partitions_failing(whole, TOPS[top], GAPS).isEmpty() != gap
-    assert partitions_failing(whole, TOPS[top], AT_MOST_N).isEmpty() != too_many
-    assert {r.k for r in partitions_failing(table, TOPS["range"], GAPS).collect()} <= {"a"}
+    partition = table.where("k IS NOT NULL")
+    assert partitions_failing(partition, OPERATORS[top], GAPS).isEmpty() != gap
+    assert partitions_failing(partition, OPERATORS[top], AT_MOST_N).isEmpty() != too_many
+    assert {r.k for r in partitions_failing(table, OPERATORS["range"], GAPS).collect()} <= {"a"}
 
 
 def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSession) -> None:
@@ -61,14 +61,14 @@ def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSe
 @pytest.mark.parametrize(
     ("operator", "names"),
     [
-        (TOPS["rank"], {FOLDS, GAPS, AT_MOST_N}),
+        (OPERATORS["rank"], {FOLDS, GAPS, AT_MOST_N}),
         (TopN(order_by="v", rank_end=2, function="rank", with_rank=False), {FOLDS}),
         (TopN(order_by="v", rank_end=2, with_rank=False), {FOLDS, AT_MOST_N}),
         (Aggregate(by="k", aggregates={"n": "count(*)"}), {FOLDS}),
     ],
 )
 def test_an_asset_has_the_checks_that_its_operator_allows(operator: TopN | Aggregate, names: set[str]) -> None:
-    checks = leaderboard_checks(DerivedAsset(name="board", inputs=("rows",), operator=operator))
+    checks = leaderboard_checks(DerivedAsset(name="leaderboard", inputs=("rows",), operator=operator))
     assert {key.name for key in checks.check_keys} == names
 
 

@@ -11,9 +11,9 @@ OLIST_METHODS = {"credit_card", "boleto", "voucher", "debit_card", "not_defined"
 LOGS = [suites.orders(), suites.payments(), suites.order_items(), suites.clicks(), suites.order_updates()]
 WIDE = [suites.payment_order_wide(), suites.order_wide(), suites.payment_wide()]
 WINDOWS = [suites.item_sales(), suites.item_clicks(), suites.item_conversion()]
-BOARDS = [suites.seller_revenue(), suites.order_status_board()]
+LEADERBOARDS = [suites.seller_revenue(), suites.order_status_board()]
 HOT = [suites.hot_items("hot_items", 10), suites.hot_items("category_hot_items", 10, "category")]
-SUITES = [*LOGS, *WIDE, *WINDOWS, *HOT, *BOARDS]
+SUITES = [*LOGS, *WIDE, *WINDOWS, *HOT, *LEADERBOARDS]
 WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order", "category_not_null"}
 
 

@@ -1,4 +1,4 @@
-"""Input that changes: files that grow, are replaced or vanish, new columns, a million rows of one key, and clocks that step back."""
+"""Input that changes: files that grow, are replaced or disappear, new columns, a million rows of one key, and clocks that step back."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso,
 
 pytestmark = pytest.mark.compiled
 CHANGED = "malformed: the file changed after it was read; what is new in it can be ingested under another name"
-EMPTY, GONE = "malformed: the file is empty", "malformed: the file was gone before it was read"
+EMPTY, MISSING = "malformed: the file is empty", "malformed: the file was gone before it was read"
 TIME = iso(START)
 
 
@@ -92,7 +92,7 @@ def test_files_that_change_before_or_during_a_read_are_detected(make_engine: Mak
     assert _keys(engine) == accepted
     assert _quarantine_reasons(engine, "l", 1) == [
         ("filled.jsonl", EMPTY),
-        ("gone.jsonl", GONE),
+        ("gone.jsonl", MISSING),
         ("healed.jsonl.gz", torn),
         ("renamed.jsonl.gz", torn),
         ("written.parquet", "malformed: the file cannot be read as Parquet"),
@@ -152,11 +152,11 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     [entry] = engine.ingest()
     counts = {s.source: (s.accepted, s.quarantined) for s in entry}
     assert counts == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
-    why = "malformed: it brings columns that the contract does not name: "
-    assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{why}w"), ("2.jsonl", f"{why}w"), ("2.parquet", f"{why}n")]
-    assert {reason for _, reason in _quarantine_reasons(engine, "l", 2)} == {why + n for n in odd}
-    held = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
-    assert rows_of(engine.views.table("events/l"), "k", "w", "n") == held
+    reason = "malformed: it brings columns that the contract does not name: "
+    assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{reason}w"), ("2.jsonl", f"{reason}w"), ("2.parquet", f"{reason}n")]
+    assert {found for _, found in _quarantine_reasons(engine, "l", 2)} == {reason + n for n in odd}
+    added = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
+    assert rows_of(engine.views.table("events/l"), "k", "w", "n") == added
     assert engine.reading.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
 
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
@@ -176,7 +176,7 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     assert rows_of(later.reading.log("r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
 
 
-def test_keys_that_are_data_do_not_become_unlimited_columns(make_engine: MakeEngine) -> None:
+def test_at_most_a_fixed_number_of_columns_is_added(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", new_columns="add")], [])
     land(engine, "l", "1.jsonl", [_line("fits", **{f"c{n:04}": n for n in range(MOST_ADDED)}), _line("too many", c9999=1)])
     [[ingested]] = engine.ingest()
@@ -195,9 +195,9 @@ def test_a_refused_new_column_is_named_with_its_file_and_the_fix(make_engine: Ma
         engine.ingest()
     assert engine.ledger.head == 0
     path.unlink()
-    again = make_engine([source("l", new_columns="refuse")], [])
-    assert [s.accepted for e in again.ingest() for s in e] == [1]
-    assert _keys(again) == ["a"]
+    restarted = make_engine([source("l", new_columns="refuse")], [])
+    assert [s.accepted for e in restarted.ingest() for s in e] == [1]
+    assert _keys(restarted) == ["a"]
 
 
 def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeEngine, clock: Clock) -> None:
@@ -222,7 +222,7 @@ def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeE
     assert all(account.holds for account in engine.accounts.days("pairs"))
 
 
-def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
+def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
     """Ingest many rows of one key, `step` ms apart."""
     folder = Path(engine.folders["l"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,9 +235,9 @@ def _skewed(engine: Engine, file: str, rows: int, step: int, key: str) -> Source
 def test_a_million_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
     million = 1_000_000
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
-    same = _skewed(engine, "same.parquet", million, 0, "same")
+    same = _ingest_one_key(engine, "same.parquet", million, 0, "same")
     assert (same.rows_read, same.accepted, same.duplicate) == (million, 1, million - 1)
-    apart = _skewed(engine, "apart.parquet", 200_000, 1_001, "apart")
+    apart = _ingest_one_key(engine, "apart.parquet", 200_000, 1_001, "apart")
     assert (apart.accepted, apart.duplicate) == (200_000, 0)
     assert engine.reading.log("l", 2).count() == 200_001
 
@@ -245,7 +245,7 @@ def test_a_million_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None
 def test_a_million_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine) -> None:
     million = 1_000_000
     engine = make_engine([source("l"), source("r")], [join()])
-    assert _skewed(engine, "hot.parquet", million, 1, "hot").accepted == million
+    assert _ingest_one_key(engine, "hot.parquet", million, 1, "hot").accepted == million
     land(engine, "r", "1.jsonl", [Event("hot", 1, 5 * MINUTE).line])
     engine.ingest()
     engine.drain()

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ FAR, OUT_OF_RANGE = "event time: more than 24 hours ahead of the clock", "event 
 LINES = [
     Line("plain", _row("plain")),
     Line("no JSON, in Unicode", 'das ist kein JSON: Größe 漢字 🐟 \u2028 \\ "', MALFORMED),
-    Line("cut", '{"k": "cut", "v": 1, "ts": "2026-', MALFORMED),
+    Line("cut off", '{"k": "cut", "v": 1, "ts": "2026-', MALFORMED),
     Line("an array", f"[{_row('an array')}]", MALFORMED),
     Line("null", "null", MALFORMED),
     Line("a number", "12", MALFORMED),
@@ -57,20 +56,20 @@ LINES = [
     Line("braces in a text", _row("braces in a text", note="} {")),
     Line("spaces around", "  " + _row("spaces around") + "  "),
     Line("a nested value as text", '{"k": "a nested value as text", "v": 1, "ts": "2026-03-01T00:00:00Z", "note": {"a": {"b": 1}}}'),
-    Line("nothing in it", "{}", "missing: k"),
-    Line("null in a column that must hold a value", _row("x", k=None, v=11), "missing: k"),
-    Line("a text for a number", _row("x", v="many"), "type: v is no int"),
+    Line("an empty object", "{}", "missing: k"),
+    Line("null in a column that is not nullable", _row("x", k=None, v=11), "missing: k"),
+    Line("text for a number", _row("x", v="many"), "type: v is no int"),
     Line("a fraction for a whole number", _row("x", v=1.5), "type: v is no int"),
     Line("a number too large", _row("x", v=3_000_000_000), "type: v is no int"),
     Line("a number as text", _row("a number as text", v="7")),
-    Line("a null number", _row("a null number", v=None)),
+    Line("null for a number", _row("null for a number", v=None)),
     Line("no time", _row("x", ts="yesterday, about noon"), "type: ts is no timestamp"),
     Line("month 13", _row("x", ts="2026-13-01T00:00:00Z"), "type: ts is no timestamp"),
     Line("a null time", _row("x", ts=None), "event time: missing"),
     Line("no time column", '{"k": "x", "v": 3}', "event time: missing"),
     Line("the year 2099", _row("x", ts="2099-01-01T00:00:00Z"), FAR),
     Line("as far ahead as allowed", _row("as far ahead as allowed", ts=iso(NOON + DAY))),
-    Line("a millisecond further", _row("x", ts=iso(NOON + DAY + 1)), FAR),
+    Line("a millisecond further ahead", _row("x", ts=iso(NOON + DAY + 1)), FAR),
     Line("the year 10000", _row("x", ts="+10000-01-01T00:00:00Z"), OUT_OF_RANGE),
     Line("the year 12345 by accident", _row("x", ts=12345), OUT_OF_RANGE),
     Line("before the year 1", _row("x", ts="0000-12-31T23:59:59Z"), OUT_OF_RANGE),
@@ -78,11 +77,11 @@ LINES = [
     Line("another zone", _row("another zone", ts="2026-03-01T02:00:00.001+02:00")),
     Line("finer than a millisecond", _row("finer than a millisecond", ts="2026-03-01T00:00:00.123999Z")),
     Line("finer, before 1970", _row("finer, before 1970", ts="1969-12-31T23:59:59.999999Z")),
-    Line("a rule broken", _row("x", v=-1), "rule: v is positive"),
-    Line("a rule broken in another way too", _row("x", v=-1, ts=None), "event time: missing"),
-    Line("a rule to warn of", _row("a rule to warn of", v=5000)),
-    Line("a column nobody asked for", _row("a column nobody asked for", other=[1, {"a": 2}])),
-    Line("a line of Windows", _row("a line of Windows") + "\r"),
+    Line("a rule violated", _row("x", v=-1), "rule: v is positive"),
+    Line("a rule violated, and a missing time", _row("x", v=-1, ts=None), "event time: missing"),
+    Line("a warning rule violated", _row("a warning rule violated", v=5000)),
+    Line("a column of no contract", _row("a column of no contract", other=[1, {"a": 2}])),
+    Line("a Windows line break", _row("a Windows line break") + "\r"),
     Line("Ünïcödé 漢字 🐟", _row("Ünïcödé 漢字 🐟", note="\u2028")),
 ]
 BLANK = ["", "   ", "\r"]
@@ -122,7 +121,7 @@ CSV = {
         f"unicode 漢字 🐟,1,{TIME},ü",
     ],
 }
-CSV_IN = {
+CSV_ACCEPTED = {
     "plain",
     "another order",
     "just",
@@ -137,7 +136,7 @@ CSV_IN = {
     "unicode 漢字 🐟",
 }
 COUNT = "malformed: not 4 fields, as its file's header has"
-CSV_OUT = {
+CSV_QUARANTINED = {
     ("k,v", "malformed: the file's header lacks ts, note"),
     ("k,k,v,ts,note", "malformed: the file's header holds a name twice"),
     ("empty.csv", "malformed: the file is empty"),
@@ -163,8 +162,16 @@ PARQUET = {
     "number": {"k": pa.array([12]), "v": pa.array([1], pa.int32()), "ts": pa.array(_AT, pa.timestamp("ms"))},
     "a b%20[c]": {"k": pa.array(["odd name"]), "v": pa.array([1], pa.int32()), "ts": pa.array(_AT, _UTC)},
 }
-PARQUET_IN = {("typed", 1), ("no v", None), ("another case", 1), ("text that reads", 7), ("wide that fits", 1), ("12", 1), ("odd name", 1)}
-PARQUET_OUT = {("no_k", "missing: k"), ("text", "type: v is no int"), ("wide", "type: v is no int")}
+PARQUET_ACCEPTED = {
+    ("typed", 1),
+    ("no v", None),
+    ("another case", 1),
+    ("text that reads", 7),
+    ("wide that fits", 1),
+    ("12", 1),
+    ("odd name", 1),
+}
+PARQUET_QUARANTINED = {("no_k", "missing: k"), ("text", "type: v is no int"), ("wide", "type: v is no int")}
 
 
 @dataclass(frozen=True)
@@ -194,7 +201,7 @@ def _land_all(engine: Engine) -> None:
 
 
 def _land_names(engine: Engine) -> None:
-    """Two rows a file; modification times in threes, the later names first."""
+    """Write two rows to each file; three files share each modification time, and later names have earlier times."""
     for n, file in enumerate(sorted(NAMES)):
         path = land(engine, "names", file, [_row(f"{file}|{i}") for i in range(2)])
         os.utime(path, ns=(0, (NOON - n // 3 * MINUTE) * 1_000_000))
@@ -224,9 +231,9 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
 
 @pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)
 def test_a_json_line_is_ingested_or_quarantined_unchanged(found: Found, case: Line) -> None:
-    kept = [r for r in found.quarantine["json"] if r.raw == case.line.removesuffix("\r")]
+    quarantined = [r for r in found.quarantine["json"] if r.raw == case.line.removesuffix("\r")]
     accepted = [r for r in found.log["json"] if r.k == case.id]
-    assert [r.reason for r in kept] == ([] if case.reason is None else [case.reason])
+    assert [r.reason for r in quarantined] == ([] if case.reason is None else [case.reason])
     assert len(accepted) == (case.reason is None)
 
 
@@ -245,7 +252,7 @@ def test_json_lines_keep_their_order_and_blank_lines_are_skipped(found: Found) -
         ("another zone", "2026-03-01 00:00:00.001000", "2026-03-01 00:00:00.001000"),
     ],
 )
-def test_times_are_floored_to_a_millisecond_and_the_raw_one_is_kept(found: Found, k: str, time: str, raw: str) -> None:
+def test_times_are_floored_to_a_millisecond_and_the_raw_time_is_kept(found: Found, k: str, time: str, raw: str) -> None:
     log = found.engine.reading.log("json", 1).where(f"k = '{k}'")
     times = log.selectExpr(
         "date_format(event_time, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(event_time_raw, 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
@@ -254,20 +261,20 @@ def test_times_are_floored_to_a_millisecond_and_the_raw_one_is_kept(found: Found
 
 
 def test_csv_columns_are_matched_by_the_header_of_each_file(found: Found) -> None:
-    assert {r.k for r in found.log["csv"]} == CSV_IN
-    assert len(found.log["csv"]) == len(CSV_IN)
-    assert {(r.raw.split("/")[-1], r.reason) for r in found.quarantine["csv"]} == CSV_OUT
-    assert len(found.quarantine["csv"]) == len(CSV_OUT)
+    assert {r.k for r in found.log["csv"]} == CSV_ACCEPTED
+    assert len(found.log["csv"]) == len(CSV_ACCEPTED)
+    assert {(r.raw.split("/")[-1], r.reason) for r in found.quarantine["csv"]} == CSV_QUARANTINED
+    assert len(found.quarantine["csv"]) == len(CSV_QUARANTINED)
     by_key = {r.k: (r.v, r.note) for r in found.log["csv"]}
     assert by_key["another order"] == (2, "n")
     assert by_key["a, b"] == (1, 'say "x", y')
     assert by_key["null number"] == (None, "n")
 
 
-def test_parquet_is_read_by_its_own_types(found: Found) -> None:
-    assert {(r.k, r.v) for r in found.log["parquet"]} == PARQUET_IN
-    assert len(found.log["parquet"]) == len(PARQUET_IN)
-    assert {(Path(r.path).stem, r.reason) for r in found.quarantine["parquet"]} == PARQUET_OUT
+def test_parquet_values_are_converted_to_the_types_of_the_contract(found: Found) -> None:
+    assert {(r.k, r.v) for r in found.log["parquet"]} == PARQUET_ACCEPTED
+    assert len(found.log["parquet"]) == len(PARQUET_ACCEPTED)
+    assert {(Path(r.path).stem, r.reason) for r in found.quarantine["parquet"]} == PARQUET_QUARANTINED
     assert {r.ts for r in found.log["parquet"]} == {"2026-03-01 00:00:00"}
     assert '"v":41' in next(r.raw for r in found.quarantine["parquet"] if r.reason == "missing: k")
 
@@ -275,9 +282,8 @@ def test_parquet_is_read_by_its_own_types(found: Found) -> None:
 def test_any_file_name_is_read_and_unknown_formats_are_reported(found: Found) -> None:
     files = [*NAMES, "packed", "bom"]
     assert sorted(found.in_order("names")) == sorted(f"{f}|{i}" for f in files for i in range(2))
-    packed = ".gz"
-    why = f"malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as {packed}"
-    assert sorted((Path(r.path).name, r.reason) for r in found.quarantine["names"]) == [("nosuffix", why), ("notes.txt", why)]
+    reason = "malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as .gz"
+    assert sorted((Path(r.path).name, r.reason) for r in found.quarantine["names"]) == [("nosuffix", reason), ("notes.txt", reason)]
 
 
 def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) -> None:
@@ -295,14 +301,11 @@ def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) 
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "names"])
-def test_the_ledgers_counts_add_up(found: Found, name: str) -> None:
+def test_the_counts_of_the_ledger_add_up(found: Found, name: str) -> None:
     ingested = found.ingested[name]
     assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
     assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
     assert (ingested.duplicate, ingested.markers, ingested.seq) == (0, 0, 1)
-    _unique([r.arrival for r in found.log[name] + found.quarantine[name]])
+    arrivals = [r.arrival for r in found.log[name] + found.quarantine[name]]
+    assert len(set(arrivals)) == len(arrivals)
     assert len(ingested.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
-
-
-def _unique(values: Sequence[int]) -> None:
-    assert len(set(values)) == len(values)

@@ -1,4 +1,4 @@
-"""JSON numbers keep their digits: a decimal column gets the value that the same digits in a CSV file give, or both are refused."""
+"""JSON numbers keep their digits: a decimal column gets the same value as from the same digits in a CSV file, or both are quarantined."""
 
 import json
 from pathlib import Path
@@ -56,13 +56,13 @@ def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eng
     """A source for each type: the digits as JSON numbers, as JSON texts and as CSV."""
     root = tmp_path_factory.mktemp("numbers")
     sources = {n: source(n, schema=StructType().add("k", "string").add("p", t).add("ts", "timestamp")) for n, t in TYPES.items()}
-    made = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "in" / n) for n in sources})
+    engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "in" / n) for n in sources})
     for name in sources:
-        land(made, name, "number.jsonl", [f'{{"k":"{n}","p":{d},"ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
-        land(made, name, "text.jsonl", [f'{{"k":"{n}","p":"{d}","ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
-        land(made, name, "fields.csv", ["k,p,ts", *[f"{n},{d},{TIME}" for n, d in enumerate(DIGITS)]])
-    made.ingest()
-    return made
+        land(engine, name, "number.jsonl", [f'{{"k":"{n}","p":{d},"ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
+        land(engine, name, "text.jsonl", [f'{{"k":"{n}","p":"{d}","ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
+        land(engine, name, "fields.csv", ["k,p,ts", *[f"{n},{d},{TIME}" for n, d in enumerate(DIGITS)]])
+    engine.ingest()
+    return engine
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -84,7 +84,7 @@ def test_json_decimals_are_exact_next_to_values_of_any_kind(make_engine: MakeEng
     schema = (
         StructType().add("k", "string").add("p", "decimal(38,18)").add("q", "decimal(10,2)").add("ts", "timestamp").add("note", "string")
     )
-    engine, many = make_engine([source("l", schema=schema)], []), "0.1000000000000000055"
+    engine, number = make_engine([source("l", schema=schema)], []), "0.1000000000000000055"
     rows = {
         "a comma in a note": '"q":1,"note":"12,5"',
         "a comma in a decimal": '"q":"1,5"',
@@ -100,7 +100,7 @@ def test_json_decimals_are_exact_next_to_values_of_any_kind(make_engine: MakeEng
         "a huge exponent first, the name twice": '"q":1e600000000,"q":2',
         "a huge text first, the name twice": '"q":"1e600000000","q":2',
     }
-    land(engine, "l", "1.jsonl", [f'{{"k":"{k}","p":{many},"ts":"{TIME}",{more}}}' for k, more in rows.items()])
+    land(engine, "l", "1.jsonl", [f'{{"k":"{k}","p":{number},"ts":"{TIME}",{more}}}' for k, more in rows.items()])
     engine.ingest()
     found = {
         k: (p, q, note)

@@ -21,12 +21,12 @@ K, V, TS = ({"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in
 
 
 def _write(engine: Engine, name: str, file: str, keys: str, more: Mapping[str, Any], schema: object = None) -> None:
-    """A file with a row for each key, further columns, and the schema that a Spark writer stores in the footer."""
+    """Write a file with a row for each key, further columns, and the schema that a Spark writer stores in the footer."""
     rows = {"k": list(keys), "v": pa.array([1] * len(keys), pa.int32()), "ts": pa.array([moment(START)] * len(keys), UTC), **more}
     table, path = pa.table(rows), Path(engine.folders[name]) / file
     if schema is not None:
-        noted = {"org.apache.spark.version": "4.1.0", "org.apache.spark.sql.parquet.row.metadata": json.dumps(schema)}
-        table = table.replace_schema_metadata(noted)
+        metadata = {"org.apache.spark.version": "4.1.0", "org.apache.spark.sql.parquet.row.metadata": json.dumps(schema)}
+        table = table.replace_schema_metadata(metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
 
@@ -39,14 +39,14 @@ def _user_type(**names: str) -> dict[str, Any]:
     return {"name": "w", "nullable": True, "metadata": {}, "type": {"type": "udt", "serializedClass": "", "sqlType": "string", **names}}
 
 
-NOTED = {
+FOOTER_SCHEMAS = {
     "p": _struct(K, V, TS, _user_type(pyClass=f"{MODULE}.Landed")),
     "j": _struct(K, V, TS, _user_type(**{"class": f"{MODULE}.Landed", "pyClass": f"{MODULE}.Landed"})),
     "t": _struct(K, {**V, "type": "string"}, TS, {**V, "name": "w", "type": "interval day to second"}),
     "f": _struct(K),
     "n": "no schema",
 }
-"""The footer metadata, by the key of the row of the file."""
+"""The Spark schema in the footer of a file, by the key of the file's row."""
 MODES = {"ignore": "ignore", "add": "add", "reject": "quarantine"}
 
 
@@ -58,14 +58,14 @@ def test_a_schema_stored_in_a_parquet_footer_loads_no_class(
     (tmp_path / f"modules/{MODULE}.py").write_text("class Landed: pass\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "modules")
     for mode in MODES:
-        for key, schema in NOTED.items():
+        for key, schema in FOOTER_SCHEMAS.items():
             _write(engine, mode, f"{key}.parquet", key, {"w": ["x"]}, schema)
         _write(engine, mode, "good.parquet", "g", {})
     [entry] = engine.ingest()
     assert MODULE not in sys.modules
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"ignore": (6, 0), "add": (6, 0), "reject": (1, 5)}
-    assert rows_of(engine.views.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*NOTED, "g"])]
-    assert rows_of(engine.views.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*NOTED, "g"])]
+    assert rows_of(engine.views.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*FOOTER_SCHEMAS, "g"])]
+    assert rows_of(engine.views.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*FOOTER_SCHEMAS, "g"])]
     assert {r for (r,) in rows_of(engine.views.table("quarantine/reject"), "reason")} == {
         "malformed: it brings columns that the contract does not name: w"
     }

@@ -1,4 +1,4 @@
-"""Parquet columns of a time of day, which no Delta table stores and Spark does not read."""
+"""Parquet columns of type time of day, which Delta tables cannot store and Spark does not read."""
 
 from datetime import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.conftest import MakeEngine
 from tests.support.shopkeeping import START, iso, rows_of, source
 
 
-def test_a_time_of_day_that_the_contract_does_not_name_costs_no_row(make_engine: MakeEngine) -> None:
+def test_a_time_of_day_that_the_contract_does_not_name_is_ignored(make_engine: MakeEngine) -> None:
     declared = "k string, v int, ts timestamp, at string"
     sources = [source("l"), source("added", new_columns="add"), source("out", new_columns="quarantine"), source("named", schema=declared)]
     engine = make_engine(sources, [])

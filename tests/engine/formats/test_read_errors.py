@@ -1,4 +1,4 @@
-"""The meaning of read errors: corrupted, missing or unreachable files; messages of Spark 4.1, Hadoop 3.4 and Parquet."""
+"""Read errors are classified as corrupted, missing or unreachable files by the messages of Spark 4.1, Hadoop 3.4 and Parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,13 +122,13 @@ CASES = [
         "Stale file handle",
     ),
     Case(
-        "a stale handle when it is opened",
+        "a stale handle when the file is opened",
         _failed("java.io.FileNotFoundException: /in/a.jsonl (Stale file handle)"),
         "transient",
         "Stale file handle",
     ),
     Case(
-        "EIO",
+        "an input/output error (EIO)",
         _failed(
             "java.io.IOException: Input/output error",
             "java.base/java.io.FileInputStream.readBytes(F.java:1)",
@@ -146,7 +146,7 @@ CASES = [
         "transient",
         "ChecksumException",
     ),
-    Case("closed to us", _failed("java.io.FileNotFoundException: /in/a.jsonl (Permission denied)"), "transient", "Permission denied"),
+    Case("no permission", _failed("java.io.FileNotFoundException: /in/a.jsonl (Permission denied)"), "transient", "Permission denied"),
     Case(
         "too many open files",
         _failed("java.io.FileNotFoundException: /in/a.jsonl (Too many open files)"),
@@ -154,19 +154,19 @@ CASES = [
         "Too many open files",
     ),
     Case(
-        "no memory in a decoder",
+        "out of memory in a decoder",
         _failed("java.lang.OutOfMemoryError: Java heap space", "org.xerial.snappy.SnappyInputStream.x(S.java:1)"),
         "transient",
         "OutOfMemoryError",
     ),
     Case(
-        "no stack",
+        "a stack overflow",
         _failed("java.lang.StackOverflowError", "org.apache.spark.sql.catalyst.X.y(X.scala:1)"),
         "transient",
         "StackOverflowError",
     ),
     Case(
-        "no library",
+        "a missing native library",
         _failed(
             "java.lang.RuntimeException: native zStandard library not available", "org.apache.hadoop.io.compress.ZStandardCodec.x(Z.java:1)"
         ),
@@ -174,7 +174,7 @@ CASES = [
         "zStandard",
     ),
     Case(
-        "no codec",
+        "a missing codec",
         _failed(
             "java.lang.ClassNotFoundException: org.apache.hadoop.io.compress.BrotliCodec",
             "org.apache.parquet.hadoop.CodecFactory.getCodec(C.java:1)",
@@ -195,15 +195,20 @@ CASES = [
         "ExecutorLost",
     ),
     Case(
-        "what nobody has met yet",
+        "an unknown error",
         _failed("com.example.StrangeException: \x1b[31mred", "com.example.X.y(X.java:1)"),
         "transient",
         r"StrangeException: \x1b[31mred",
     ),
-    Case("nothing that can be parsed", "no route", "transient", "no route"),
-    Case("not there", _failed("java.io.FileNotFoundException: /in/a.jsonl (No such file or directory)"), "missing", "gone"),
-    Case("not there when it was listed", "[PATH_NOT_FOUND] Path does not exist: file:/in/a.jsonl", "missing", "gone"),
-    Case("not there, in a store", _failed("java.io.FileNotFoundException: No such file or directory: s3a://b/a.jsonl"), "missing", "gone"),
+    Case("a message that cannot be parsed", "no route", "transient", "no route"),
+    Case("a missing file", _failed("java.io.FileNotFoundException: /in/a.jsonl (No such file or directory)"), "missing", "gone"),
+    Case("a missing path in a listing", "[PATH_NOT_FOUND] Path does not exist: file:/in/a.jsonl", "missing", "gone"),
+    Case(
+        "a missing object in a store",
+        _failed("java.io.FileNotFoundException: No such file or directory: s3a://b/a.jsonl"),
+        "missing",
+        "gone",
+    ),
 ]
 
 
@@ -223,7 +228,7 @@ def test_only_corrupted_content_rejects_a_file(case: Case) -> None:
         (": org.apache.spark.SparkException: [INTERNAL_ERROR] no", True),
         (": org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_METADATA_MISMATCH] no", True),
         (_failed("java.io.IOException: No space left on device"), True),
-        ("no text of Java's", True),
+        ("not a message of Java", True),
         (": org.apache.spark.SparkException: Job aborted due to stage failure: ExecutorLostFailure", False),
         (_failed("java.net.SocketTimeoutException: Read timed out"), False),
         (_failed("java.lang.OutOfMemoryError: Java heap space"), False),
@@ -238,8 +243,8 @@ TIMEOUT = _failed("java.net.SocketTimeoutException: Read timed out")
 TORN = _failed("java.io.EOFException: Unexpected end of input stream", HADOOP)
 
 
-def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[unreadable_files.CheckedFiles, list[float], int]:
-    """Isolate unreadable files; each file raises its errors in turn, and the last one for ever."""
+def _isolate(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> tuple[unreadable_files.CheckedFiles, list[float], int]:
+    """Isolate unreadable files; each read of a file raises the next of its errors, and the last one again and again; "" raises none."""
     slept, reads = list[float](), [0]
 
     def fail(files: Sequence[File]) -> DataFrame:
@@ -248,13 +253,13 @@ def _sift(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) -> 
             left = faults.get(file.modified, [])
             if left and (text := left.pop(0) if len(left) > 1 else left[0]):
                 raise PySparkException(text)
-        return _Read()  # pyright: ignore[reportReturnType]
+        return _ReadableFrame()  # pyright: ignore[reportReturnType]
 
     patience = unreadable_files.Patience(waits, slept.append)
     return unreadable_files._checked(fail, FILES, patience), slept, reads[0]
 
 
-class _Read:
+class _ReadableFrame:
     """A frame whose rows can be read."""
 
     def __getattr__(self, _: str):
@@ -265,30 +270,30 @@ class _Read:
 
 
 def test_an_outage_that_ends_rejects_no_file() -> None:
-    sifted, slept, _ = _sift({3: [TIMEOUT, TIMEOUT, ""]})
-    assert (sifted.files, sifted.unread) == (FILES, [])
+    checked, slept, _ = _isolate({3: [TIMEOUT, TIMEOUT, ""]})
+    assert (checked.files, checked.unread) == (FILES, [])
     assert slept == [1.0, 5.0]
 
 
 def test_a_lasting_outage_rejects_no_file_and_stops_waiting() -> None:
-    sifted, slept, reads = _sift({n: [TIMEOUT] for n in range(8)})
-    assert sifted.files == []
-    assert [u.file for u in sifted.unread] == FILES
-    assert {u.reason for u in sifted.unread} == {"SocketTimeoutException: Read timed out"}
+    checked, slept, reads = _isolate({n: [TIMEOUT] for n in range(8)})
+    assert checked.files == []
+    assert [u.file for u in checked.unread] == FILES
+    assert {u.reason for u in checked.unread} == {"SocketTimeoutException: Read timed out"}
     assert slept == [1.0, 5.0]
     assert reads == 2 + 15
 
 
 def test_an_unreachable_and_a_corrupted_file_do_not_affect_the_others() -> None:
-    sifted, slept, _ = _sift({2: [TIMEOUT], 5: [TORN], 6: ["[PATH_NOT_FOUND] no"]})
-    assert [f.modified for f in sifted.files] == [0, 1, 3, 4, 5, 6, 7]
-    assert [(f.modified, f.fault, f.length) for f in sifted.files if f.fault] == [
+    checked, slept, _ = _isolate({2: [TIMEOUT], 5: [TORN], 6: ["[PATH_NOT_FOUND] no"]})
+    assert [f.modified for f in checked.files] == [0, 1, 3, 4, 5, 6, 7]
+    assert [(f.modified, f.fault, f.length) for f in checked.files if f.fault] == [
         (5, "the file cannot be read: EOFException: Unexpected end of input stream", 7),
         (6, MISSING, unreadable_files.MISSING_LENGTH),
     ]
-    assert [u.file.modified for u in sifted.unread] == [2]
+    assert [u.file.modified for u in checked.unread] == [2]
     assert slept == [1.0, 5.0]
 
 
 def test_corrupted_content_is_not_retried() -> None:
-    assert _sift({5: [TORN]})[1] == []
+    assert _isolate({5: [TORN]})[1] == []

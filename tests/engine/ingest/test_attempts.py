@@ -1,4 +1,4 @@
-"""Two attempts are the same only if everything that their rows depend on is equal."""
+"""Two attempts are the same attempt only if all that their rows depend on is equal."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -33,7 +33,7 @@ def _input(contract: SourceContract, files: list[File] = FILES, now: int = 5) ->
 
 @pytest.mark.parametrize("changed", [f.name for f in fields(SourceContract)])
 def test_every_field_of_the_contract_changes_the_attempt(changed: str) -> None:
-    assert changed in CHANGES, "a field that the contract gained: say here how it changes"
+    assert changed in CHANGES, f"{changed} is a new field of the contract: add a changed value of it to CHANGES"
     assert _input(replace(source("l"), **{changed: CHANGES[changed]})) != _input(source("l"))
 
 
@@ -44,7 +44,7 @@ def test_a_changed_marker_or_bound_changes_the_attempt() -> None:
 
 def test_files_faults_and_the_reader_version_change_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     torn = [FILES[0], replace(FILES[1], fault="torn")]
-    assert len({_input(source("l"), files) for files in (FILES, FILES[:1], torn, [torn[0], replace(torn[1], fault="gone")])}) == 4
+    assert len({_input(source("l"), files) for files in (FILES, FILES[:1], torn, [torn[0], replace(torn[1], fault="missing")])}) == 4
     before = _input(source("l"))
     monkeypatch.setattr(attempts, "READER_VERSION", attempts.READER_VERSION + 1)
     assert _input(source("l")) != before
@@ -52,6 +52,6 @@ def test_files_faults_and_the_reader_version_change_the_attempt(monkeypatch: pyt
 
 def test_the_same_attempt_is_recognized_later_except_in_processing_time() -> None:
     assert attempts.attempt_of(3, source("l"), FILES, 5) == attempts.attempt_of(3, source("l"), FILES, 6)
-    by_ingest = source("l", event_time="ingested_at")
-    assert _input(by_ingest, now=5) != _input(by_ingest, now=6)
+    by_arrival = source("l", event_time="ingested_at")
+    assert _input(by_arrival, now=5) != _input(by_arrival, now=6)
     assert _input(source("l", options={"a": "1", "b": "2"})) == _input(source("l", options={"b": "2", "a": "1"}))

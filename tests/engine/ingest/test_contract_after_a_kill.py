@@ -1,4 +1,4 @@
-"""The contract is corrected after the very first ingest of a source was killed: what that left fixes no column's type."""
+"""The first ingest of a source is killed and its contract is then corrected: the uncommitted rows determine no column's type."""
 
 import pytest
 from pyspark.sql.types import StructType
@@ -9,7 +9,7 @@ from tests.support.shopkeeping import Event, land, rows_of, source
 
 
 @pytest.mark.parametrize("killed_at", ["ingest.after_log", "ingest.before_ledger"])
-def test_a_column_may_have_another_type_as_long_as_no_batch_brought_a_row(make_engine: MakeEngine, killed_at: str) -> None:
+def test_a_columns_type_may_change_until_a_batch_has_rows(make_engine: MakeEngine, killed_at: str) -> None:
     first = make_engine([source("l", unique_key=("v",)), source("r")], [])
     for name in ("l", "r"):
         land(first, name, "1.jsonl", [Event("a", 1, 0).line, "no JSON"])

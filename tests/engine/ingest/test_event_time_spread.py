@@ -19,7 +19,7 @@ DAY = 86_400_000
         pytest.param([*range(0, 100 * DAY, DAY)], False, id="even"),
         pytest.param([0, *range(90 * DAY, 100 * DAY, DAY)], True, id="an old row"),
         pytest.param([*range(0, 10 * DAY, DAY), 900 * DAY], True, id="a row far ahead"),
-        pytest.param([0] * 50 + [100 * DAY] * 50, True, id="two lumps"),
+        pytest.param([0] * 50 + [100 * DAY] * 50, True, id="two clusters"),
         pytest.param([0, *[DAY] * 50], False, id="few rows of one day"),
         pytest.param([5, 5, 5], False, id="one instant"),
         pytest.param([5], False, id="one row"),
@@ -32,7 +32,7 @@ def test_uneven_times_are_detected_from_their_deviation(times: list[int], uneven
     assert is_uneven(len(times), min(times, default=None), max(times, default=None), mean, deviation) is uneven
 
 
-def test_quantiles_of_good_rows(make_engine: MakeEngine) -> None:
+def test_quantiles_are_of_the_accepted_rows(make_engine: MakeEngine) -> None:
     spark = make_engine([], []).spark
     rows = spark.range(1_000).select(
         F.timestamp_millis(F.when(F.col("id") == 0, -(10**12)).otherwise(F.col("id"))).alias("event_time"), "id"
@@ -46,14 +46,14 @@ def test_quantiles_of_good_rows(make_engine: MakeEngine) -> None:
 
 
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=60, unique=True))
-def test_joined_ranges_cover_their_parts_and_are_few(buckets: list[int]) -> None:
+def test_joined_ranges_cover_the_given_ones_and_are_at_most_16(buckets: list[int]) -> None:
     found = [(n * 10 - 2, n * 10 + 11) for n in sorted(buckets)]
-    few = joined(found)
-    assert len(few) <= 16
-    assert all(any(low <= a and b <= high for low, high in few) for a, b in found)
-    assert all(a[1] < b[0] for a, b in pairwise(few))
-    if len(few) < 16:
-        assert all(any(a <= t <= b for a, b in found) for low, high in few for t in range(low, high + 1))
+    joint = joined(found)
+    assert len(joint) <= 16
+    assert all(any(low <= a and b <= high for low, high in joint) for a, b in found)
+    assert all(a[1] < b[0] for a, b in pairwise(joint))
+    if len(joint) < 16:
+        assert all(any(a <= t <= b for a, b in found) for low, high in joint for t in range(low, high + 1))
 
 
 def test_ranges_exclude_gaps_of_years(make_engine: MakeEngine) -> None:

@@ -1,4 +1,4 @@
-"""Ingestion: failing rules, duplicates, watermarks, idleness, and files that are read again."""
+"""Ingestion: failing rules, duplicates, watermarks, idle sources, and the cost of micro-batches of one shape."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def _land(engine: Engine, name: str, file: str, events: Sequence[Event], modifie
     os.utime(path, ns=(0, modified * 1_000_000))
 
 
-def _adds_up(entry: SourceEntry) -> bool:
+def _counts_add_up(entry: SourceEntry) -> bool:
     return entry.rows_read == entry.accepted + entry.duplicate + entry.quarantined + entry.markers
 
 
@@ -48,17 +48,17 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engi
     lenient = source(
         "b", rules=(RowRule("v is positive", "v > 0", "warn"), RowRule("v is small", "v < 10"), RowRule("k is there", "k is not null"))
     )
-    again = make_engine([source("a"), lenient], [])
-    [entry] = again.ingest()
+    corrected = make_engine([source("a"), lenient], [])
+    [entry] = corrected.ingest()
     counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in entry}
     assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
-    assert rows_of(again.reading.log("a", 1), "seq", "k") == [(1, "x")]
-    assert rows_of(again.views.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
+    assert rows_of(corrected.reading.log("a", 1), "seq", "k") == [(1, "x")]
+    assert rows_of(corrected.views.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The rows of one key by batch and file, as minutes, and the numbers of the accepted ones."""
+    """The rows of one key by batch and file, as minutes, and the numbers of the accepted rows."""
 
     id: str
     batches: tuple[tuple[tuple[float, ...], ...], ...]
@@ -69,7 +69,7 @@ TICK = 1 / MINUTE
 REPEATS = [
     Repeats("within one file", (((0, 0),),), (0,)),
     Repeats("another time within the horizon", (((0, 3),),), (0,)),
-    Repeats("the first by arrival wins though its time is later", (((3, 0),),), (0,)),
+    Repeats("the first to arrive is kept, though its time is later", (((3, 0),),), (0,)),
     Repeats("across files of a batch", (((0,), (1,)),), (0,)),
     Repeats("across batches", (((0,),), ((0,),)), (0,)),
     Repeats("across batches and files", (((0,), (1,)), ((2,), (3,))), (0,)),
@@ -82,9 +82,9 @@ REPEATS = [
     Repeats("chain", (((0, 6, 12),),), (0, 2)),
     Repeats("chain across files", (((0,), (6, 12)),), (0, 2)),
     Repeats("chain across batches", (((0, 6),), ((12,),)), (0, 2)),
-    Repeats("chain, its first in the log", (((0,),), ((6, 12, 13),)), (0, 2)),
-    Repeats("chain, long", (((0, 4, 8, 12, 16, 20),),), (0, 2, 4)),
-    Repeats("between two ingested", (((0, 10),), ((5, 18),)), (0, 1, 3)),
+    Repeats("chain, its first row in an earlier batch", (((0,),), ((6, 12, 13),)), (0, 2)),
+    Repeats("long chain", (((0, 4, 8, 12, 16, 20),),), (0, 2, 4)),
+    Repeats("between two earlier rows", (((0, 10),), ((5, 18),)), (0, 1, 3)),
 ]
 
 
@@ -92,16 +92,16 @@ def test_a_duplicate_within_the_horizon_is_counted_and_dropped(make_engine: Make
     contract = source("l", unique_key=("k",), duplicate_horizon="7 minutes", rules=(RowRule("fine", "v != 99"),))
     engine = make_engine([contract], [])
     entries = []
-    given = {case.id: 0 for case in REPEATS}
+    landed = {case.id: 0 for case in REPEATS}
     for batch in range(2):
         for file in range(2):
             events = []
             for case in REPEATS:
                 for minute in case.batches[batch][file] if batch < len(case.batches) and file < len(case.batches[batch]) else ():
-                    events.append(Event(case.id, given[case.id], round(minute * MINUTE)))
-                    given[case.id] += 1
-            odd = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
-            _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *odd], NOON + batch * MINUTE)
+                    events.append(Event(case.id, landed[case.id], round(minute * MINUTE)))
+                    landed[case.id] += 1
+            special = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
+            _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *special], NOON + batch * MINUTE)
         entries += engine.ingestion.stream.run()
     accepted = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
     for k, v in rows_of(engine.reading.log("l", 2), "k", "v"):
@@ -110,8 +110,8 @@ def test_a_duplicate_within_the_horizon_is_counted_and_dropped(make_engine: Make
     assert accepted.pop("refused first") == [1]
     assert accepted == {case.id: list(case.accepted) for case in REPEATS}
     sources = [s for e in entries for s in e]
-    assert all(_adds_up(s) for s in sources)
-    assert sum(s.duplicate for s in sources) == sum(n - len(c.accepted) for n, c in zip(given.values(), REPEATS, strict=True)) + 2
+    assert all(_counts_add_up(s) for s in sources)
+    assert sum(s.duplicate for s in sources) == sum(n - len(c.accepted) for n, c in zip(landed.values(), REPEATS, strict=True)) + 2
     assert [s.quarantined for s in sources] == [1, 0]
 
 
@@ -130,11 +130,11 @@ def _marked(k: str, at: int | None, mark: int | None, **changes: Any) -> str:
     return json.dumps({"k": k, "ts": None if at is None else iso(START + at), "wm": None if mark is None else iso(START + mark), **changes})
 
 
-def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
-    guarded = {"future_skew": "24 hours"}
-    column = source("column", schema=MARKED, watermark=Punctuated("wm"), **guarded)
-    rows = source("rows", schema=MARKED, watermark=Punctuated("wm", marker="k = 'mark'"), **guarded)
-    engine = make_engine([source("bound", watermark=BoundedOutOfOrderness("5 seconds"), **guarded), column, rows], [])
+def test_each_kind_of_watermark_advances_with_the_rows_of_a_batch(make_engine: MakeEngine) -> None:
+    skew = {"future_skew": "24 hours"}
+    column = source("column", schema=MARKED, watermark=Punctuated("wm"), **skew)
+    rows = source("rows", schema=MARKED, watermark=Punctuated("wm", marker="k = 'mark'"), **skew)
+    engine = make_engine([source("bound", watermark=BoundedOutOfOrderness("5 seconds"), **skew), column, rows], [])
     _land(engine, "bound", "1.jsonl", [Event("a", 1, HOUR), Event("b", 1, 0), Event("c", 1, 20 * 365 * 24 * HOUR)])
     land(engine, "column", "1.jsonl", [_marked("a", 0, 7), _marked("b", 5, None), _marked("c", 6, 3), _marked("late", None, 99)])
     bad = [_marked("mark", None, None), _marked("mark", None, 0, wm="2099-01-01T00:00:00Z"), _marked("mark", None, 0, wm="soon")]
@@ -152,10 +152,10 @@ def test_watermarks_after_entries_of_rows(make_engine: MakeEngine) -> None:
         START + HOUR,
     )
     assert ingested["rows"].max_event_time == START + 9
-    assert all(map(_adds_up, ingested.values()))
+    assert all(map(_counts_add_up, ingested.values()))
     assert rows_of(engine.reading.log("rows", 1), "k") == [("a",)]
-    of_marker = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
-    assert rows_of(engine.views.table("quarantine/rows"), "reason") == [(r,) for r in of_marker]
+    reasons = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
+    assert rows_of(engine.views.table("quarantine/rows"), "reason") == [(r,) for r in reasons]
 
     _land(engine, "bound", "2.jsonl", [Event("d", 1, 0)])
     land(engine, "column", "2.jsonl", [_marked("d", 50, 6)])
@@ -181,7 +181,7 @@ def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine
     marks = [engine.ingestion.signals.watermark(given) for given in ({"l": START}, {"l": START - 1}, {"l": -5, "r": 0}, {"r": START + 3})]
     assert [[(s.source, s.watermark) for s in e] if e else None for e in marks] == [
         [("l", START)],
-        None,  # it would change nothing
+        None,  # it would not move the watermark
         [("l", START), ("r", 0)],
         [("r", START + 3)],
     ]
@@ -190,14 +190,14 @@ def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine
     assert engine.drain() is None
     replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 2, 0)]}])
     reads = engine.assets["pairs"].operator.reads
-    reach = max(reads.lookback) + reads.watermark_delay  # pyright: ignore[reportAttributeAccessIssue]
+    closing = max(reads.lookback) + reads.watermark_delay  # pyright: ignore[reportAttributeAccessIssue]
     drained = engine.drain()
     assert drained is not None
-    assert {s.source: (s.kind, s.watermark) for s in drained} == dict.fromkeys(("l", "r", "never"), ("drain", START + HOUR + reach + 1))
-    assert engine.pending.described("pairs")["watermark"] == START + HOUR + reach + 1
+    assert {s.source: (s.kind, s.watermark) for s in drained} == dict.fromkeys(("l", "r", "never"), ("drain", START + HOUR + closing + 1))
+    assert engine.pending.described("pairs")["watermark"] == START + HOUR + closing + 1
 
 
-def test_a_silent_source_is_idle_once_and_not_when_it_returns(make_engine: MakeEngine, clock: Clock) -> None:
+def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l"), source("r", idle_timeout="10 minutes"), source("s", idle_timeout="1 hour")], [])
     _land(engine, "l", "1.jsonl", [Event("a", 1, 0)])
     _land(engine, "r", "1.jsonl", [Event("a", 1, 0)])
@@ -244,9 +244,9 @@ def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_onl
     assert engine.views.late("pairs", "l").columns == ["seq", "arrival", "event_time", *ROW.fieldNames()]
     engine.advance("pairs")
     other = make_engine(sources, [join(upper="7 minutes")])
-    for act in (lambda: other.advance("pairs"), lambda: other.views.late("pairs", "r"), lambda: other.accounts.days("pairs")):
+    for read in (lambda: other.advance("pairs"), lambda: other.views.late("pairs", "r"), lambda: other.accounts.days("pairs")):
         with pytest.raises(ProgressError, match=r"pairs was made with other settings than it has now: upper was 600000, and is 420000"):
-            act()
+            read()
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_rows_of_several_files_have_unique_arrival_numbers(make_engine: MakeEngi
     engine.ingestion.batches.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
     arrivals = [arrival for (arrival,) in rows_of(engine.reading.log("a", 1), "arrival")]
     assert len(set(arrivals)) == len(arrivals) == 15
-    [spelled] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
-    assert spelled == "file:/" + str(paths[0])[1]
+    [prefix] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
+    assert prefix == "file:/" + str(paths[0])[1]
 
 
 def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:

@@ -34,8 +34,8 @@ def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: M
     (tmp_path / "landing").rename(tmp_path / "renamed/landing")
     shutil.copytree(tmp_path / "renamed", tmp_path / "restored")
     shutil.copytree(tmp_path / "renamed/landing", tmp_path / "a%41b/mounted")
-    places = [("renamed/lake", "renamed/landing"), ("restored/lake", "restored/landing"), ("renamed/lake", "a%41b/mounted")]
-    for n, (lake, landing) in enumerate(places):
+    moves = [("renamed/lake", "renamed/landing"), ("restored/lake", "restored/landing"), ("renamed/lake", "a%41b/mounted")]
+    for n, (lake, landing) in enumerate(moves):
         moved = _at(engine, tmp_path / lake, tmp_path / landing)
         head = moved.ledger.head
         assert moved.ingest() == []
@@ -46,7 +46,7 @@ def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: M
 
 
 def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved(make_engine: MakeEngine, tmp_path: Path) -> None:
-    """Such a ledger has absolute paths and neither `clock` nor `spread`; the first commit upgrades it."""
+    """Format 1 has absolute paths, and neither `clock` nor `spread`; the first commit upgrades the ledger to format 2."""
     from tests.engine.old_ledger import write_format_1
 
     engine = make_engine([source("l")], [])
@@ -60,21 +60,21 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     land(moved, "l", "2.jsonl", [Event("b", 1, 0).line])
     [[ingested]] = moved.ingest()
     assert (ingested.seq, [o.split("|")[0] for o in ingested.offsets]) == (2, ["./2.jsonl"])
-    made = moved.lake.delta("ledger")
-    assert made is not None
-    assert made.metadata().description == "Tidemark lake, format 2"
+    table = moved.lake.delta("ledger")
+    assert table is not None
+    assert table.metadata().description == "Tidemark lake, format 2"
     assert moved.ledger.offsets("l") == {offset, *ingested.offsets}
     assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
 
 
-def test_a_landing_folder_moved_to_a_percent_sign_or_a_uri_ingests_nothing_twice(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_a_landing_folder_with_a_percent_sign_or_given_as_a_uri_ingests_nothing_twice(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "ä %41.jsonl", [Event("a", 1, 0).line])
     engine.ingest()
     folder = tmp_path / "a%41b/l"
     shutil.copytree(engine.folders["l"], folder)
-    for n, named in enumerate((f"file://{folder}", str(folder))):
-        moved = Engine(engine.lake, engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": named})
+    for n, spelling in enumerate((f"file://{folder}", str(folder))):
+        moved = Engine(engine.lake, engine.sources, engine.assets, engine.connect, engine.clock, folders={"l": spelling})
         assert moved.ingest() == []
         (folder / f"new %41 {n}.jsonl").write_text(Event(f"new {n}", 1, 0).line + "\n")
         [[ingested]] = moved.ingest()
@@ -90,7 +90,7 @@ def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngi
     (folder / "day" / "2.jsonl").write_text(Event("c", 1, 0).line + "\n")
     (folder / "latest").symlink_to(folder / "day")
     (folder / "self").symlink_to(folder)
-    (folder / "again.jsonl").symlink_to(file)
+    (folder / "copy.jsonl").symlink_to(file)
     with caplog.at_level(logging.WARNING, stream.__name__):
         entries = engine.ingest()
     assert sum(s.rows_read for e in entries for s in e) == 3

@@ -15,15 +15,15 @@ GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "ba
 
 
 class _Ingest:
-    """An ingest that reads all files except unreachable ones."""
+    """An ingest that reads all files except the unreadable ones."""
 
     def __init__(self) -> None:
-        self.tried, self.out_of_reach = list[list[File]](), {BAD, WORSE}
+        self.tried, self.unreadable = list[list[File]](), {BAD, WORSE}
 
     def __call__(self, files: Sequence[File]) -> Entry | None:
         self.tried.append(list(files))
-        entry = (source_entry("l", len(self.tried)),) if any(f not in self.out_of_reach for f in files) else None
-        unread = [Unread(f, "timeout") for f in files if f in self.out_of_reach]
+        entry = (source_entry("l", len(self.tried)),) if any(f not in self.unreadable for f in files) else None
+        unread = [Unread(f, "timeout") for f in files if f in self.unreadable]
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
@@ -44,7 +44,7 @@ def test_the_wait_doubles_up_to_its_longest_and_ends_when_the_file_is_read() -> 
         assert pending.is_ready()
         assert pending.files([]) is None
         assert ingest.tried[-1] == [BAD]
-    ingest.out_of_reach.clear()
+    ingest.unreadable.clear()
     now[0] += 101
     assert pending.files([GOOD]) is not None
     assert ingest.tried[-1] == [GOOD, BAD]

@@ -1,4 +1,4 @@
-"""Processing time: rows of such a source have the time of their batch."""
+"""Processing time: every row of a source with processing time has the time of its batch."""
 
 import pytest
 from pyspark.sql import functions as F

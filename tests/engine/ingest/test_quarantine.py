@@ -33,7 +33,7 @@ def _write(engine: Engine, name: str, file: str, content: bytes, modified: int =
     return path
 
 
-def _packed(*keys: str) -> bytes:
+def _gzipped(*keys: str) -> bytes:
     return gzip.compress("".join(f"{Event(k, 1, 0).line}\n" for k in keys).encode(), mtime=0)
 
 
@@ -41,7 +41,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
     return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
 
 
-def _adds_up(engine: Engine) -> bool:
+def _counts_add_up(engine: Engine) -> bool:
     """Whether the ledger's totals equal the rows of the logs and the quarantines, batch by batch."""
     for name, contract in engine.sources.items():
         entries = [s for e in engine.ledger.entries() for s in e if s.source == name]
@@ -60,7 +60,7 @@ def _accepted(entries: Sequence[Sequence[SourceEntry]]) -> list[tuple[str, int, 
 
 def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
-    torn = _packed("a", "b")[:-4] + b"\0\0\0\0"
+    torn = _gzipped("a", "b")[:-4] + b"\0\0\0\0"
     for file in ("1.jsonl.gz", "deep/2.jsonl.gz", "3.jsonl.gz"):
         _write(engine, "l", file, torn)
     _write(engine, "l", "empty.jsonl", b"")
@@ -86,7 +86,7 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
         engine.ingestion.quarantine.retry("l", ["grown.jsonl"])
     assert engine.ledger.head == 2
 
-    _write(engine, "l", "1.jsonl.gz", _packed("a", "b"))
+    _write(engine, "l", "1.jsonl.gz", _gzipped("a", "b"))
     assert len(engine.ingestion.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
     assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
     assert [f.asked for f in engine.ingestion.quarantine.files("l")] == [True, False, True, False, False]
@@ -94,20 +94,20 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     assert _accepted(engine.ingest()) == [("l", 2, 1)]
     assert engine.ingest() == []
 
-    _write(engine, "l", "deep/2.jsonl.gz", _packed("c", "d"))
+    _write(engine, "l", "deep/2.jsonl.gz", _gzipped("c", "d"))
     assert [Path(f.file.path).name for f in engine.ingestion.quarantine.retry("l")] == ["3.jsonl.gz", "2.jsonl.gz"]
-    anew = make_engine([source("l"), source("r")], [])
-    assert _accepted(anew.ingest()) == [("l", 2, 1)]
-    assert anew.ingest() == []
-    assert _keys(anew) == ["a", "b", "c", "d", "g"]
-    assert [Path(f.file.path).name for f in anew.ingestion.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
-    _write(anew, "l", "1.jsonl.gz", _packed("a", "b", "c"), NOON + 9)
-    assert _accepted(anew.ingest()) == [("l", 0, 1)]
-    assert _keys(anew) == ["a", "b", "c", "d", "g"]
-    assert _adds_up(anew)
+    restarted = make_engine([source("l"), source("r")], [])
+    assert _accepted(restarted.ingest()) == [("l", 2, 1)]
+    assert restarted.ingest() == []
+    assert _keys(restarted) == ["a", "b", "c", "d", "g"]
+    assert [Path(f.file.path).name for f in restarted.ingestion.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
+    _write(restarted, "l", "1.jsonl.gz", _gzipped("a", "b", "c"), NOON + 9)
+    assert _accepted(restarted.ingest()) == [("l", 0, 1)]
+    assert _keys(restarted) == ["a", "b", "c", "d", "g"]
+    assert _counts_add_up(restarted)
 
 
-STRICT = (RowRule("v is small", "v < 90"), RowRule("v is no half", "v != 50"))
+STRICT = (RowRule("v is small", "v < 90"), RowRule("v is not 50", "v != 50"))
 ODD = "b\n\u2028|"
 
 
@@ -135,16 +135,16 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     assert sorted(_accepted(engine.ingest())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
     counts = [(r.reason, r.rows, r.released) for r in engine.ingestion.quarantine.rows("l")]
     assert counts == [
-        ("rule: v is no half", 2, 0),
+        ("rule: v is not 50", 2, 0),
         ("malformed: not UTF-8", 1, 0),
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
 
     fixed = make_engine(_sources(fixed=True), [])
-    released = fixed.ingestion.quarantine.release("l", reasons=["rule: v is no half", "malformed: not UTF"])
+    released = fixed.ingestion.quarantine.release("l", reasons=["rule: v is not 50", "malformed: not UTF"])
     assert [(r.name.startswith("released-20260301T120000"), r.name.endswith("-1.jsonl"), r.rows) for r in released] == [(True, True, 3)]
-    assert fixed.ingestion.quarantine.release("l", reasons=["rule: v is no half"]) == []
+    assert fixed.ingestion.quarantine.release("l", reasons=["rule: v is not 50"]) == []
     assert [r.rows for r in fixed.ingestion.quarantine.release("c")] == [2, 1]
     assert [r.rows for r in fixed.ingestion.quarantine.release("p")] == [1]
     assert sorted(_accepted(fixed.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
@@ -154,19 +154,19 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
     assert [(r.reason, r.rows, r.released) for r in fixed.ingestion.quarantine.rows("l")] == [
         ("malformed: not UTF-8", 2, 1),
-        ("rule: v is no half", 2, 2),
+        ("rule: v is not 50", 2, 2),
         ("malformed: not a JSON object", 1, 0),
         ("rule: v is small", 1, 0),
     ]
     assert fixed.ingest() == []
 
-    def cut(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt("cut")
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("by hand")
 
-    for where, left in ((Lake, "update"), (Release, "_show")):
+    for owner, method in ((Lake, "update"), (Release, "_show")):
         with monkeypatch.context() as patched:
-            patched.setattr(where, left, cut)
-            with pytest.raises(KeyboardInterrupt, match="cut"):
+            patched.setattr(owner, method, interrupt)
+            with pytest.raises(KeyboardInterrupt, match="by hand"):
                 fixed.ingestion.quarantine.release("l", reasons=["rule: v is small"])
         assert fixed.ingest() == []
     [finished] = make_engine(_sources(fixed=True), []).ingestion.quarantine.release("l", reasons=["rule: v is small"])
@@ -182,10 +182,10 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     message = r"rows of source 'c' cannot be released: .* in the header of file:.*/3\.csv, but it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
         fixed.ingestion.quarantine.release("c", named=["3.csv"])
-    again = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]
-    assert [r.rows for r in fixed.ingestion.quarantine.release("c", named=again)] == [1]
+    released_files = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]
+    assert [r.rows for r in fixed.ingestion.quarantine.release("c", named=released_files)] == [1]
     assert _accepted(fixed.ingest()) == [("c", 0, 1)]
-    assert _adds_up(fixed)
+    assert _counts_add_up(fixed)
 
 
 @pytest.mark.parametrize(
@@ -199,5 +199,5 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
         ("b%20c.csv", False),
     ],
 )
-def test_a_file_is_named_by_its_path_or_the_end_of_it(name: str, fits: bool) -> None:
+def test_a_file_is_selected_by_its_path_or_the_last_parts_of_it(name: str, fits: bool) -> None:
     assert is_named("file:/in/a/b%20c.csv", name) is fits

@@ -1,4 +1,4 @@
-"""Rows of Parquet with bytes: released as JSON they would come in as the base64 text of their bytes."""
+"""Parquet rows with binary values are not released as JSON, because ingestion would read the base64 text of the bytes as the value."""
 
 from pathlib import Path
 
@@ -14,17 +14,17 @@ from tests.support.shopkeeping import START, iso, land, rows_of, source
 SCHEMA = "k string, v int, ts timestamp, b binary, many array<binary>"
 
 
-def test_rows_of_parquet_that_hold_bytes_are_not_released_as_other_bytes(make_engine: MakeEngine) -> None:
+def test_parquet_rows_with_binary_values_are_not_released(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", schema=SCHEMA, rules=(RowRule("small", "v < 90"),))], [])
     land(engine, "l", "1.jsonl", [f'{{"k": "text", "v": 99, "ts": "{iso(START)}", "b": "hello"}}'])
-    for file, held in (("bytes", [b"hello", b"\xff"]), ("none", [None, None])):
-        rows = {"k": [file, file], "v": pa.array([99, 1], pa.int32()), "ts": [iso(START)] * 2, "b": pa.array(held, pa.binary())}
+    for file, values in (("bytes", [b"hello", b"\xff"]), ("none", [None, None])):
+        rows = {"k": [file, file], "v": pa.array([99, 1], pa.int32()), "ts": [iso(START)] * 2, "b": pa.array(values, pa.binary())}
         pq.write_table(pa.table(rows | {"many": [[b"x"], None]}), Path(engine.folders["l"]) / f"{file}.parquet")
     engine.ingest()
-    mended = make_engine([source("l", schema=SCHEMA)], [])
+    fixed = make_engine([source("l", schema=SCHEMA)], [])
     with pytest.raises(QuarantineError, match=r"bytes\.parquet contain bytes \(b\), and a row of Parquet is released as JSON"):
-        mended.ingestion.quarantine.release("l")
-    assert [r.rows for r in mended.ingestion.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
-    mended.ingest()
-    held = rows_of(mended.views.table("events/l").where("v = 99").selectExpr("k", "cast(b AS string)", "cast(many[0] AS string)"))
-    assert held == [("none", None, "x"), ("text", "hello", None)]
+        fixed.ingestion.quarantine.release("l")
+    assert [r.rows for r in fixed.ingestion.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
+    fixed.ingest()
+    rows = rows_of(fixed.views.table("events/l").where("v = 99").selectExpr("k", "cast(b AS string)", "cast(many[0] AS string)"))
+    assert rows == [("none", None, "x"), ("text", "hello", None)]

@@ -1,4 +1,4 @@
-"""A replay commits on what it has seen or not at all, as every other writer of a log does."""
+"""A replay writes nothing if another writer has committed since the replay read the log."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -13,28 +13,30 @@ from tests.support.kills import run_and_die
 from tests.support.shopkeeping import Event, land, replay, rows_of, source
 
 
-@pytest.mark.parametrize("how", ["a batch", "rows of one"])
-def test_a_replay_that_another_writer_has_overtaken_is_refused(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """The other writes after the replay has cleared uncommitted rows: locks have failed."""
+@pytest.mark.parametrize("written", ["a batch", "uncommitted rows"])
+def test_a_replay_is_refused_after_another_writer_has_committed(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """The other writes after the replay has cleared uncommitted rows, as it can if the locks fail."""
     ours, other = (make_engine([source("l")], []) for _ in range(2))
     replay(ours, [{"l": [Event("a", 1, 0)]}])
     before, clear = ours.ledger.head, replay_module.clear_uncommitted
     land(other, "l", "1.jsonl", [Event("b", 2, 0).line])
 
-    def clear_and_pause(*given: Any) -> None:
-        clear(*given)
+    def clear_and_let_the_other_write(*args: Any) -> None:
+        clear(*args)
         files = other.ingestion.new_files("l")
-        if how == "a batch":
+        if written == "a batch":
             other.ingestion.batches.files(files)
         else:
             run_and_die(lambda: other.ingestion.batches.files(files), "ingest.before_ledger")
 
-    monkeypatch.setattr(replay_module, "clear_uncommitted", clear_and_pause)
+    monkeypatch.setattr(replay_module, "clear_uncommitted", clear_and_let_the_other_write)
     monkeypatch.setattr(Lake, "writer", lambda *_: nullcontext())
     with pytest.raises(LakeError, match="another writer has committed meanwhile, so nothing was written"):
         replay(ours, [{"l": [Event("c", 3, 0)]}])
     monkeypatch.undo()
-    assert make_engine([source("l")], []).ledger.head == before + (how == "a batch")
+    assert make_engine([source("l")], []).ledger.head == before + (written == "a batch")
     assert ("c",) not in rows_of(ours.views.table("events/l"), "k")
     replay(ours, [{"l": [Event("c", 3, 0)]}])
     assert ("c",) in rows_of(ours.reading.log("l", ours.ledger.head), "k")

@@ -1,4 +1,4 @@
-"""The stream: files of any age are found once, under any name of their folder; one stream runs at a time."""
+"""The stream finds files of any age, each once, under whatever path its folder is given; one stream runs at a time."""
 
 import os
 from dataclasses import replace
@@ -58,11 +58,11 @@ def test_an_error_blocks_no_later_ingest_and_one_process_ingests_at_a_time(
     land(engine, "l", "1.jsonl", [Event("b", 1, 0).line])
 
     def fail(*_: object) -> None:
-        raise PySparkException("the store is out of reach")
+        raise PySparkException("the store is unreachable")
 
     with monkeypatch.context() as patched:
         patched.setattr(Ingest, "files", fail)
-        with pytest.raises(PySparkException, match="out of reach"):
+        with pytest.raises(PySparkException, match="unreachable"):
             engine.ingest()
     name = stream.writer_name(engine.folders)
     with engine.lake.writer(name), pytest.raises(LakeBusy, match=r"^ingest-\w+ has a writer already: process \d+ "):
@@ -70,7 +70,7 @@ def test_an_error_blocks_no_later_ingest_and_one_process_ingests_at_a_time(
     assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
-def test_a_file_is_ingested_once_under_every_name_of_its_folder(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_a_file_is_ingested_once_under_every_path_to_its_folder(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([source("l")], [])
     land(engine, "l", "1.jsonl", [Event("x", 1, 0).line])
     (tmp_path / "link").symlink_to(tmp_path / "landing")
@@ -113,9 +113,9 @@ def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
     assert [s.accepted for [s] in engine.ingest()] == [1]
 
 
-def test_a_remote_folder_may_be_missing(make_engine: MakeEngine, tmp_path: Path) -> None:
-    folder = tmp_path / "far"
-    engine = replace(make_engine([source("l")], []), folders={"l": f"file://{tmp_path}/far"})
+def test_a_missing_folder_given_as_a_uri_has_no_files(make_engine: MakeEngine, tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    engine = replace(make_engine([source("l")], []), folders={"l": f"file://{tmp_path}/later"})
     assert engine.ingest() == []
     folder.mkdir()
     assert engine.ingest() == []
@@ -137,13 +137,13 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
     for name in ("l", "r"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
 
-    def on_entry(entry: Entry) -> None:
+    def on_batch(entry: Entry) -> None:
         if entry[0].kind == "silent":
             raise TimeoutError("seen")
         land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if entry[0].seq == 1 else clock.pass_ms(2 * HOUR)
 
     with pytest.raises(TimeoutError, match="seen"):
-        engine.ingest("1 second", on_entry)
+        engine.ingest("1 second", on_batch)
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingestion.busy() is None
@@ -152,19 +152,19 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
 def test_an_interrupt_releases_the_lock_after_the_commit(
     make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, join_of, asked = make_engine([], []), InheritableThread.join, list[str | None]()
+    engine, join_thread, holders = make_engine([], []), InheritableThread.join, list[str | None]()
 
     def interrupted(thread: InheritableThread) -> None:
-        asked.append(engine.lake.busy("t"))
-        if len(asked) == 1:
+        holders.append(engine.lake.busy("t"))
+        if len(holders) == 1:
             raise KeyboardInterrupt("by hand")
-        join_of(thread)
+        join_thread(thread)
 
     monkeypatch.setattr(InheritableThread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt, match="by hand"), engine.lake.writer("t"):
         engine.lake.overwrite(spark.range(3).toDF("n"), "t", {"note": "whole"})
-    assert all("t has a writer already" in (busy or "") for busy in asked)
-    assert len(asked) == 2
+    assert all("t has a writer already" in (busy or "") for busy in holders)
+    assert len(holders) == 2
     commit = engine.lake.newest("t", "note")
     assert commit is not None
     assert (commit.version, commit.value, commit.rows) == (0, "whole", 3)

@@ -1,4 +1,4 @@
-"""The turns of a stream: idle sources, a busy ledger, an asset that fails. No Spark, no waiting."""
+"""The turns of a stream: idle sources, a busy ledger, a failing asset. Without Spark and without waiting."""
 
 import os
 import signal
@@ -30,50 +30,52 @@ FILE = File(1, "file:/in/1", 3, "l")
 
 
 @dataclass
-class Seen:
+class Calls:
     """The calls of a stream's callbacks, in order."""
 
-    calls: list[Any] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
 
-    def entry(self, entry: Entry) -> None:
-        self.calls.append(entry[0].seq)
+    def on_batch(self, entry: Entry) -> None:
+        self.made.append(entry[0].seq)
 
-    def quiet(self) -> None:
-        self.calls.append("quiet")
-
-
-def _turns(seen: Seen, ingest: Callable[..., Entry | None] = lambda _: ENTRY, idle: Callable[[], Entry | None] = lambda: None, **own: Any):
-    return Turns(ingest, idle, seen.entry, seen.quiet, **own)
+    def on_quiet(self) -> None:
+        self.made.append("quiet")
 
 
-def _stream(engine: Engine, **own: Any) -> Stream:
-    return replace(engine.ingestion.stream, **own)
+def _turns(
+    calls: Calls, ingest: Callable[..., Entry | None] = lambda _: ENTRY, idle: Callable[[], Entry | None] = lambda: None, **options: Any
+):
+    return Turns(ingest, idle, calls.on_batch, calls.on_quiet, **options)
+
+
+def _stream(engine: Engine, **changes: Any) -> Stream:
+    return replace(engine.ingestion.stream, **changes)
 
 
 def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_is_quiet(tmp_path: Path, clock: Clock) -> None:
     folders = {"l": str(tmp_path / "in/l")}
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock, folders=folders)
-    seen, waited = Seen(), list[float]()
+    calls, waited = Calls(), list[float]()
     engine.ingestion.signals.watermark({"l": START})
 
-    def passes(seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         clock.pass_ms(HOUR // 2)
         waited.append(seconds)
         if len(waited) > 5:
             raise KeyboardInterrupt("enough")
 
     with pytest.raises(KeyboardInterrupt, match="enough"):
-        _stream(engine, sleep=passes).run("30 seconds", seen.entry, seen.quiet)
+        _stream(engine, sleep=sleep).run("30 seconds", calls.on_batch, calls.on_quiet)
     assert len(waited) == 6
     assert all(0 < s <= 30 for s in waited)
-    assert seen.calls == ["quiet", "quiet", 2, "quiet", "quiet"]
+    assert calls.made == ["quiet", "quiet", 2, "quiet", "quiet"]
     assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("silent", True)]
     assert engine.ingestion.busy() is None
 
 
 def test_a_stream_of_the_present_files_does_not_wait(tmp_path: Path) -> None:
     engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
-    assert _stream(engine, sleep=lambda _: pytest.fail("it waits")).run() == []
+    assert _stream(engine, sleep=lambda _: pytest.fail("the stream waits")).run() == []
 
 
 def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> None:
@@ -87,48 +89,48 @@ def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> Non
 
 
 def test_a_blocked_turn_without_files_is_skipped_unless_the_ledger_is_corrupted() -> None:
-    seen = Seen()
-    for passing in (BUSY, OSError("the store is away")):
-        busy = _turns(seen, idle=lambda error=passing: _raise(error))
-        busy.quiet()
-        busy.files([FILE])
-    assert seen.calls == [1, 1]
+    calls = Calls()
+    for transient in (BUSY, OSError("the store is unreachable")):
+        turns = _turns(calls, idle=lambda error=transient: _raise(error))
+        turns.quiet()
+        turns.files([FILE])
+    assert calls.made == [1, 1]
     with pytest.raises(LedgerError, match="torn"):
-        _turns(seen, idle=lambda: _raise(LedgerError("torn"))).quiet()
+        _turns(calls, idle=lambda: _raise(LedgerError("torn"))).quiet()
 
 
 def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
-    seen, waits, answers = Seen(), [], [BUSY, BUSY, ENTRY]
+    calls, waits, answers = Calls(), [], [BUSY, BUSY, ENTRY]
 
     def ingest(_: object) -> Entry:
         answer = answers.pop(0)
         return answer if isinstance(answer, tuple) else _raise(answer)
 
-    _turns(seen, ingest, patience_s=10, sleep=waits.append).files([FILE])
-    assert (seen.calls, waits) == ([1], [1, 2])
+    _turns(calls, ingest, patience_s=10, sleep=waits.append).files([FILE])
+    assert (calls.made, waits) == ([1], [1, 2])
     waits.clear()
     with pytest.raises(LakeBusy, match=r"ledger has a writer already: process 7 \(tidemark drain\)"):
-        _turns(seen, lambda _: _raise(BUSY), patience_s=100, sleep=waits.append).files([FILE])
+        _turns(calls, lambda _: _raise(BUSY), patience_s=100, sleep=waits.append).files([FILE])
     assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
     with pytest.raises(LakeBusy, match="has a writer already"):
-        _turns(seen, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
+        _turns(calls, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
 
 
 def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
-    seen, entries = Seen(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
-    turns = _turns(seen, lambda _: next(entries))
+    calls, entries = Calls(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
+    turns = _turns(calls, lambda _: next(entries))
     for _ in range(MOST_KEPT + 5):
         turns.files([FILE])
-    assert (len(turns.made), turns.made[0][0].seq, seen.calls[0]) == (MOST_KEPT, 6, 1)
+    assert (len(turns.made), turns.made[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:
-    now, advanced, reports, good = [0.0], [], [], []
+    now, advanced, reports, fixed = [0.0], [], [], []
 
     def steps(name: str) -> Iterator[Any]:
         advanced.append((now[0], name))
         yield None
-        if name == "bad" and not good:
+        if name == "bad" and not fixed:
             raise ArithmeticError("overflow")
 
     assets = AdvanceAll(
@@ -157,7 +159,7 @@ def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> 
         now[0] = float(time)
         assets()
     assert reports[-1][2] == 300.0
-    good.append(True)
+    fixed.append(True)
     now[0] += 299
     advanced.clear()
     assets.retry()
@@ -167,7 +169,7 @@ def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> 
     assert not assets.failed
     advanced.clear()
     assets.retry()
-    assert advanced == [], "nothing to try again"
+    assert advanced == [], "nothing to retry"
 
 
 @pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)
@@ -187,13 +189,13 @@ def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch
         joins.append(committed.is_set())
         if len(joins) == 1:
             raise KeyboardInterrupt("by hand")
-        goes_on.set()
+        may_commit.set()
         join(thread, timeout)
 
-    goes_on = threading.Event()
+    may_commit = threading.Event()
 
     def commit() -> None:
-        goes_on.wait(10)
+        may_commit.wait(10)
         committed.set()
 
     monkeypatch.setattr(threading.Thread, "join", interrupted)

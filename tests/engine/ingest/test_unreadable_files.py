@@ -1,4 +1,4 @@
-"""Unreadable files cost no row: they are tried again, other files are ingested, and every run names them."""
+"""No row of an unreadable file is lost: the file is read again later, other files are ingested, and every run names it."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
 TORN = gzip.compress(b"".join(f"{n * 7919} \n".encode() for n in range(99)))[:-9]
 
 
-def _out_of_reach(engine: Engine, name: str, file: str) -> Path:
+def _land_unreadable(engine: Engine, name: str, file: str) -> Path:
     """Land a file with a wrong checksum, so that reading it fails; returns the checksum file."""
     path = land(engine, name, file, [Event(file, 1, 0).line])
     checksum = path.parent / f".{file}.crc"
@@ -45,7 +45,7 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 def test_a_transient_read_error_is_retried(make_engine: MakeEngine) -> None:
     slept = list[float]()
     engine = make_engine([source("l")], [])
-    checksum = _out_of_reach(engine, "l", "b.jsonl")
+    checksum = _land_unreadable(engine, "l", "b.jsonl")
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
@@ -59,8 +59,8 @@ def test_a_transient_read_error_is_retried(make_engine: MakeEngine) -> None:
 def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_read(make_engine: MakeEngine) -> None:
     slept = list[float]()
     engine = _patient(make_engine([source("l"), source("r")], []), slept.append)
-    checksum = _out_of_reach(engine, "l", "b.jsonl")
-    _out_of_reach(engine, "r", "only.jsonl")
+    checksum = _land_unreadable(engine, "l", "b.jsonl")
+    _land_unreadable(engine, "r", "only.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
     (Path(engine.folders["l"]) / "torn.jsonl.gz").write_bytes(TORN)
     message = (
@@ -88,20 +88,20 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
     assert engine.ingest() == []
 
 
-class _Enough(Exception):
-    """Raised after the stream has run its turns."""
+class _Stop(Exception):
+    """Ends the stream after its last batch."""
 
 
 def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     engine = _patient(make_engine([source("l")], []), lambda _: None)
-    checksum = _out_of_reach(engine, "l", "b.jsonl")
+    checksum = _land_unreadable(engine, "l", "b.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
     whole = gzip.compress(f"{Event('healed', 1, 0).line}\n".encode())
     torn = Path(engine.folders["l"]) / "torn.jsonl.gz"
     _write(torn, whole[:-4] + b"\0\0\0\0")
     entries = list[Entry]()
 
-    def entered(entry: Entry) -> None:
+    def on_batch(entry: Entry) -> None:
         entries.append(entry)
         if len(entries) == 1:
             checksum.unlink()
@@ -109,19 +109,19 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
             _write(torn, whole)
             assert len(engine.ingestion.quarantine.retry("l")) == 1
         else:
-            raise _Enough("three entries")
+            raise _Stop("three entries")
 
     waits = count()
 
-    def nap(seconds: float) -> None:
-        assert next(waits) < 100, "it goes on for too long"
+    def sleep(seconds: float) -> None:
+        assert next(waits) < 100, "the stream did not read the files within 100 waits"
         time.sleep(min(seconds, 0.2))
 
-    stream = replace(engine.ingestion.stream, first_wait_s=0.1, sleep=nap)
-    with pytest.raises(_Enough, match="three entries"):
-        stream.run("1 second", entered)
+    stream = replace(engine.ingestion.stream, first_wait_s=0.1, sleep=sleep)
+    with pytest.raises(_Stop, match="three entries"):
+        stream.run("1 second", on_batch)
     assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
-    assert _keys(engine) == ["a", "b.jsonl", "healed"]
+    assert _keys(engine) == ["a", "b.jsonl", "repaired"]
     assert [r.getMessage().split(" (")[0] for r in caplog.records if r.name.endswith("pending_files")] == [
         f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
     ]
