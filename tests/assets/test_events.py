@@ -10,7 +10,7 @@ from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.entries import source_entry
-from tests.support.shopkeeping import source
+from tests.support.small_sources import source
 
 ENTRY: Entry = (source_entry("l", 1, rows_read=2, accepted=2, watermark=5),)
 

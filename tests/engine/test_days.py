@@ -6,7 +6,7 @@ import pytest
 
 from platform_defs.cli import render
 from platform_defs.engine.days import day_of, day_start, moment, text
-from tests.support.shopkeeping import DAY
+from tests.support.small_sources import DAY
 
 
 @pytest.mark.parametrize(

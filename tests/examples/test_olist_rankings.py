@@ -12,7 +12,7 @@ from examples.olist.prepare import ITEMS, prepare
 from operators import TopK, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
-from tests.support.shopkeeping import rows_of
+from tests.support.small_sources import rows_of
 
 POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
 DAY, WEEK = Tumbling(size="1 day"), Tumbling(size="7 days", offset="4 days")

@@ -10,7 +10,7 @@ from platform_defs.engine.days import day_of
 from tests.hunt.process import Fault
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, RECIPES, Action, Setup
-from tests.support.shopkeeping import DAY, HOUR, MINUTE
+from tests.support.small_sources import DAY, HOUR, MINUTE
 
 
 @dataclass(frozen=True)

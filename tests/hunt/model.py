@@ -9,7 +9,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.hunt.store import Event, Landed, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
-from tests.support.shopkeeping import DAY, HOUR, MINUTE
+from tests.support.small_sources import DAY, HOUR, MINUTE
 
 BOUND, HORIZON, SKEW, TIMEOUT = MINUTE, 2 * HOUR, 24 * HOUR, HOUR
 SLACK = 3 * DAY

@@ -13,7 +13,7 @@ from tests.hunt.adapters import SimEngine
 from tests.hunt.history import History
 from tests.hunt.model import ExpectedLake
 from tests.hunt.world import Action, Finding, World
-from tests.support.shopkeeping import MINUTE
+from tests.support.small_sources import MINUTE
 
 ROUNDS = 8
 """Rounds without faults after which every row must be finalized and counted."""

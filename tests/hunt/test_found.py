@@ -10,7 +10,7 @@ from tests.hunt.process import Fault, On
 from tests.hunt.simulation import simulate
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, Action, Setup
-from tests.support.shopkeeping import DAY, HOUR
+from tests.support.small_sources import DAY, HOUR
 
 _LANDED = Action("land", 0, ("a", "1.jsonl", (Event(1, "x", NOON - HOUR), Event(2, "y", NOON - HOUR))))
 _LOST_BATCH = (

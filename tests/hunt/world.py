@@ -18,7 +18,7 @@ from tests.hunt.process import Fault, PausableThread, Process, StoreFault
 from tests.hunt.store import Landed, Store
 from tests.support.clock import Clock
 from tests.support.kills import Killed
-from tests.support.shopkeeping import HOUR, MINUTE, ROW, START
+from tests.support.small_sources import HOUR, MINUTE, ROW, START
 
 NOON = START + 12 * HOUR
 SOURCES = ("a", "b", "c")

@@ -16,7 +16,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
 from tests.support.clock import Clock
-from tests.support.shopkeeping import DAY, MINUTE, Event, join, land, source
+from tests.support.small_sources import DAY, MINUTE, Event, join, land, source
 
 SOURCES = [source("l", unique_key=("k", "v")), source("r")]
 _LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}

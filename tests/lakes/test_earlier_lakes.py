@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from platform_defs.engine import Engine
 from platform_defs.engine.days import day_of
 from tests.lakes import make
-from tests.support.shopkeeping import DAY, START, broken, land, rows_of
+from tests.support.small_sources import DAY, START, land, law_violations, rows_of
 
 LAKES = sorted(Path(__file__).parent.glob("*.tar.gz"))
 
@@ -27,7 +27,7 @@ def _tables(engine: Engine) -> dict[str, object]:
 
 
 def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
-    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.count_differences(name)] == []
+    assert [name for name in engine.assets if law_violations(engine, name) or engine.accounts.count_differences(name)] == []
     assert {name: engine.pending.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
     before = _tables(engine)
     assert not [name for name in engine.assets for step in engine.advance(name) if step.rows]
@@ -42,11 +42,11 @@ def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path
         if part == len(make.BATCHES) - 1:
             assert _tables(fresh) == before
     assert _tables(engine) == _tables(fresh)
-    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.count_differences(name)] == []
+    assert [name for name in engine.assets if law_violations(engine, name) or engine.accounts.count_differences(name)] == []
     for name in engine.assets:
         done = engine.rebuild(name, day_of(START), day_of(START + 2 * DAY))
         assert (done.missing, done.extra) == (0, 0)
     list(engine.remake(["counts", "sums", "visits"], downstream=True))
     assert _tables(engine) == _tables(fresh)
     engine.maintain(small_files=2)
-    assert [name for name in engine.assets if broken(engine, name) or engine.accounts.count_differences(name)] == []
+    assert [name for name in engine.assets if law_violations(engine, name) or engine.accounts.count_differences(name)] == []

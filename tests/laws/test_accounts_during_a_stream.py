@@ -10,7 +10,7 @@ from operators import Session, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import MINUTE, Event, join, replay, source
+from tests.support.small_sources import MINUTE, Event, join, replay, source
 
 LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
 SOURCES = [source("l"), source("r")]

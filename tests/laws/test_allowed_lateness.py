@@ -14,7 +14,7 @@ from operators.contract import Operator
 from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 from tests.support.windows_model import TimedRow, aggregated, open_windows
 
 LATENESS = "3 minutes"

@@ -16,7 +16,7 @@ from platform_defs.engine.inputs.reader import Span
 from tests.conftest import MakeEngine
 from tests.support.example_operators import RunningTotal
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
 
 COUNTS = Aggregate(by=("k", "v"), aggregates={"n": "count(*)"})
 KEYED = {"change": "how", "unique_key": ("k", "v")}

@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, broken, join, replay, rows_of, source, totals
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, law_violations, replay, rows_of, source, totals
 
 
 def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 2, late: float = 0.05) -> list[dict[str, list[Event]]]:
@@ -49,7 +49,7 @@ def test_a_table_does_not_depend_on_its_steps(make_engine: MakeEngine, seed: int
     counts = totals(engine, "stepwise")
     assert counts["l", "late"] > 0
     assert counts["r", "late"] > 0
-    assert broken(engine, "stepwise") == set()
+    assert law_violations(engine, "stepwise") == set()
 
 
 EVENT = st.builds(Event, st.sampled_from([None, "a", "b", "c"]), st.integers(0, 99), st.integers(20 * HOUR, 28 * HOUR))
@@ -73,7 +73,7 @@ def test_a_table_does_not_depend_on_its_steps_for_any_arrival_order(
     replace(engine, max_step=max_step).advance("in_small_steps")
     if engine.pending.progress("stepwise").step:
         assert rows_of(engine.views.table("stepwise")) == rows_of(engine.views.table("in_small_steps"))
-        assert broken(engine, "stepwise") == set()
+        assert law_violations(engine, "stepwise") == set()
     else:
         assert not any(events for batch in batches for events in batch.values())
 
@@ -107,7 +107,7 @@ def test_a_second_advance_changes_nothing(make_engine: MakeEngine) -> None:
 def test_an_advance_stops_at_until_and_resumes_from_there(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [join("cut"), join("whole")])
     replay(engine, stream(5))
-    from tests.support.shopkeeping import START
+    from tests.support.small_sources import START
 
     midnight = START + DAY - 1
     assert engine.advance("cut", midnight)[-1].after.closed_to == midnight
@@ -126,7 +126,7 @@ def test_a_drained_stream_leaves_nothing_pending(make_engine: MakeEngine) -> Non
     engine.advance("pairs")
     counts = totals(engine)
     assert counts["l", "pending"] == counts["r", "pending"] == 0
-    assert broken(engine) == set()
+    assert law_violations(engine) == set()
 
 
 def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: MakeEngine) -> None:

@@ -16,7 +16,7 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import HOUR, MINUTE, START, Event, broken, iso, join, replay, rows_of, source, totals
+from tests.support.small_sources import HOUR, MINUTE, START, Event, iso, join, law_violations, replay, rows_of, source, totals
 
 NOON, EVENING, MORNING = 12 * HOUR, 20 * HOUR, 33 * HOUR
 FIRST, SECOND = "2026-03-01", "2026-03-02"
@@ -87,19 +87,19 @@ def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(engi
     corrupt, expected = CORRUPTIONS[case]
     correct = rows_of(engine.views.table("pairs"))
     corrupt(engine)
-    assert broken(engine) == expected
+    assert law_violations(engine) == expected
     if case not in REPAIRED:
         return
     rebuilt = engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 3))
     assert {str(d) for d in rebuilt.days} == {day for _, day in expected}
     assert rows_of(engine.views.table("pairs")) == correct
-    assert broken(engine) == set()
+    assert law_violations(engine) == set()
 
 
 def test_an_inner_join_detects_a_lost_pair(engine: Engine) -> None:
-    assert broken(engine, "inner_pairs") == set()
+    assert law_violations(engine, "inner_pairs") == set()
     table(engine, "inner_pairs").delete("k = 'c'")
-    assert broken(engine, "inner_pairs") == {("l", SECOND), ("r", SECOND)}
+    assert law_violations(engine, "inner_pairs") == {("l", SECOND), ("r", SECOND)}
 
 
 def test_every_row_is_counted_once(engine: Engine) -> None:
@@ -114,7 +114,7 @@ def test_every_row_is_counted_once(engine: Engine) -> None:
         "late": 1,
     }
     assert counts["r", "matched"] == 3
-    assert broken(engine) == set()
+    assert law_violations(engine) == set()
     assert rows_of(engine.views.late("pairs", "l"), "v") == [(50,)]
 
 
@@ -122,7 +122,7 @@ def test_rows_missing_in_a_log_are_detected_by_comparison_with_the_ledger(engine
     assert engine.accounts.count_differences("pairs") == {}
     DeltaTable.forPath(engine.spark, engine.lake.path("events/l")).delete("v = 3")
     assert engine.accounts.count_differences("pairs") == {("l", 1): (5, 4)}
-    assert ("l", FIRST) in broken(engine)
+    assert ("l", FIRST) in law_violations(engine)
 
 
 def test_a_rebuild_of_correct_days_makes_no_commit(engine: Engine) -> None:
@@ -153,9 +153,9 @@ def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_en
 
     faults.install(stream)
     assert engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 9)).missing == 1
-    assert broken(engine) == set()
+    assert law_violations(engine) == set()
     assert stream_engine.advance("pairs")[0].rows > 0
-    assert broken(engine) == set()
+    assert law_violations(engine) == set()
     keys = {r.k for r in engine.views.table("pairs").where("right_v is not null and left_v is not null").collect()}
     assert {"a", "c", "m", "n"} <= keys
     assert engine.advance("pairs") == []

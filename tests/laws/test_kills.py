@@ -11,7 +11,7 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.example_operators import RunningTotal, Spread
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source
+from tests.support.small_sources import HOUR, Event, join, land, rows_of, source
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 SPREAD = DerivedAsset(name="spread", inputs=("l",), operator=Spread())

@@ -29,7 +29,7 @@ from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.unreadable_files import Patience
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
-from tests.support.shopkeeping import ROW, START, iso, source
+from tests.support.small_sources import ROW, START, iso, source
 
 pytestmark = pytest.mark.compiled
 TIME = iso(START)

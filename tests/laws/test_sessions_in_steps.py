@@ -15,7 +15,7 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.sessions_model import SessionsModel
-from tests.support.shopkeeping import MINUTE, START, Event, broken, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, rows_of, source
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
@@ -100,7 +100,7 @@ def test_a_late_row_does_not_enter_a_session_that_was_cut_at_its_maximum_length(
     assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("again"))
     assert [sum(row["n"] for row in engine.views.table(name).collect()) for name in ("live", "again")] == [8, 8]
     assert rows_of(engine.views.late("live", "l").select(F.unix_millis("event_time"))) == [(START + int(6.9 * MINUTE),)]
-    assert broken(engine, "live") == set()
+    assert law_violations(engine, "live") == set()
 
 
 @pytest.mark.parametrize("names", [["groups"], pytest.param(["groups", "pairs"], marks=SOAK)], ids=len)

@@ -11,7 +11,7 @@ from platform_defs.engine import Engine, LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, Event, join, replay, source, totals
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source, totals
 
 STREAM = [
     {"l": [Event("a", 1, 0), Event("b", 2, MINUTE), Event("a", 3, 2 * MINUTE)], "r": [Event("a", 4, 3 * MINUTE), Event("c", 5, MINUTE)]},

@@ -12,7 +12,7 @@ from operators import TopN, fold
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
 
 TTL = 10 * MINUTE
 FIELDS: dict[str, Any] = {"by": "k", "order_by": "v DESC", "rank_end": 2, "ttl": "10 minutes"}

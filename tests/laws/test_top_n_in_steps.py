@@ -12,7 +12,7 @@ from operators import TopN, fold
 from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source
+from tests.support.small_sources import MINUTE, ROW, START, Event, iso, land, replay, rows_of, source
 
 TOPS = {
     "of_all": TopN(order_by="v", rank_end=3, function="rank"),

@@ -9,7 +9,7 @@ from operators.contract import Operator
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
 SLIDING, TUMBLING = Sliding(size="4 minutes", slide="2 minutes"), Tumbling(size="3 minutes", offset="1 minute")
 COUNT = WindowedAggregate(by="k", window=SLIDING, aggregates={"n": "count(*)", "total": "sum(v)"})

@@ -12,7 +12,7 @@ from operators import Consecutive, Cumulative, Sliding, TopK, Tumbling, Windowed
 from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, Event, replay, source
+from tests.support.small_sources import MINUTE, Event, replay, source
 from tests.support.windows_model import TimedRow, aggregated, open_windows
 
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)", "different": "count(DISTINCT v)"}

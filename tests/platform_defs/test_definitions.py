@@ -21,7 +21,7 @@ from platform_defs.schedules import nightly
 from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, START
+from tests.support.small_sources import DAY, HOUR, START
 
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shopkeeping import START, iso
+from tests.support.small_sources import START, iso
 
 CONTENT, SECRET, ACCESS = "MARKED-CONTENT-OF-A-ROW", "SECRET-KEY-OF-A-STORE", "ACCESS-KEY-OF-A-STORE"
 RUN = """
@@ -18,7 +18,7 @@ from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
-from tests.support.shopkeeping import ROW, join, source
+from tests.support.small_sources import ROW, join, source
 
 root = Path(sys.argv[1])
 spark = session(Settings(driver_memory="1g", shuffle_partitions=1), **{

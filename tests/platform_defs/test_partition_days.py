@@ -12,7 +12,7 @@ from assets.event_time import IN_DAYS, event_time_asset
 from assets.partitions import daily, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.jobs import range_tags
-from tests.support.shopkeeping import DAY, START, join
+from tests.support.small_sources import DAY, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-05")

@@ -23,7 +23,7 @@ from platform_defs.schedules import nightly
 from platform_defs.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import Clock
-from tests.support.shopkeeping import DAY, HOUR, START
+from tests.support.small_sources import DAY, HOUR, START
 
 FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 

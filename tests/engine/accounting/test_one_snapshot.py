@@ -13,7 +13,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting import counted_rows, traced_rows, upserted_rows
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import DAY, MINUTE, Event, broken, join, replay, rows_of, source, totals
+from tests.support.small_sources import DAY, MINUTE, Event, join, law_violations, replay, rows_of, source, totals
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
 SOURCES = [source("l"), source("r")]
@@ -70,11 +70,11 @@ def test_an_account_reads_one_snapshot_during_ingests_and_steps(
 
     before = totals(engine, asset)
     run_before_calls(monkeypatch, owner, name, act)
-    assert broken(engine, asset) == set()
+    assert law_violations(engine, asset) == set()
     assert landed
     assert totals(engine, asset)["l", "accepted"] > before["l", "accepted"]
     monkeypatch.undo()
-    assert broken(engine, asset) == set()
+    assert law_violations(engine, asset) == set()
 
 
 def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.corrections import MAX_RANGES, with_correction
 from platform_defs.engine.days import day_of
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, replay, rows_of, source, totals
+from tests.support.small_sources import DAY, MINUTE, START, Event, law_violations, replay, rows_of, source, totals
 
 WINDOW = Tumbling(size="1 minute")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
@@ -74,7 +74,7 @@ def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_en
     replay(engine, [{"l": [Event("b", 1, 1), Event("b", 1, 2)]}])
     assert [step.rows for step in engine.advance("top")] == [2]
     assert rows_of(engine.views.table("top"), "k", "n", "rank") == [("b", 2, 1)]
-    assert broken(engine, "top") == set()
+    assert law_violations(engine, "top") == set()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_rebuild_of_a_corrected_table_corrects_downstream_tables(corrected: En
     day = day_of(START)
     corrected.spark.sql(f"UPDATE delta.`{corrected.lake.path('counts')}` SET n = 9")
     assert rows_of(corrected.views.table("counts"), "n") == [(9,)]
-    assert broken(corrected, "counts") == {("l", str(day))}
+    assert law_violations(corrected, "counts") == {("l", str(day))}
     done = corrected.rebuild("counts", day, day)
     assert (done.days, done.missing, done.extra) == ((day,), 1, 1)
     assert corrected.rebuild("counts", day, day).days == ()
@@ -116,17 +116,17 @@ def test_the_law_names_the_day_of_a_wrong_window_result(make_engine: MakeEngine,
     replay(engine, [{"l": [Event("a", 1, at) for at in (0, 5, DAY, 2 * DAY)]}])
     engine.drain()
     engine.advance("counts")
-    assert broken(engine, "counts") == set()
+    assert law_violations(engine, "counts") == set()
     altered = F.col("window_start") == F.timestamp_millis(F.lit(START + DAY))
     if damage == "duplicated":
         engine.views.table("counts").where(altered).write.format("delta").mode("append").save(engine.lake.path("counts"))
     else:
         table, where = f"delta.`{engine.lake.path('counts')}`", f"WHERE window_start = timestamp_millis({START + DAY})"
         engine.spark.sql(f"DELETE FROM {table} {where}" if damage == "deleted" else f"UPDATE {table} SET n = n + 1 {where}")
-    assert broken(engine, "counts") == {("l", str(day_of(START + DAY)))}
+    assert law_violations(engine, "counts") == {("l", str(day_of(START + DAY)))}
     done = engine.rebuild("counts", day_of(START), day_of(START + 2 * DAY))
     assert done.days == (day_of(START + DAY),)
-    assert broken(engine, "counts") == set()
+    assert law_violations(engine, "counts") == set()
 
 
 def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine) -> None:
@@ -136,7 +136,7 @@ def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine)
     engine.advance("counts")
     wanted = {"accepted": 5, "matched": 2, "unmatched": 1, "pending": 1, "late": 1}
     assert {term: n for (_, term), n in totals(engine, "counts").items()} == wanted
-    assert broken(engine, "counts") == set()
+    assert law_violations(engine, "counts") == set()
 
 
 def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngine) -> None:

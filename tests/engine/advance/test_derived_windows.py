@@ -8,7 +8,7 @@ from assets.contracts import DerivedAsset
 from operators import CoGroup, Consecutive, Deduplicate, IntervalJoin, OperatorError, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
 from operators.contract import Operator
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
 WINDOW = Tumbling(size="3 minutes")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"})

@@ -11,7 +11,7 @@ from operators.triggers import read_trigger
 from platform_defs import faults
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, START, Event, join, land, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, land, replay, rows_of, source
 
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
 

@@ -8,7 +8,7 @@ from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import StepError
 from platform_defs.engine.lake.errors import spark_condition
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, Event, land, rows_of, source
+from tests.support.small_sources import MINUTE, Event, land, rows_of, source
 
 LARGE = 2_000_000_000
 

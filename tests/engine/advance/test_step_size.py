@@ -14,7 +14,7 @@ from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.entries import source_entry
 from tests.support.example_operators import Spread
 from tests.support.memory_ledger import memory_ledger
-from tests.support.shopkeeping import join
+from tests.support.small_sources import join
 
 ASSET = join(lower=-3, upper=4)
 LOOKBACK = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0

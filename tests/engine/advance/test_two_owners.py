@@ -25,7 +25,7 @@ from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.file_walk import landed_files
-from tests.support.shopkeeping import DAY, MINUTE, START, Event, join, land, rows_of, source
+from tests.support.small_sources import DAY, MINUTE, START, Event, join, land, rows_of, source
 
 SOURCES = [source("l", unique_key=("k", "v")), source("r")]
 LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}

@@ -19,7 +19,7 @@ from platform_defs.engine.days import moment
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import Clock
-from tests.support.shopkeeping import START, iso, source
+from tests.support.small_sources import START, iso, source
 
 pytestmark = pytest.mark.compiled
 TIME = iso(START)

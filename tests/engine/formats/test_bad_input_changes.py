@@ -19,7 +19,7 @@ from platform_defs.engine.ingest.schema_evolution import MOST_ADDED
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
+from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
 
 pytestmark = pytest.mark.compiled
 CHANGED = "malformed: the file changed after it was read; what is new in it can be ingested under another name"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
-from tests.support.shopkeeping import source
+from tests.support.small_sources import source
 
 
 @pytest.mark.parametrize(

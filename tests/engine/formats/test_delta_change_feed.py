@@ -20,7 +20,7 @@ from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Land
 from platform_defs.engine.ingest.change_feed import check_feed
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
-from tests.support.shopkeeping import rows_of
+from tests.support.small_sources import rows_of
 
 CONFIG = {"delta.enableChangeDataFeed": "true"}
 

@@ -18,7 +18,7 @@ from platform_defs.engine.days import moment
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, MINUTE, START, iso, land, source
+from tests.support.small_sources import DAY, MINUTE, START, iso, land, source
 
 pytestmark = pytest.mark.compiled
 SCHEMA = StructType().add("k", "string", nullable=False).add("v", "integer").add("ts", "timestamp").add("note", "string")

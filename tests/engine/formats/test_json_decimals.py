@@ -11,7 +11,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.shopkeeping import START, iso, land, rows_of, source
+from tests.support.small_sources import START, iso, land, rows_of, source
 
 TIME = iso(START)
 TYPES = {"wide": "decimal(38,18)", "money": "decimal(10,2)", "whole": "decimal(38,0)", "tiny": "decimal(38,38)"}

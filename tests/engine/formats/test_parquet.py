@@ -13,7 +13,7 @@ import pytest
 from platform_defs.engine import Engine
 from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import START, land, rows_of, source
+from tests.support.small_sources import START, land, rows_of, source
 
 UTC = pa.timestamp("us", tz="UTC")
 MODULE = "tidemark_landed_module"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import START, iso, rows_of, source
+from tests.support.small_sources import START, iso, rows_of, source
 
 
 def test_a_time_of_day_that_the_contract_does_not_name_is_ignored(make_engine: MakeEngine) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule, SourceContract
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import attempts
-from tests.support.shopkeeping import ROW, source
+from tests.support.small_sources import ROW, source
 
 FILES = [File(1, "file:/in/a.csv", 7, "l"), File(2, "file:/in/b.csv", 7, "l")]
 CHANGES: dict[str, Any] = {

@@ -5,7 +5,7 @@ from pyspark.sql.types import StructType
 
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import Event, land, rows_of, source
+from tests.support.small_sources import Event, land, rows_of, source
 
 
 @pytest.mark.parametrize("killed_at", ["ingest.after_log", "ingest.before_ledger"])

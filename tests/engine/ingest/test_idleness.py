@@ -15,7 +15,7 @@ from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.ledger.watermarks import passed_on
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, broken, join, land, source, totals
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, law_violations, source, totals
 
 NO_SESSION: Any = None
 WIDE = [join("pairs", ("l", "r")), join("pay", ("p", "pairs"), left_prefix="pay_", right_prefix="wide_")]
@@ -162,7 +162,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
         for name in ("pairs", "pay"):
             engine.advance(name)
         assert engine.pending.described("pay")["watermark"] == engine.pending.progress("pay").closed_to
-        assert (totals(engine, "pay")["p", "late"], broken(engine, "pay")) == (0, set())
+        assert (totals(engine, "pay")["p", "late"], law_violations(engine, "pay")) == (0, set())
     land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
     engine.ingest()
     clock.pass_ms(2 * HOUR)
@@ -170,7 +170,7 @@ def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_
     assert engine.drain() is not None
     for name in ("pairs", "pay"):
         engine.advance(name)
-        assert broken(engine, name) == set()
+        assert law_violations(engine, name) == set()
     assert engine.pending.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
     assert totals(engine, "pay")["p", "pending"] == totals(engine, "pay")["p", "late"] == 0
     assert clock() > NOON

@@ -16,7 +16,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
+from tests.support.small_sources import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
 
 MARKED = StructType().add("k", "string", nullable=False).add("ts", "timestamp").add("wm", "timestamp")
 

@@ -13,7 +13,7 @@ from platform_defs.engine.ingest import stream
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, START, Event, join, land, rows_of, source
+from tests.support.small_sources import DAY, HOUR, START, Event, join, land, rows_of, source
 
 YEAR = 365 * DAY
 

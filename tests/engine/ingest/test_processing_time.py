@@ -10,7 +10,7 @@ from platform_defs.engine.days import day_of
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import MINUTE, Event, broken, land, replay, rows_of, source
+from tests.support.small_sources import MINUTE, Event, land, law_violations, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
 PARTS = ([Event("a", 1, 9 * MINUTE), Event("a", 2, 0)], [Event("a", 3, 0), Event("b", 1, 1)], [Event("a", 2, 5)])
@@ -42,7 +42,7 @@ def test_processing_time_windows_use_the_batch_time(engine: Engine, clock: Clock
     assert _times(engine) == [(1, times[0]), (1, times[0]), (2, times[1]), (2, times[1])], "the last row is a duplicate"
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
     assert engine.views.late("counts", "l").isEmpty()
-    assert broken(engine, "counts") == set()
+    assert law_violations(engine, "counts") == set()
     day = day_of(NOON)
     assert engine.rebuild("counts", day, day).days == ()
 

@@ -20,7 +20,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
-from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
+from tests.support.small_sources import START, Event, iso, land, rows_of, source
 
 TIME = iso(START)
 

@@ -9,7 +9,7 @@ import pytest
 from assets.contracts import RowRule
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import START, iso, land, rows_of, source
+from tests.support.small_sources import START, iso, land, rows_of, source
 
 SCHEMA = "k string, v int, ts timestamp, b binary, many array<binary>"
 

@@ -10,7 +10,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import Event, land, replay, rows_of, source
+from tests.support.small_sources import Event, land, replay, rows_of, source
 
 
 @pytest.mark.parametrize("written", ["a batch", "uncommitted rows"])

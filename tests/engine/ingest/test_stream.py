@@ -19,7 +19,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.shopkeeping import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
 
 
 def test_a_file_is_ingested_by_one_process_only(make_engine: MakeEngine) -> None:

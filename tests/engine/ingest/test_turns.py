@@ -21,7 +21,7 @@ from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
-from tests.support.shopkeeping import HOUR, START, source
+from tests.support.small_sources import HOUR, START, source
 
 NO_SESSION: Any = None
 BUSY = LakeBusy.held("ledger", "process 7 (tidemark drain)")

@@ -20,7 +20,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ledger.ledger import Entry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
-from tests.support.shopkeeping import START, Event, iso, land, rows_of, source
+from tests.support.small_sources import START, Event, iso, land, rows_of, source
 
 TORN = gzip.compress(b"".join(f"{n * 7919} \n".encode() for n in range(99)))[:-9]
 

@@ -9,7 +9,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 from tests.engine.entries import marks, source_entry
-from tests.support.shopkeeping import join, source
+from tests.support.small_sources import join, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
 PAIRS = join()

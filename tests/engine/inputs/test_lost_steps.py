@@ -10,7 +10,7 @@ from operators import Aggregate, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.shopkeeping import DAY, MINUTE, Event, broken, replay, rows_of, source
+from tests.support.small_sources import DAY, MINUTE, Event, law_violations, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="10 minutes")
 ASSETS = [
@@ -66,7 +66,7 @@ def test_readers_refuse_a_lost_step_recomputed_from_other_rows(engine: Engine) -
         with pytest.raises(ProgressError, match=why):
             read()
     list(engine.remake(["top"], downstream=True))
-    assert {name for name in ("counts", "top") if broken(engine, name)} == set()
+    assert {name for name in ("counts", "top") if law_violations(engine, name)} == set()
 
 
 def test_readers_accept_a_lost_step_recomputed_from_the_same_rows(engine: Engine) -> None:
@@ -76,7 +76,7 @@ def test_readers_accept_a_lost_step_recomputed_from_the_same_rows(engine: Engine
     assert rows_of(engine.views.table("counts")) == before
     replay(engine, [{"l": BATCHES[2]}])
     _advance(engine, "counts", "top")
-    assert {name for name in ("counts", "top") if broken(engine, name)} == set()
+    assert {name for name in ("counts", "top") if law_violations(engine, name)} == set()
 
 
 def test_a_reader_several_steps_behind_detects_the_loss_of_the_step_that_it_read(engine: Engine) -> None:
@@ -108,7 +108,7 @@ def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(en
     replay(engine, [{"l": BATCHES[2]}])
     list(engine.remake(["sums"], downstream=True))
     _advance(engine)
-    assert {name for name in ("sums", "best") if broken(engine, name)} == set()
+    assert {name for name in ("sums", "best") if law_violations(engine, name)} == set()
     assert rows_of(engine.views.table("best"), "k") == [("b",)]
 
 

@@ -13,7 +13,7 @@ from operators import Aggregate, Deduplicate, Session, TopN, Tumbling, WindowedA
 from platform_defs.engine import Engine
 from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import MINUTE, ROW, START, Event, iso, join, land, rows_of, source
+from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, land, rows_of, source
 
 INTERNAL = (
     *("run", "t", "place", "count", "copies", "change", "step", "side", "day", "print", "said", "source", "value", "row", "c", "session"),

@@ -12,7 +12,7 @@ from operators import Aggregate, Deduplicate, TopN, Tumbling, WindowJoin
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
-from tests.support.shopkeeping import ROW, join, source
+from tests.support.small_sources import ROW, join, source
 
 
 def no_session() -> Any:

@@ -16,7 +16,7 @@ from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.lake.tables import Lake
 from tests.support.example_operators import RunningTotal, Spread
-from tests.support.shopkeeping import join
+from tests.support.small_sources import join
 
 OPERATORS = [
     pytest.param(join().operator, id="interval join"),

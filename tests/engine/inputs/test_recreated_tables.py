@@ -16,7 +16,7 @@ from platform_defs.engine.days import day_of
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.lake.tables import LakeError
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.shopkeeping import DAY, MINUTE, START, Event, broken, join, replay, rows_of, source
+from tests.support.small_sources import DAY, MINUTE, START, Event, join, law_violations, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
 SESSIONS = WindowedAggregate(by="k", window=Session(gap="30 seconds"), aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
@@ -77,7 +77,7 @@ def test_the_reader_of_a_recreated_table_refuses_it(engine: Engine) -> None:
     with pytest.raises(ProgressError, match=why):
         engine.advance("top")
     assert [(name, step.rows) for name, step in engine.remake(["top"])] == [("top", 2)]
-    assert {name for name in engine.assets if broken(engine, name)} == set()
+    assert {name for name in engine.assets if law_violations(engine, name)} == set()
 
 
 def test_changed_parameters_are_refused_until_every_downstream_table_is_recomputed(engine: Engine, make_engine: MakeEngine) -> None:
@@ -91,7 +91,7 @@ def test_changed_parameters_are_refused_until_every_downstream_table_is_recomput
     assert tables(changed) == before
     done = list(changed.remake(["counts", "visits", "sums"], downstream=True))
     assert {name for name, _ in done} == set(changed.assets)
-    assert {name for name in changed.assets if broken(changed, name)} == set()
+    assert {name for name in changed.assets if law_violations(changed, name)} == set()
     replay(changed, [BATCHES[2]])
     advance_all(changed)
     fresh = make_engine([source("l")], [replace(a, name=f"{a.name}_2", inputs=_renamed(a.inputs)) for a in changed.assets.values()])
@@ -120,9 +120,9 @@ def test_a_table_whose_log_has_lost_its_progress_can_be_rebuilt(name: str, engin
     with pytest.raises(LakeError, match="can be rebuilt with `tidemark rebuild NAME --downstream`"):
         engine.advance(name)
     list(engine.remake([name], downstream=True))
-    assert {name for name in engine.assets if broken(engine, name)} == set()
+    assert {name for name in engine.assets if law_violations(engine, name)} == set()
     replay(engine, [BATCHES[2]])
-    assert {name for name in advance_all(engine).assets if broken(engine, name)} == set()
+    assert {name for name in advance_all(engine).assets if law_violations(engine, name)} == set()
 
 
 def _forget_progress(engine: Engine, table: str) -> None:
@@ -155,22 +155,22 @@ def test_a_rebuild_of_a_table_updates_its_downstream_tables(make_engine: MakeEng
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('pairs')}` WHERE k = 'a'")
     list(engine.remake(["hours"]))
     assert rows_of(engine.views.table("hours"), "n") == []
-    assert broken(engine, "hours") == set()
+    assert law_violations(engine, "hours") == set()
     day = day_of(START)
     assert engine.rebuild("pairs", day, day).missing == 1
-    assert broken(engine, "hours") == set(), "an unread correction is not a wrong row"
+    assert law_violations(engine, "hours") == set(), "an unread correction is not a wrong row"
     assert engine.pending.days("hours") is not None
     engine.advance("hours")
     assert rows_of(engine.views.table("hours"), "n") == [(1,)]
-    assert broken(engine, "hours") == set()
+    assert law_violations(engine, "hours") == set()
 
 
 def test_a_correction_not_yet_read_downstream_does_not_violate_the_law(engine: Engine) -> None:
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])
     assert [step.rows for step in engine.advance("counts")]
-    assert broken(engine, "top") == set()
+    assert law_violations(engine, "top") == set()
     engine.advance("top")
-    assert broken(engine, "top") == set()
+    assert law_violations(engine, "top") == set()
 
 
 def test_a_column_added_to_a_contract_is_refused_until_a_rebuild(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_column_added_to_a_contract_is_refused_until_a_rebuild(make_engine: Ma
         changed.advance("pairs")
     list(changed.remake(["pairs"]))
     assert rows_of(changed.views.table("pairs").where(F.col("note").isNotNull()), "k", "note") == [("c", "new")]
-    assert broken(changed) == set()
+    assert law_violations(changed) == set()
 
 
 def _copied(contract: SourceContract) -> SourceContract:

@@ -20,7 +20,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import FORMAT, Ledger
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import Event, land, rows_of, source
+from tests.support.small_sources import Event, land, rows_of, source
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 

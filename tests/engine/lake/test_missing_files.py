@@ -18,7 +18,7 @@ from platform_defs.engine.lake.tables import Lake, LakeError
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal, Spread
-from tests.support.shopkeeping import DAY, HOUR, Event, join, land, replay, rows_of, source
+from tests.support.small_sources import DAY, HOUR, Event, join, land, replay, rows_of, source
 
 SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
 

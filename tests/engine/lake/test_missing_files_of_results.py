@@ -11,7 +11,7 @@ from operators import Aggregate, Session, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.shopkeeping import HOUR, MINUTE, Event, broken, join, replay, rows_of, source
+from tests.support.small_sources import HOUR, MINUTE, Event, join, law_violations, replay, rows_of, source
 
 SOURCES = [source("l"), source("r")]
 COUNTED = {"by": "k", "aggregates": {"n": "count(*)"}}
@@ -67,8 +67,8 @@ def test_a_deleted_file_is_named_and_a_rebuild_repairs_the_table(
     with pytest.raises(LakeError, match=rf"^{table} lacks a data file: .*/({'|'.join(re.escape(f.name) for f in files)})"):
         read(engine)
     for other in set(engine.assets) - {name}:
-        assert broken(engine, other) == set(), other
+        assert law_violations(engine, other) == set(), other
     list(engine.remake([name], downstream=True))
     assert {asset: rows_of(engine.views.table(asset)) for asset in engine.assets} == before
     _advance(engine, 3)
-    assert {asset for asset in engine.assets if broken(engine, asset)} == set()
+    assert {asset for asset in engine.assets if law_violations(engine, asset)} == set()

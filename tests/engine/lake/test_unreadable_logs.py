@@ -11,7 +11,7 @@ from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import UnreadableLogError
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import HOUR, Event, broken, join, land, source
+from tests.support.small_sources import HOUR, Event, join, land, law_violations, source
 
 COUNTS = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
 SOURCES = [source("l"), source("r")]
@@ -76,13 +76,13 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(
             read()
     for other in set(after.assets) - {name, "top"}:
         assert after.advance(other), other
-        assert broken(after.snapshot(), other) == set()
+        assert law_violations(after.snapshot(), other) == set()
     for deleted in TABLES[table]:
         shutil.rmtree(after.lake.path(deleted))
     list(after.remake([name], downstream=True))
     for asset in after.assets:
         after.advance(asset)
-        assert broken(after, asset) == set()
+        assert law_violations(after, asset) == set()
 
 
 @pytest.mark.parametrize(("table", "how"), [("events/l", "torn"), ("events/r", "gap"), ("quarantine/l", "checkpoint")])

@@ -22,7 +22,7 @@ from tests.engine.entries import source_entry
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore
-from tests.support.shopkeeping import join, source
+from tests.support.small_sources import join, source
 
 NO_SESSION: Any = None
 REFUSED = "ledger has (a newer batch than this process started from|another writer now)"

@@ -10,7 +10,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger
-from tests.support.shopkeeping import source
+from tests.support.small_sources import source
 
 MINUTE, HOUR, YEAR = 60_000, 3_600_000, 31_536_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from platform_defs.engine import Engine, LedgerError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.shopkeeping import DAY, Event, join, land, rows_of, source
+from tests.support.small_sources import DAY, Event, join, land, rows_of, source
 
 SOURCES = [source("l"), source("r")]
 

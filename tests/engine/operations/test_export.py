@@ -11,7 +11,7 @@ from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import MINUTE, START, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="5 minutes"), aggregates={"n": "count(*)"}, early=EveryStep())
 ASSETS = [DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()), DerivedAsset(name="counts", inputs=("l",), operator=COUNT)]

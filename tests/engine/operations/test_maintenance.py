@@ -25,7 +25,7 @@ from platform_defs.engine.operations.maintenance import Maintained, Maintenance,
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import HOUR, Event, join, land, rows_of, source
+from tests.support.small_sources import HOUR, Event, join, land, rows_of, source
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 KEYS = {

@@ -3,7 +3,7 @@
 from assets.contracts import DerivedAsset
 from operators import TopN
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import Event, replay, rows_of, source
+from tests.support.small_sources import Event, replay, rows_of, source
 
 
 def test_partitions_with_an_invalid_rank_end_are_counted(make_engine: MakeEngine) -> None:

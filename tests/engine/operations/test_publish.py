@@ -15,7 +15,7 @@ from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.lake.tables import Lake, LakeError
 from platform_defs.engine.operations.publish import PublishError, _target
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import Event, replay, source
+from tests.support.small_sources import Event, replay, source
 
 
 def _engine(make_engine: MakeEngine) -> Engine:

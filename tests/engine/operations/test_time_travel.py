@@ -7,7 +7,7 @@ from operators import OperatorError
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.example_operators import RunningTotal
-from tests.support.shopkeeping import HOUR, MINUTE, Event, replay, rows_of, source
+from tests.support.small_sources import HOUR, MINUTE, Event, replay, rows_of, source
 
 
 def test_time_travel_requires_every_earlier_step(make_engine: MakeEngine, clock: Clock) -> None:

@@ -91,7 +91,7 @@ def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(r) for r in frame.select(*columns or frame.columns).collect()), key=repr)
 
 
-def broken(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]:
+def law_violations(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]:
     """The sides and days on which the conservation law does not hold."""
     return {(a.side, str(a.day)) for a in engine.accounts.days(asset) if not a.holds}
 
