@@ -14,11 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
 from assets.ports import EnginePort
-from expectations.validation import Finding, Row, check_name, validate
+from expectations.finding import Finding, Row, check_name
+from expectations.validation import validate
 
 Days = tuple[date, date]
-KEPT_BYTES = 256 * 1024 * 1024
-"""A table up to this size is cached while it is checked."""
 
 PARTITION = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -93,11 +92,7 @@ def findings(
     if frame is None:
         return None
     frame = frame.where(_within(day_column, days)) if day_column and days else frame
-    frame = frame.persist() if _bytes(frame) <= KEPT_BYTES else frame  # each expectation reads its rows several times
-    try:
-        return Findings(validate(frame, expectations, sample), frame.schema)
-    finally:
-        frame.unpersist()
+    return Findings(validate(frame, expectations, sample), frame.schema)
 
 
 def run_days(tags: Mapping[str, str]) -> Days | None:
@@ -125,12 +120,6 @@ def _table(engine: EnginePort, table: str) -> DataFrame | None:
             return None
         raise
     return frame
-
-
-def _bytes(frame: DataFrame) -> int:
-    """Spark's estimate of a frame's size, without a job; more than `KEPT_BYTES` in a Spark Connect session, which has none."""
-    plan: Any = getattr(frame, "_jdf", None)
-    return KEPT_BYTES + 1 if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def _within(column: str, days: Days) -> Any:

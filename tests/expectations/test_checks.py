@@ -17,7 +17,7 @@ from assets.keys import event_key
 from assets.plans import payment_order_wide
 from assets.schemas import orders, payments
 from expectations import all_checks, suite_checks, suites
-from expectations.checks import RANGE_END, RANGE_START, run_days
+from expectations.checks import RANGE_END, RANGE_START, findings, run_days
 from platform_defs.engine.inputs.schemas import event_schema, log_schema
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -192,6 +192,16 @@ def test_good_rows_pass_every_check(case, frame, spark):
     assert all("failing_rows" not in e.metadata for e in evaluations.values())
     assert evaluations["order_id_not_null"].description == f"0 of {len(good)} rows fail"
     assert evaluations["order_id_not_null"].metadata["evaluated_rows"].value == len(good)
+
+
+@pytest.mark.parametrize(("case", "suite"), [(ORDER_LOG, suites.orders()), (WIDE_TABLE, suites.payment_order_wide())], ids=["log", "join"])
+def test_a_suite_that_passes_is_one_spark_job(case, suite, frame, one_task):
+    table = frame(case, [row for row in case.rows() if row["breaks"] == "good"])
+    jobs = one_task._jsc.sc().dagScheduler().numTotalJobs
+    before = jobs()
+    found = findings(FakeEngine(one_task, {case.table: table}), case.table, suite.expectations)
+    assert jobs() == before + 1
+    assert all(finding.passed for finding in found.by_check.values())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.table)

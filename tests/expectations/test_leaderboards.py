@@ -1,10 +1,13 @@
 """The checks of leaderboards detect a lost row, a gap, a superfluous row and a changelog that does not apply."""
 
+from types import SimpleNamespace
+
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
-from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, differing_rows, leaderboard_checks, partitions_failing
+from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, count_failing, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
 
 OPERATORS = {
@@ -38,6 +41,7 @@ def test_wrong_ranks_are_detected(spark: SparkSession, top: str, ranks: list[int
     partition = table.where("k IS NOT NULL")
     assert partitions_failing(partition, OPERATORS[top], GAPS).isEmpty() != gap
     assert partitions_failing(partition, OPERATORS[top], AT_MOST_N).isEmpty() != too_many
+    assert count_failing(partition, OPERATORS[top], [GAPS, AT_MOST_N]) == {GAPS: gap, AT_MOST_N: too_many}
     assert {r.k for r in partitions_failing(table, OPERATORS["range"], GAPS).collect()} <= {"a"}
 
 
@@ -46,6 +50,7 @@ def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSessio
     rows = spark.createDataFrame([(1,), (2,), (3,)], "v int")
     assert [partitions_failing(frame, top, AT_MOST_N).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
     assert partitions_failing(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
+    assert [count_failing(frame, top, [AT_MOST_N])[AT_MOST_N] for frame in (rows, rows.limit(0))] == [1, 0]
 
 
 def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSession) -> None:
@@ -76,3 +81,25 @@ def test_leaderboard_checks_of_an_append_only_asset_are_refused() -> None:
     joined = DerivedAsset(name="wide", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
     with pytest.raises(OperatorError, match="wide is append-only; leaderboard checks need an upserted table"):
         leaderboard_checks(joined)
+
+
+def test_each_check_reports_the_partitions_or_rows_that_fail(spark: SparkSession) -> None:
+    board = DerivedAsset(name="board", inputs=("rows",), operator=TopN(by="k", order_by="v", rank_end=2))
+    table = spark.createDataFrame([("a", 1, 1), ("a", 2, 2), ("b", 1, 2), ("b", 2, 3)], "k string, v int, rank int")
+    changelog = table.selectExpr("*", "'+I' AS change", "1L AS step")
+    assert {e.check_name: e.passed for e in evaluations(board, None)} == {FOLDS: True, GAPS: True, AT_MOST_N: True}
+    whole = table.where("k = 'a'"), changelog.where("k = 'a'")
+    assert {(e.passed, e.description) for e in evaluations(board, whole)} == {(True, "no violation")}
+    found = {e.check_name: e for e in evaluations(board, (table, changelog.where("v = 1")))}
+    assert not any(e.passed for e in found.values())
+    assert {name: e.metadata["partitions_or_rows_wrong"].value for name, e in found.items()} == {FOLDS: 2, GAPS: 1, AT_MOST_N: 1}
+    assert "'ranks': [2, 3]" in str(found[GAPS].description)
+
+
+def evaluations(derived: DerivedAsset, snapshot: object) -> list[dg.AssetCheckEvaluation]:
+    """Run the checks of a leaderboard as a Dagster job, on a table and its changelog."""
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
+    engine = SimpleNamespace(views=SimpleNamespace(newest=lambda name: snapshot))
+    board, checks = dg.AssetSpec(derived.name), leaderboard_checks(derived)
+    defs = dg.Definitions(assets=[board], asset_checks=[checks], jobs=[job], resources={"engine": engine})
+    return defs.resolve_job_def("checks").execute_in_process().get_asset_check_evaluations()

@@ -3,7 +3,7 @@ from itertools import chain
 import pytest
 
 from expectations import all_checks, suites
-from expectations.validation import check_name
+from expectations.finding import check_name
 from platform_defs.simulator import trade
 
 OLIST_STATUSES = {"delivered", "shipped", "canceled", "unavailable", "invoiced", "processing", "created", "approved"}

@@ -1,0 +1,185 @@
+"""Translates an expectation into the conditions of the rows that decide it.
+
+The conditions have the semantics of Great Expectations' Spark engine, with its nulls and defaults. A condition is SQL: equal conditions of
+several expectations are equal strings, and are counted once. An expectation has no conditions here if its type, one of its
+parameters or the type of a column is not supported, or if Great Expectations could refuse it.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from great_expectations.expectations.core.expect_column_pair_values_a_to_be_greater_than_b import ExpectColumnPairValuesAToBeGreaterThanB
+from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
+from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.core.expect_column_values_to_be_unique import ExpectColumnValuesToBeUnique
+from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
+from great_expectations.expectations.core.expect_compound_columns_to_be_unique import ExpectCompoundColumnsToBeUnique
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.row_conditions import NullityCondition
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+ALL = "true"
+PLAIN = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
+"""Types whose values Spark compares and groups."""
+
+_NAME, _TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), re.compile(r"[^'\\]*")
+Types = Mapping[str, DataType]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The rows whose numbers decide an expectation; each condition is SQL.
+
+    Args:
+        evaluated: the condition of the evaluated rows.
+        base: the condition of the rows of which the unexpected ones are a share.
+        unexpected: the condition of the unexpected rows; of an expectation with a key, of the rows among which a key must occur once.
+        key: the columns that must be unique together, in alphabetical order; empty for an expectation on single rows.
+        mostly: the smallest share of `base` that is as expected, if the expectation holds.
+    """
+
+    evaluated: str
+    base: str
+    unexpected: str
+    key: tuple[str, ...] = ()
+    mostly: float = 1.0
+
+
+def counting(expectation: Expectation, types: Types) -> Counting | None:
+    """The rows that decide an expectation; None if only Great Expectations can evaluate it.
+
+    Args:
+        expectation: any expectation.
+        types: the columns that conditions may name, and their types; see `column_types`.
+    """
+    translate = _TRANSLATE.get(type(expectation))  # a subclass may mean something else
+    if translate is None:
+        return None
+    of: Any = expectation
+    rows = _row_condition(of, types)
+    if rows is None or not isinstance(of.mostly, int | float):
+        return None
+    found = translate(of, rows, types)
+    return found and replace(found, mostly=float(of.mostly))
+
+
+def column_types(schema: StructType) -> dict[str, DataType]:
+    """The types of the columns that a condition may name: plain values, under names that need no quotes and differ not only in case."""
+    names = [name.lower() for name in schema.names]
+    fields = [f for f in schema.fields if _NAME.fullmatch(f.name) and names.count(f.name.lower()) == 1]
+    return {f.name: f.dataType for f in fields if isinstance(f.dataType, PLAIN)}
+
+
+def _row_condition(of: Any, types: Types) -> str | None:
+    """The rows that the expectation is about; None if they cannot be told here."""
+    condition = of.row_condition
+    if of.batch_id is not None or of.condition_parser is not None or of.windows:
+        return None
+    if condition is None:
+        return ALL
+    if type(condition) is not NullityCondition or condition.column.name not in types:
+        return None
+    return _null(condition.column.name) if condition.is_null else _value(condition.column.name)
+
+
+def _not_null(of: Any, rows: str, types: Types) -> Counting | None:
+    return Counting(rows, rows, _and(rows, _null(of.column))) if of.column in types else None
+
+
+def _between(of: Any, rows: str, types: Types) -> Counting | None:
+    bounds = [b for b in (of.min_value, of.max_value) if b is not None]
+    if not isinstance(types.get(of.column), NumericType) or not all(isinstance(b, float) and math.isfinite(b) for b in bounds):
+        return None
+    if bounds != sorted(bounds) or not isinstance(of.strict_min, bool) or not isinstance(of.strict_max, bool):
+        return None
+    least = [] if of.min_value is None else [f"`{of.column}` {'>' if of.strict_min else '>='} {of.min_value!r}D"]
+    most = [] if of.max_value is None else [f"`{of.column}` {'<' if of.strict_max else '<='} {of.max_value!r}D"]
+    base = _and(rows, _value(of.column))
+    return Counting(rows, base, _and(base, f"NOT ({_and(*least, *most)})"))
+
+
+def _in_set(of: Any, rows: str, types: Types) -> Counting | None:
+    values = _literals(of.value_set, types.get(of.column)) if isinstance(of.value_set, list) else None
+    if not values:
+        return None
+    base = _and(rows, _value(of.column))
+    return Counting(rows, base, _and(base, f"`{of.column}` NOT IN ({', '.join(values)})"))
+
+
+def _literals(values: list[Any], kind: DataType | None) -> list[str] | None:
+    if kind == StringType() and all(isinstance(v, str) and _TEXT.fullmatch(v) for v in values):
+        return [f"'{v}'" for v in values]
+    if isinstance(kind, IntegralType) and all(type(v) is int and abs(v) < 2**31 for v in values):
+        return [str(v) for v in values]
+    return None
+
+
+def _greater(of: Any, rows: str, types: Types) -> Counting | None:
+    ignored = {"both_values_are_missing": " AND ", "either_value_is_missing": " OR ", "neither": None}
+    if not _comparable(types.get(of.column_A), types.get(of.column_B)) or of.or_equal not in (None, True, False):
+        return None
+    if not isinstance(of.ignore_row_if, str) or of.ignore_row_if not in ignored:
+        return None
+    base = _and(rows, _kept([of.column_A, of.column_B], ignored[of.ignore_row_if]))
+    a, b = f"`{of.column_A}`", f"`{of.column_B}`"
+    return Counting(rows, base, _and(base, f"NOT ({a} >= {b} OR {a} <=> {b})" if of.or_equal else f"NOT ({a} > {b})"))
+
+
+def _comparable(a: DataType | None, b: DataType | None) -> bool:
+    return a is not None and (a == b or (isinstance(a, NumericType) and isinstance(b, NumericType)))
+
+
+def _unique(of: Any, rows: str, types: Types) -> Counting | None:
+    base = _and(rows, _value(of.column))
+    return Counting(rows, base, base, key=(of.column,)) if of.column in types else None
+
+
+def _compound(of: Any, rows: str, types: Types) -> Counting | None:
+    ignored = {"all_values_are_missing": " AND ", "any_value_is_missing": " OR ", "never": None}
+    key = sorted(set(of.column_list))
+    if not set(key) <= set(types) or len(key) != len(of.column_list):
+        return None
+    base = _and(rows, _kept(key, ignored[of.ignore_row_if]))
+    return Counting(rows, base, base, key=tuple(key))
+
+
+_TRANSLATE: dict[type[Expectation], Callable[[Any, str, Types], Counting | None]] = {
+    ExpectColumnValuesToNotBeNull: _not_null,
+    ExpectColumnValuesToBeBetween: _between,
+    ExpectColumnValuesToBeInSet: _in_set,
+    ExpectColumnPairValuesAToBeGreaterThanB: _greater,
+    ExpectColumnValuesToBeUnique: _unique,
+    ExpectCompoundColumnsToBeUnique: _compound,
+}
+
+
+def _null(column: str) -> str:
+    return f"`{column}` IS NULL"
+
+
+def _value(column: str) -> str:
+    return f"`{column}` IS NOT NULL"
+
+
+def _kept(columns: list[str], ignored: str | None) -> str:
+    """The rows that `ignore_row_if` keeps; `ignored` joins the conditions of the columns that are null."""
+    return ALL if ignored is None else f"NOT ({ignored.join(map(_null, columns))})"
+
+
+def _and(*conditions: str) -> str:
+    """All conditions; one that every row meets is omitted."""
+    return " AND ".join(c for c in conditions if c != ALL) or ALL

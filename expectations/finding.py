@@ -1,0 +1,41 @@
+"""The result of one expectation, and the name of its check."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from great_expectations.expectations.expectation import Expectation
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The result of one expectation.
+
+    Args:
+        passed: whether the data is as expected.
+        evaluated: the number of evaluated rows; None for an expectation that counts no rows.
+        unexpected: the number of these rows that are not as expected.
+        percent: their share of the rows that are not null, in percent.
+        observed: the value that an expectation on the whole table observed.
+        sample: some of the unexpected rows.
+        error: why it could not be evaluated.
+    """
+
+    passed: bool
+    evaluated: int | None = None
+    unexpected: int = 0
+    percent: float = 0.0
+    observed: Any = None
+    sample: Sequence[Row] = field(default=(), repr=False)
+    error: str | None = None
+
+
+def check_name(expectation: Expectation) -> str:
+    """The name of an expectation's check: `meta["check"]`, else its type and columns."""
+    if expectation.meta and "check" in expectation.meta:
+        return str(expectation.meta["check"])
+    config = expectation.configuration
+    columns = [config.kwargs[key] for key in ("column", "column_A", "column_B") if key in config.kwargs]
+    return "_".join([config.type, *columns, *config.kwargs.get("column_list", [])])

@@ -1,0 +1,89 @@
+"""Evaluates the expectations of a suite in one query.
+
+Great Expectations shares a query only between expectations on single columns with the same row condition; each other
+expectation costs it one to three queries. Here all conditions of a suite are counted in one aggregation. Expectations of uniqueness
+group the rows by their columns first. Several of them use grouping sets, so the rows are still read once and shuffled once.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from great_expectations.expectations.expectation import Expectation
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from expectations.counting import Counting, column_types, counting
+from expectations.finding import Finding, check_name
+
+_SET, _COUNT = "__set", "__count"
+_MOST_KEY_COLUMNS = 63
+"""Spark identifies a grouping set by one bit of a bigint for each column."""
+
+
+def evaluate(frame: DataFrame, expectations: Sequence[Expectation]) -> dict[str, Finding]:
+    """Evaluate the expectations that can be counted in one query, without sample rows.
+
+    Args:
+        frame: a static Spark frame.
+        expectations: expectations with different names.
+
+    Returns:
+        The findings that Great Expectations would return, by check name. An expectation without a finding must be evaluated by Great
+        Expectations.
+    """
+    types = column_types(frame.schema)
+    countings = {check_name(e): c for e in expectations if (c := counting(e, types))}
+    if not countings or len({column for c in countings.values() for column in c.key}) > _MOST_KEY_COLUMNS:
+        return {}
+    try:
+        counts = _count(frame, list(countings.values()))
+    except (PySparkException, Py4JError):
+        return {}  # Great Expectations then reports which expectations cannot be evaluated, and why
+    return {name: _finding(c, counts) for name, c in countings.items()}
+
+
+Counts = Mapping[tuple[str, tuple[str, ...]], int]
+"""The number of rows by condition, and by the key that occurs in more than one of them; the key is empty for all rows."""
+
+
+def _finding(of: Counting, counts: Counts) -> Finding:
+    evaluated, base, unexpected = counts[of.evaluated, ()], counts[of.base, ()], counts[of.unexpected, of.key]
+    return Finding(
+        passed=base == 0 or (base - unexpected) / base >= of.mostly,
+        evaluated=evaluated,
+        unexpected=unexpected,
+        percent=unexpected / base * 100 if base else 0.0,
+    )
+
+
+def _count(frame: DataFrame, countings: Sequence[Counting]) -> Counts:
+    conditions = list(dict.fromkeys(condition for c in countings for condition in (c.evaluated, c.base, c.unexpected)))
+    names = {condition: f"{_COUNT}{i}" for i, condition in enumerate(conditions)}
+    counted = [F.expr(f"count_if({condition})").alias(name) for condition, name in names.items()]
+    keys = list(dict.fromkeys(c.key for c in countings if c.key))
+    wanted = list(dict.fromkeys([(condition, ()) for condition in conditions] + [(c.unexpected, c.key) for c in countings]))
+    totals = _by_key(frame, keys, counted).agg(*_totals(wanted, names, keys)) if keys else frame.agg(*counted)
+    return {key: value or 0 for key, value in zip(wanted, totals.collect()[0], strict=True)}
+
+
+def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Sequence[Column]) -> DataFrame:
+    """The counts of each key, and the grouping set to which it belongs."""
+    if len(keys) == 1:
+        return frame.groupBy(*keys[0]).agg(F.lit(_set_id(keys[0], keys)).alias(_SET), *counted)
+    return frame.groupingSets(list(map(list, keys)), *_columns(keys)).agg(F.grouping_id().alias(_SET), *counted)
+
+
+def _totals(wanted: Sequence[tuple[str, tuple[str, ...]]], names: Mapping[str, str], keys: Sequence[tuple[str, ...]]) -> list[Column]:
+    """For each condition its rows; with a key, only those whose key occurs in several. The first grouping set has each row once."""
+    filters = [f"{_SET} = {_set_id(key or keys[0], keys)}" + (f" AND {names[condition]} > 1" if key else "") for condition, key in wanted]
+    return [F.expr(f"sum({names[condition]}) FILTER (WHERE {f})") for (condition, _), f in zip(wanted, filters, strict=True)]
+
+
+def _columns(keys: Sequence[tuple[str, ...]]) -> list[str]:
+    return list(dict.fromkeys(column for key in keys for column in key))
+
+
+def _set_id(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> int:
+    """Spark's `grouping_id` of a key: a bit for each column of all keys, the first one highest, that is 1 if the key lacks the column."""
+    return int("".join("0" if column in key else "1" for column in _columns(keys)), 2)
