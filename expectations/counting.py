@@ -36,7 +36,7 @@ ALL = "true"
 PLAIN = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
 """Types whose values Spark compares and groups."""
 
-_NAME, _TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), re.compile(r"[^'\\]*")
+_NAME, _TEXT = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*"), re.compile(r"[^'\\]*")
 Types = Mapping[str, DataType]
 
 
@@ -78,14 +78,17 @@ def counting(expectation: Expectation, types: Types) -> Counting | None:
 
 
 def column_types(schema: StructType) -> dict[str, DataType]:
-    """The types of the columns that a condition may name: plain values, under names that need no quotes and differ not only in case."""
+    """The types of the columns that a condition may name.
+
+    These are columns of plain values. Their names are ASCII, do not start with `__`, and do not differ only in case.
+    """
     names = [name.lower() for name in schema.names]
     fields = [f for f in schema.fields if _NAME.fullmatch(f.name) and names.count(f.name.lower()) == 1]
     return {f.name: f.dataType for f in fields if isinstance(f.dataType, PLAIN)}
 
 
 def _row_condition(of: Any, types: Types) -> str | None:
-    """The rows that the expectation is about; None if they cannot be told here."""
+    """The condition of the rows that the expectation is about; None if only Great Expectations can evaluate it."""
     condition = of.row_condition
     if of.batch_id is not None or of.condition_parser is not None or of.windows:
         return None

@@ -64,7 +64,7 @@ def _count(frame: DataFrame, countings: Sequence[Counting]) -> Counts:
     keys = list(dict.fromkeys(c.key for c in countings if c.key))
     wanted = list(dict.fromkeys([(condition, ()) for condition in conditions] + [(c.unexpected, c.key) for c in countings]))
     totals = _by_key(frame, keys, counted).agg(*_totals(wanted, names, keys)) if keys else frame.agg(*counted)
-    return {key: value or 0 for key, value in zip(wanted, totals.collect()[0], strict=True)}
+    return {key: value or 0 for key, value in zip(wanted, totals.collect()[0], strict=True)}  # a sum over no keys is null
 
 
 def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Sequence[Column]) -> DataFrame:
