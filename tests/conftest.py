@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs import faults
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
@@ -37,9 +38,6 @@ INTERPRETED_PLANS = {
 }
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
 
-CLASSES_BY_NAME = ("functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark looks up by a short name for every column expression; for each look-up the JVM searches all JARs."""
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need Spark, so that the others can be run alone; put the longest tests first."""
@@ -52,10 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
     """The only session of the run, with the product's settings."""
-    new_session = session(Settings(driver_memory="3g", shuffle_partitions=2))
-    for name in CLASSES_BY_NAME:
-        setattr(new_session._jvm, name, getattr(new_session._jvm, name))
-    return new_session
+    return session(Settings(driver_memory="3g", shuffle_partitions=2))
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +59,18 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
     folders = request.path.relative_to(request.config.rootpath).parts
     compiled = request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
     changes = {} if compiled else INTERPRETED_PLANS
-    before = {key: _session.conf.get(key) or "" for key in changes}
-    for key, value in changes.items():
-        _session.conf.set(key, value)
+    sessions = [_session, small_session(_session)]
+    before = [{key: one.conf.get(key) or "" for key in changes} for one in sessions]
+    for one in sessions:
+        _set(one, changes)
     yield _session
-    for key, value in before.items():
-        _session.conf.set(key, value)
+    for one, values in zip(sessions, before, strict=True):
+        _set(one, values)
+
+
+def _set(session: SparkSession, values: Mapping[str, str]) -> None:
+    for key, value in values.items():
+        session.conf.set(key, value)
 
 
 @pytest.fixture

@@ -41,6 +41,10 @@ QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
 
 
+_CLASSES_BY_NAME = ("functions", "PythonUtils", "PythonSQLUtils")
+"""The classes that PySpark looks up by a short name for every column expression; for each look-up the JVM searches all JARs."""
+
+
 def spark_config(settings: Settings) -> dict[str, str]:
     """The configuration of a session with Delta that starts without a network."""
     local = settings.spark_master.startswith("local")
@@ -82,7 +86,10 @@ def session(settings: Settings, **more: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     for name in QUOTING:
         PySparkLogger.getLogger(name).disabled = True
-    return spark_session_from_config(spark_config(settings) | more)
+    made = spark_session_from_config(spark_config(settings) | more)
+    for name in _CLASSES_BY_NAME:
+        setattr(made._jvm, name, getattr(made._jvm, name))
+    return made
 
 
 class SparkResource(LazyPySparkResource):

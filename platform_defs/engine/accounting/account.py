@@ -7,13 +7,9 @@ row. So a deleted, duplicated or altered row shows on its sides and day, even if
 
 from collections.abc import Sequence
 from datetime import date
-from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from operators.contract import SEQ
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, scope_of
@@ -70,8 +66,8 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
     Returns:
         (source, seq) to the number of rows that the ledger records as accepted, and the number in the log.
     """
-    head, frames, wrong = advance.reading.ledger.head, list[DataFrame](), dict[tuple[str, int], tuple[int, int]]()
-    recorded, compared = dict[tuple[str, int], int](), set[tuple[str, int]]()
+    head, wrong = advance.reading.ledger.head, dict[tuple[str, int], tuple[int, int]]()
+    recorded, held, compared = dict[tuple[str, int], int](), dict[tuple[str, int], int](), set[tuple[str, int]]()
     for name in _sources(advance):
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
@@ -80,8 +76,7 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
         seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
-        frames.append(advance.reading.log(name, last, after=first - 1).groupBy(F.lit(name).alias("source"), SEQ).count())
-    held = {(row["source"], row[SEQ]): row["count"] for row in collected(reduce(DataFrame.union, frames))} if frames else {}
+        held |= {(name, seq): rows for seq, rows in advance.reading.rows_by_batch(name, last, first - 1).items()}
     for batch in compared | (held.keys() - recorded.keys()):
         if recorded.get(batch, 0) != held.get(batch, 0):
             wrong[batch] = recorded.get(batch, 0), held.get(batch, 0)

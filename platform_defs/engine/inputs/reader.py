@@ -28,6 +28,7 @@ from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
@@ -248,6 +249,15 @@ class Reading:
         rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
         rows = rows.where(seq > parameter(after, seq)) if after else rows
         return rows.where(span.holds(F.col(EVENT_TIME)))
+
+    def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:
+        """The number of rows of each batch in a source's log, after a batch and up to another; as `log`, which it counts."""
+        last = last_with_rows(self.ledger, source, head)
+        values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
+        if values is None:
+            return {row[SEQ]: row["count"] for row in collected(self.log(source, head, after=after).groupBy(SEQ).count())}
+        counts = pc.value_counts(values).to_pylist()
+        return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
         if upstream.operator.emits.upserts:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.small_queries import fetched, is_arrow_type, planned
+from platform_defs.engine.lake.table_columns import all_nullable
 
 ROWS = "rows_of"
 """In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
@@ -132,7 +133,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
     if "://" not in path:
         Path(path).mkdir(parents=True, exist_ok=True)
     if few.num_rows:
-        pq.write_table(few, f"{folder}/part-0.parquet", filesystem=_files(path), store_schema=False)
+        pq.write_table(few, f"{folder}/{uuid.uuid4().hex}.parquet", filesystem=_files(path), store_schema=False)
     return folder
 
 
@@ -204,16 +205,7 @@ def _files(path: str) -> pa_fs.FileSystem:
 
 def _nullable(schema: StructType) -> Schema:
     """A schema for a Delta table: all columns nullable, without the metadata of the frame's columns."""
-    return Schema.from_json(json.dumps(_all_nullable(json.loads(schema.json()))))
-
-
-def _all_nullable(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_all_nullable(p) for p in part]
-    if not isinstance(part, dict):
-        return part
-    flags = {k: True for k in ("nullable", "containsNull", "valueContainsNull") if k in part}
-    return {k: _all_nullable(v) for k, v in part.items()} | flags | ({"metadata": {}} if "metadata" in part else {})
+    return Schema.from_json(all_nullable(schema).json())
 
 
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:

@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
+from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
@@ -56,6 +60,26 @@ def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     actions = pa.table(delta.get_add_actions(flatten=True))
     paths = actions["path"].to_pylist()
     return [paths[n] for n in _can_contain(actions, within)]
+
+
+def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArray | None:
+    """The values of a column in the files that can match, read without Spark.
+
+    Returns:
+        The values; None if the files are large, or one cannot be read: then Spark reads them, or names the file in its error.
+    """
+    if not is_plain(delta):
+        return None
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    files = _can_contain(actions, within)
+    if sum(_of_files(actions, "size_bytes", files)) > SMALL_INPUT_BYTES:
+        return None
+    store = pa_fs.PyFileSystem(DeltaStorageHandler.from_table(delta._table))  # pyright: ignore[reportPrivateUsage]
+    try:
+        read = [pq.read_table(path, columns=[column], filesystem=store) for path in _of_files(actions, "path", files)]
+        return pa.chunked_array([chunk for table in read for chunk in table[column].chunks], pa.int64())
+    except (OSError, KeyError, pa.ArrowException):
+        return None
 
 
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -17,14 +18,14 @@ _FILE = re.compile(r"[^\s/'\"]+\.parquet")
 
 @contextmanager
 def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
-    """Raise `LakeError` with the file's name if Spark fails on a data file that a table's log lists.
+    """Raise `LakeError` with the file's name if Spark, deltalake or Arrow fails on a data file that a table's log lists.
 
     Raises:
         LakeError: a data file is missing or unreadable; the text names table, file and, if the log has statistics, batches.
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JJavaError, DeltaError, OSError) as error:
         lost = set(_FILE.findall(str(error)))
         for table in tables:
             _blame(lake, table, lost, error)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
-from platform_defs.engine.lake.data_skipping import Ends, Ranges, extent, no_rows, rows_of_matching_files, schema_of
+from platform_defs.engine.lake.data_skipping import Ends, Ranges, extent, few_values, no_rows, rows_of_matching_files, schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
 
@@ -102,6 +103,11 @@ class ReadTables(LakeRoot):
         return rows.select(
             *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
+
+    def few_values(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:
+        """The values of an integer column in the files that can match, read without Spark; see `data_skipping.few_values`."""
+        delta = self.delta(table)
+        return pa.chunked_array([], pa.int64()) if delta is None else few_values(delta, column, within)
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """The bounds of columns over the rows within ranges, from the statistics in the table's log; see `data_skipping.extent`."""

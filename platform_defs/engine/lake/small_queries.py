@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,6 +28,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+
+from platform_defs.engine.lake.table_columns import all_nullable
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -72,7 +75,7 @@ def fetched(frame: DataFrame) -> pa.Table | None:
         return None
     of_each_partition = plan.child()  # the limit of all rows together would be a shuffle
     try:
-        found = _in(small_session(frame.sparkSession), of_each_partition).toArrow()
+        found = _to_arrow(_in(small_session(frame.sparkSession), of_each_partition))
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -89,7 +92,7 @@ def count(frame: DataFrame) -> int:
 def kept(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries; they are few."""
     found = fetched(frame)
-    return frame.localCheckpoint() if found is None else frame.sparkSession.createDataFrame(found, frame.schema)
+    return frame.localCheckpoint() if found is None else _of(found, frame)
 
 
 def counted(frame: DataFrame) -> tuple[DataFrame, int]:
@@ -98,7 +101,11 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
     if found is None:
         rows = frame.localCheckpoint()
         return rows, rows.count()
-    return frame.sparkSession.createDataFrame(found, frame.schema), found.num_rows
+    return _of(found, frame), found.num_rows
+
+
+def _of(rows: pa.Table, frame: DataFrame) -> DataFrame:
+    return frame.sparkSession.createDataFrame(rows, all_nullable(frame.schema)) if rows.num_rows else frame.limit(0)
 
 
 def is_small(frame: DataFrame) -> bool:
@@ -116,6 +123,12 @@ def is_arrow_type(kind: DataType) -> bool:
     if isinstance(kind, MapType):
         return is_arrow_type(kind.keyType) and is_arrow_type(kind.valueType)
     return isinstance(kind, NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType)
+
+
+def _to_arrow(frame: DataFrame) -> pa.Table:
+    """A frame's rows with all fields nullable; `toArrow` fails on a null struct or array with a field or element that is never null."""
+    batches = cast(Any, frame)._collect_as_arrow(empty_list_if_zero_records=False)
+    return pa.Table.from_batches(batches).cast(to_arrow_schema(all_nullable(frame.schema)))
 
 
 def _analyzed(frame: DataFrame) -> Any:

@@ -1,0 +1,144 @@
+"""Small queries: they are one Spark job, and a table has the same rows whether Arrow or Spark writes them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from platform_defs.engine.lake import small_queries
+from platform_defs.engine.lake.small_queries import collected, count, counted, fetched, is_arrow_type, kept, planned, small_session
+from platform_defs.engine.lake.tables import Lake
+
+EVERY_TYPE = {
+    "k": "id",
+    "tiny": "cast(id as tinyint)",
+    "small": "cast(id as smallint)",
+    "number": "cast(id as int)",
+    "flag": "id % 2 = 0",
+    "single": "if(id = 1, cast('NaN' as float), cast(-0.0 as float))",
+    "double": "if(id = 1, double('-Infinity'), id / 3)",
+    "exact": "cast(id as decimal(38, 18))",
+    "short_exact": "cast(id as decimal(4, 1))",
+    "text": "if(id = 1, '', concat('é\\u0000', id))",
+    "bytes": "cast(concat('x', id) as binary)",
+    "day": "if(id = 1, date'0001-01-01', date'9999-12-31')",
+    "time": "if(id = 1, timestamp'0001-01-01 00:00:00.000001Z', timestamp'9999-12-31 23:59:59.999999Z')",
+    "local_time": "if(id = 1, timestamp_ntz'1582-10-04 00:00:00', timestamp_ntz'2026-03-29 02:30:00')",
+    "numbers": "array(id, null)",
+    "entries": "map('a', id, 'b', null)",
+    "nested": "struct(id as n, array(struct(date'1582-10-04' as d)) as list)",
+}
+
+
+def _jobs(spark: SparkSession) -> int:
+    return int(spark._jsc.sc().dagScheduler().numTotalJobs())  # pyright: ignore[reportOptionalMemberAccess, reportOptionalCall]
+
+
+@pytest.fixture
+def every_type(spark: SparkSession) -> DataFrame:
+    """Three rows with a column of each type; in the last one, all but the key are null."""
+    columns = [F.expr(sql if name == "k" else f"if(id = 2, null, {sql})").alias(name) for name, sql in EVERY_TYPE.items()]
+    return spark.range(3).select(*columns)
+
+
+@pytest.fixture
+def files(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A frame of ten rows in Parquet files."""
+    path = str(tmp_path / "files")
+    spark.range(10).select("id", (F.col("id") % 3).alias("g")).write.parquet(path)
+    return spark.read.parquet(path)
+
+
+def _as_text(frame: DataFrame) -> list[str]:
+    return sorted(row[0] for row in frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
+
+
+def test_arrow_and_spark_write_the_same_rows(
+    spark: SparkSession, every_type: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    lake.append(every_type, "by_arrow", {"m": 1}, pruned_by=["k", "time", "text"])
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
+    lake.append(every_type, "by_spark", {"m": 1}, pruned_by=["k", "time", "text"])
+    monkeypatch.undo()
+    arrow, by_spark = (lake.delta(name) for name in ("by_arrow", "by_spark"))
+    assert arrow is not None
+    assert by_spark is not None
+    assert arrow.schema().to_json() == by_spark.schema().to_json()
+    assert _as_text(lake.read(spark, "by_arrow")) == _as_text(lake.read(spark, "by_spark")) == _as_text(every_type)
+    assert lake.extent("by_arrow", ["k"], {}) == lake.extent("by_spark", ["k"], {}) == {"k": (0, 2)}
+
+
+def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFrame) -> None:
+    joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
+    assert small_queries.is_small(joined)
+    before = _jobs(spark)
+    rows = collected(joined)
+    assert _jobs(spark) - before == 1
+    assert sorted(tuple(row) for row in rows) == [(7, 3), (8, 3), (9, 4)]
+    assert count(files) == 10
+
+
+def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", 10)
+    assert planned(files) is files
+    assert fetched(files) is None
+    assert count(files) == 10
+    assert counted(files)[1] == 10
+
+
+def test_rows_whose_size_is_unknown_are_not_small(files: DataFrame) -> None:
+    assert not small_queries.is_small(files.localCheckpoint())
+
+
+def test_more_rows_than_can_be_fetched_are_left_to_spark(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = files.crossJoin(files.select("id").toDF("other"))
+    monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 50)
+    assert fetched(many) is None
+    assert kept(many).count() == 100
+    monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 101)
+    found = fetched(many)
+    assert found is not None
+    assert found.num_rows == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "is_raised"), [("bigger than spark.driver.maxResultSize (1024.0 MiB)", False), ("division by zero", True)]
+)
+def test_too_many_bytes_are_left_to_spark_and_other_errors_raised(
+    files: DataFrame, monkeypatch: pytest.MonkeyPatch, text: str, is_raised: bool
+) -> None:
+    def failing(*_: object) -> DataFrame:
+        raise PySparkException(text)
+
+    monkeypatch.setattr(small_queries, "_in", failing)
+    if is_raised:
+        with pytest.raises(PySparkException, match=text):
+            fetched(files)
+    else:
+        assert fetched(files) is None
+
+
+def test_a_small_session_is_made_once_and_is_its_own(spark: SparkSession) -> None:
+    copy = small_session(spark)
+    assert copy is not spark
+    assert small_session(spark) is copy
+    assert small_session(copy) is copy
+    assert copy.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_kept_rows_are_those_of_the_frame(every_type: DataFrame) -> None:
+    assert kept(every_type).schema.simpleString() == every_type.schema.simpleString()
+    assert _as_text(kept(every_type)) == _as_text(every_type)
+    nothing = every_type.where("k < 0")
+    assert kept(nothing).schema.simpleString() == every_type.schema.simpleString()
+    assert counted(nothing)[1] == 0
+
+
+def test_types_that_arrow_writes_otherwise_are_left_to_spark(spark: SparkSession) -> None:
+    plain = spark.range(1).select(F.expr("named_struct('a', array(map('b', 1)))"))
+    variant = spark.range(1).select(F.expr("array(parse_json('{}'))"))
+    assert is_arrow_type(plain.schema)
+    assert not is_arrow_type(variant.schema)

@@ -1,0 +1,123 @@
+"""Upserts of few rows by deltalake: the table and its change feed are those of a MERGE by Spark."""
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators.columns import same_rows
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+
+KEYS = {
+    "int": "cast(n as int)",
+    "string": "if(n = 0, '', cast(n as string))",
+    "decimal": "cast(n as decimal(20, 3))",
+    "date": "date_add(date'0001-01-01', cast(n as int))",
+    "timestamp": "timestamp_micros(n * 1000001 - 62135596800000000)",
+    "boolean": "n % 2 = 0",
+    "binary": "cast(cast(n as string) as binary)",
+}
+KEY = ["Order", "größe"]
+
+
+def _frame(spark: SparkSession, rows: list[tuple[int | None, int, str]], kind: str, change: bool) -> DataFrame:
+    """Rows of (number of the key or null, value, change kind)."""
+    kinds = (pa.int64(), pa.int64(), pa.string())
+    columns = [pa.array(values, of) for values, of in zip(zip(*rows, strict=True), kinds, strict=True)]
+    frame = spark.createDataFrame(pa.table(columns, ["n", "v", "kind"]))
+    key = F.expr(f"if(n is null, null, {KEYS[kind]})").alias(KEY[0])
+    own = [key, F.lit("same").alias(KEY[1]), F.struct("v").alias("nested"), F.lit(None).cast("double").alias("none")]
+    return frame.select(*own, *[F.col("kind")] * change)
+
+
+def _made(spark: SparkSession, lake: Lake, table: str, kind: str) -> None:
+    rows = _frame(spark, [(None, 0, ""), *[(n, n, "") for n in range(2 if kind == "boolean" else 8)]], kind, change=False)
+    lake.overwrite(rows, table, {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
+
+
+def _changes(kind: str, seed: int) -> list[tuple[int | None, int, str]]:
+    rng, numbers = Random(seed), [None, *range(2 if kind == "boolean" else 12)]
+    return [(n, rng.randrange(100, 200), rng.choice(["+I", "+U", "-D"])) for n in rng.sample(numbers, rng.randint(1, len(numbers)))]
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(row[0] for row in frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
+
+
+def _feed(spark: SparkSession, lake: Lake, table: str) -> list[str]:
+    changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(lake.path(table))
+    return _rows(changes.drop("_commit_timestamp"))
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_deltalake_and_spark_upsert_the_same_rows(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    _made(spark, lake, "few", kind)
+    _made(spark, lake, "many", kind)
+    for step in (2, 3):
+        changes = _frame(spark, _changes(kind, step), kind, change=True)
+        assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
+        lake.merge(
+            "many", changes, same_rows("t", "c", KEY), is_deleted=F.col("c.kind") == "-D", metadata={"m": step}, number=step, stored=True
+        )
+    assert _rows(lake.read(spark, "few")) == _rows(lake.read(spark, "many")) == _rows(lake.frame(spark, "few"))
+    assert _feed(spark, lake, "few") == _feed(spark, lake, "many")
+    newest = lake.newest("few", "m")
+    assert newest is not None
+    assert (newest.value, lake.transaction("few", "tidemark")) == (3, 3)
+
+
+def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    _made(spark, lake, "t", "int")
+    changes, before = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.version("t")
+    with pytest.raises(LakeError, match="another writer"):
+        lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 1}, number=1)
+    assert lake.version("t") == before
+
+
+def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    _made(spark, lake, "t", "int")
+    changes, seen = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.delta("t")
+    assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
+    after = lake.version("t")
+    monkeypatch.setattr(Lake, "delta", lambda *_: seen)  # a writer that was paused after it had opened the table
+    with pytest.raises(LakeError, match="another writer"):
+        lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 3}, number=3)
+    monkeypatch.undo()
+    assert lake.version("t") == after
+
+
+@pytest.mark.parametrize("what", ["float key", "dotted name", "deletion vectors", "large", "many rows"])
+def test_what_deltalake_would_write_otherwise_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    lake, rows = Lake(str(tmp_path / "lake")), spark.range(3).select((F.col("id") + F.lit(0.5)).alias("x"), "id")
+    lake.overwrite(rows, "t", {"m": 1}, number=1, deletion_vectors=what == "deletion vectors")
+    if what == "deletion vectors":
+        spark.sql(f"DELETE FROM delta.`{lake.path('t')}` WHERE id = 1")
+    if what == "large":
+        monkeypatch.setattr(Lake, "is_large", lambda *_: True)
+    if what == "many rows":
+        monkeypatch.setattr("platform_defs.engine.lake.small_queries.MOST_FETCHED_ROWS", 1)
+    changes = rows.withColumn("kind", F.lit("+U"))
+    if what == "dotted name":
+        lake.overwrite(rows.withColumnRenamed("x", "x.y"), "t", {"m": 1}, number=2)
+    key = ["x"] if what == "float key" else ["id"]
+    assert not lake.upsert("t", changes, key, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=3)
+
+
+def test_a_table_gets_deletion_vectors_when_it_is_large(spark: SparkSession, tmp_path: Path) -> None:
+    lake, rows = Lake(str(tmp_path / "lake")), spark.range(1000).withColumn("v", F.lit(0))
+    lake.overwrite(rows, "t", {"m": 1}, number=1, change_feed=True)
+    changes = spark.range(1).select("id", F.lit(1).alias("v"), F.lit("+U").alias("kind"))
+    lake.merge("t", changes, F.expr("t.id = c.id"), is_deleted=F.expr("c.kind = '-D'"), metadata={"m": 2}, number=2, deletion_vectors=True)
+    delta = lake.delta("t")
+    assert delta is not None
+    assert "deletionVectors" in (delta.protocol().writer_features or ())
+    assert lake.read(spark, "t").agg(F.sum("v"), F.count("*")).collect() == [(1, 1000)]
