@@ -15,6 +15,7 @@ from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
 from platform_defs.engine.inputs.reader import LATE, Reading
+from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.operations.export import View, ViewError, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
@@ -36,9 +37,9 @@ class Views:
     naming_lost_files: Callable[[], AbstractContextManager[None]]
 
     def table(self, name: str) -> DataFrame:
-        """A table of the lake."""
+        """A table of the lake; queries of a small table are planned as small queries."""
         lake, spark = self.reading.lake, self.reading.spark
-        return lake.frame(spark, name) if lake.delta(name) is None else lake.read(spark, name)
+        return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.
@@ -92,7 +93,10 @@ class Views:
         """An upserted table and its changelog, both as of its newest step; None if it has no step. Exact while another process writes."""
         derived = self.reading.assets[asset]
         step = stored_progress(self.reading.lake, derived).step
-        return table_and_changelog(self.reading, derived, step) if step else None
+        if not step:
+            return None
+        table, changelog = table_and_changelog(self.reading, derived, step)
+        return planned(table), planned(changelog)
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""

@@ -93,22 +93,22 @@ def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path
     assert lake.version("t") == after
 
 
-@pytest.mark.parametrize("what", ["float key", "dotted name", "deletion vectors", "large", "many rows"])
+@pytest.mark.parametrize("reason", ["float key", "dotted name", "deletion vectors", "large", "many rows"])
 def test_what_deltalake_would_write_otherwise_is_left_to_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     lake, rows = Lake(str(tmp_path / "lake")), spark.range(3).select((F.col("id") + F.lit(0.5)).alias("x"), "id")
-    lake.overwrite(rows, "t", {"m": 1}, number=1, deletion_vectors=what == "deletion vectors")
-    if what == "deletion vectors":
+    lake.overwrite(rows, "t", {"m": 1}, number=1, deletion_vectors=reason == "deletion vectors")
+    if reason == "deletion vectors":
         spark.sql(f"DELETE FROM delta.`{lake.path('t')}` WHERE id = 1")
-    if what == "large":
+    if reason == "large":
         monkeypatch.setattr(Lake, "is_large", lambda *_: True)
-    if what == "many rows":
+    if reason == "many rows":
         monkeypatch.setattr("platform_defs.engine.lake.small_queries.MOST_FETCHED_ROWS", 1)
     changes = rows.withColumn("kind", F.lit("+U"))
-    if what == "dotted name":
+    if reason == "dotted name":
         lake.overwrite(rows.withColumnRenamed("x", "x.y"), "t", {"m": 1}, number=2)
-    key = ["x"] if what == "float key" else ["id"]
+    key = ["x"] if reason == "float key" else ["id"]
     assert not lake.upsert("t", changes, key, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=3)
 
 
