@@ -13,7 +13,7 @@ import pyarrow as pa
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, scope_of
-from platform_defs.engine.accounting.results import differing_results, results_held
+from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, results_held
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
@@ -46,9 +46,13 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
-    rows, differing = terms(advance, scope), differing_results(advance, scope)
-    wrong = [] if differing is None else collected(difference(advance, scope, *differing))
-    return accounts_of(advance.asset.inputs, [*rows, *wrong])
+    counted, compared = terms(advance, scope), compared_results(advance, scope)
+    if compared is None:
+        return accounts_of(advance.asset.inputs, collected(counted))
+    rows = collected(counted.unionByName(hashes_by_day(*compared), allowMissingColumns=True))  # one query for both
+    days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
+    wrong = collected(difference(advance, scope, *of_days(compared, days_to_compare))) if days_to_compare else []
+    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong])
 
 
 def pairs(advance: Advance) -> int:

@@ -4,9 +4,10 @@ Accepted and late rows are counted from the logs. Matched, pending and unmatched
 reports them as finalized.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
@@ -17,17 +18,16 @@ from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE, Span
-from platform_defs.engine.lake.small_queries import collected
 
 
-def counted_terms(advance: Advance, scope: Scope) -> list[Row]:
+def counted_terms(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day: accepted and late rows, and for rows that are not late, how the operator reports them.
 
     Raises:
         OperatorError: the operator does not report when a row is finalized.
     """
-    terms = _accepted_and_late(advance, scope).unionByName(_finality(advance, scope), allowMissingColumns=True)  # one Spark job for both
-    return collected(terms.na.fill(0))
+    inputs = input_rows(advance, scope)
+    return _accepted_and_late(inputs, scope).unionByName(_finality(advance, scope, inputs), allowMissingColumns=True).na.fill(0)
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
@@ -38,18 +38,18 @@ def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
     return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 
 
-def _accepted_and_late(advance: Advance, scope: Scope) -> DataFrame:
-    inputs = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(input_rows(advance, scope))]
-    rows = reduce(DataFrame.unionByName, inputs).where(scope.span.holds(F.col(EVENT_TIME)))
+def _accepted_and_late(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
+    sides = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(inputs)]
+    rows = reduce(DataFrame.unionByName, sides).where(scope.span.holds(F.col(EVENT_TIME)))
     return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(F.count("*").alias("accepted"), F.count_if(LATE).alias("late"))
 
 
-def _finality(advance: Advance, scope: Scope) -> DataFrame:
+def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> DataFrame:
     """Matched, pending and unmatched rows: those only in closed windows, those in an open window, and those in none."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
-    rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in input_rows(advance, scope)])
+    rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in inputs])
     finalized_at = F.col(FINALIZED_AT)
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
     counts = {"matched": closed, "pending": ~closed, "unmatched": finalized_at.isNull()}

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT
@@ -15,8 +14,10 @@ from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import ProgressError, progress
 from platform_defs.engine.inputs.reader import EVER, Span
-from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.table_columns import differing_columns
+
+IS_HELD = "is_held"
+_COMPARED = ("rows", "upper_halves", "lower_halves")
 
 
 def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
@@ -27,8 +28,8 @@ def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
     return advance.closed(ClosedRange(None, 0), 0).limit(0)
 
 
-def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
-    """The results in the table and those recomputed from the log, both of the days on which they differ; None if no day does.
+def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
+    """The results in the table and those recomputed from the log; None if none is closed.
 
     Results that the next correction will recompute are left out.
 
@@ -47,24 +48,31 @@ def differing_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFr
     held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
     for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
         held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
-    days = _differing_days(held, wanted)
-    if not days:
-        return None
-    held, wanted = (frame.where(day_of(F.col(FINAL_AT)).isin(days)) for frame in (held, wanted))
     return held, wanted
 
 
-def _differing_days(held: DataFrame, wanted: DataFrame) -> list[date]:
-    """The days of `final_at` on which two bags of rows differ in their number of rows or in the sums of their hashes."""
-    sides = [_hashes_by_day(frame).select(F.lit(which).alias("which"), "*") for which, frame in enumerate((held, wanted))]
-    hashes: list[dict[date, Sequence[Any]]] = [{}, {}]
-    for which, day, *values in collected(sides[0].union(sides[1])):  # one Spark job for both
-        hashes[which][day] = values
-    return sorted(day for day in hashes[0].keys() | hashes[1].keys() if hashes[0].get(day) != hashes[1].get(day))
+def hashes_by_day(held: DataFrame, wanted: DataFrame) -> DataFrame:
+    """What `differing_days` compares of the results in the table (`is_held`) and of the recomputed results, by the day of `final_at`.
+
+    Returns:
+        `is_held`, `day`, the number of rows, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow.
+    """
+    sides = [_hashed(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, held), (False, wanted))]
+    return sides[0].union(sides[1])
 
 
-def _hashes_by_day(frame: DataFrame) -> DataFrame:
-    """The number of rows of each day, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow."""
+def differing_days(hashes: Sequence[Row]) -> list[date]:
+    """The days on which the rows of `hashes_by_day` differ."""
+    held, wanted = ({row["day"]: [row[c] for c in _COMPARED] for row in hashes if row[IS_HELD] is is_held} for is_held in (True, False))
+    return sorted(day for day in held.keys() | wanted.keys() if held.get(day) != wanted.get(day))
+
+
+def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFrame]:
+    """The results that are final on given days."""
+    return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in results]
+
+
+def _hashed(frame: DataFrame) -> DataFrame:
     rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
-    halves = F.shiftrightunsigned("print", 32), F.col("print").bitwiseAND(0xFFFFFFFF)
-    return rows.groupBy("day").agg(F.count("*"), *map(F.sum, halves))
+    parts = F.count("*"), F.sum(F.shiftrightunsigned("print", 32)), F.sum(F.col("print").bitwiseAND(0xFFFFFFFF))
+    return rows.groupBy("day").agg(*[part.alias(name) for part, name in zip(parts, _COMPARED, strict=True)])

@@ -6,7 +6,7 @@ These facts are combined as bits, one set for each row: a row of the log that is
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
@@ -18,7 +18,6 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_
 from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import LATE
-from platform_defs.engine.lake.small_queries import collected
 
 IS_PAIR = "is_pair"
 _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
@@ -55,11 +54,11 @@ def is_pair(operator: TracesInputs) -> Column:
     return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
 
 
-def traced_terms(advance: Advance, scope: Scope) -> list[Row]:
+def traced_terms(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
     parts = [part for which in inputs for part in (_logged(advance, scope, which), _resulting(advance, scope, which))]
-    return collected(_counted(advance, reduce(DataFrame.unionByName, parts)))
+    return _counted(advance, reduce(DataFrame.unionByName, parts))
 
 
 def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:

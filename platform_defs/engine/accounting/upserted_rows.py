@@ -4,11 +4,11 @@ Such an asset does not wait for a watermark: a row counts as matched once its ba
 so. The table is recomputed from all handled rows, and compared.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from functools import reduce
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
@@ -21,6 +21,8 @@ from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import LATE
 from platform_defs.engine.lake.small_queries import collected
 
+_TERMS = ("accepted", "matched", "pending", "late")
+
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     """One account for each source and day: `matched` are the rows of handled batches, `pending` those of later batches.
@@ -28,23 +30,32 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     Missing and extra results are reported on the last day of each source. An asset that reads another table has no source rows to
     count: it has an account, for the ledger's last day, only if results are wrong.
     """
-    missing, extra = _difference(advance)
+    inputs = advance.reading.inputs_of(advance.asset)
+    parts = [*[_handled(advance, scope, of.name) for of in inputs if of.is_source], *_difference(advance)]
+    rows = collected(reduce(_union, parts)) if parts else []  # one query for all
+    missing, extra = next(((row["missing"], row["extra"]) for row in rows if row["side"] is None), (0, 0))
     accounts: list[DayAccount] = []
-    for of in advance.reading.inputs_of(advance.asset):
-        days = [DayAccount(of.name, **row.asDict()) for row in handled_terms(advance, scope, of.name)] if of.is_source else []
+    for of in inputs:
+        found = sorted((row for row in rows if row["side"] == of.name), key=lambda row: row["day"])
+        days = [DayAccount(of.name, row["day"], **{term: row[term] for term in _TERMS}) for row in found]
         [*before, last] = days or [DayAccount(of.name, _last_day(advance))]
         accounts += [*before, replace(last, missing=missing, extra=extra)]
     return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
 
 
-def handled_terms(advance: Advance, scope: Scope, source: str) -> Sequence[Row]:
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other, allowMissingColumns=True)
+
+
+def _handled(advance: Advance, scope: Scope, source: str) -> DataFrame:
     """The terms of a source's rows by day."""
     reading, seq = advance.reading, progress(advance.reading.lake, advance.asset).seq
     which = advance.asset.inputs.index(source)
-    rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span).groupBy(day_of(F.col(EVENT_TIME)))
+    rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span)
     late, handled = F.col(LATE), F.col(SEQ) <= seq
-    terms = {"accepted": F.lit(True), "matched": handled & ~late, "pending": ~handled & ~late, "late": late}
-    return collected(rows.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]).orderBy("day"))
+    terms = dict(zip(_TERMS, (F.lit(True), handled & ~late, ~handled & ~late, late), strict=True))
+    by_day = rows.groupBy(F.lit(source).alias("side"), day_of(F.col(EVENT_TIME)))
+    return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()])
 
 
 def _last_day(advance: Advance) -> date:
@@ -53,13 +64,13 @@ def _last_day(advance: Advance) -> date:
     return moment(times[-1] if len(times) else 0).date()
 
 
-def _difference(advance: Advance) -> tuple[int, int]:
-    """The number of rows that the table lacks, and the number that it should not have."""
+def _difference(advance: Advance) -> list[DataFrame]:
+    """The number of rows that the table lacks, and the number that it should not have, with no side; nothing before the first step."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
-        return 0, 0
+        return []
     wanted = advance.strategy.whole(now)
     held = as_of_step(advance.reading, advance.asset, now.step).select(*wanted.columns)
     copies = bag_difference(held.select(row_hash(held)), wanted.select(row_hash(wanted)))
-    [counted] = collected(copies.agg(*[F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]))
-    return counted["missing"], counted["extra"]
+    sums = [F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]
+    return [copies.agg(*sums).select(F.lit(None).cast("string").alias("side"), "*")]

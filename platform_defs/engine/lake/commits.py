@@ -130,8 +130,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
     if few is None:
         planned(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
         return folder
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
+    _make_local_folder(path)
     if few.num_rows:
         pq.write_table(few, f"{folder}/{uuid.uuid4().hex}.parquet", filesystem=_files(path), store_schema=False)
     return folder
@@ -197,6 +196,14 @@ def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _make_local_folder(path: str) -> None:
+    """Create a table's folder if it is on a disk; an object store needs none."""
+    if path.startswith("file:"):
+        path = pa_fs.FileSystem.from_uri(path)[1]
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
 
 
 def _files(path: str) -> pa_fs.FileSystem:

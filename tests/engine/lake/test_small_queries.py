@@ -71,6 +71,13 @@ def test_arrow_and_spark_write_the_same_rows(
     assert lake.extent("by_arrow", ["k"], {}) == lake.extent("by_spark", ["k"], {}) == {"k": (0, 2)}
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_arrow_creates_the_folder_of_a_new_table(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
+    lake = Lake(f"{scheme}{tmp_path}/a lake")
+    assert lake.append(spark.range(3), "t", {"m": 1}) == 3
+    assert count(lake.read(spark, "t")) == 3
+
+
 def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFrame) -> None:
     joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
     assert small_queries.is_small(joined)
