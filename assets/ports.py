@@ -1,6 +1,7 @@
 """The interfaces through which assets and checks use the engine; `platform_defs` provides the resource `engine`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any, Protocol
 
@@ -76,6 +77,10 @@ class AccountsPort(Protocol):
 
 class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
+
+    def naming_lost_files(self) -> AbstractContextManager[None]:
+        """While a frame of a table is computed: an error of Spark over a missing or damaged data file names table, file and way out."""
+        ...
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""

@@ -92,11 +92,12 @@ class Views:
     def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
         """An upserted table and its changelog, both as of its newest step; None if it has no step. Exact while another process writes."""
         derived = self.reading.assets[asset]
-        step = stored_progress(self.reading.lake, derived).step
-        if not step:
-            return None
-        table, changelog = table_and_changelog(self.reading, derived, step)
-        return planned(table), planned(changelog)
+        with self.naming_lost_files():
+            step = stored_progress(self.reading.lake, derived).step
+            if not step:
+                return None
+            table, changelog = table_and_changelog(self.reading, derived, step)
+            return planned(table), planned(changelog)
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""
