@@ -9,13 +9,14 @@ from typing import Any, cast
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, StructField, StructType
+from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
 
 from assets.contracts import SourceContract
 from assets.names import is_stored
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, opened
-from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, new_column_fault, union
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, new_column_fault, type_fault, union
+from platform_defs.engine.formats.values import converted, is_lost, nullable, to_text
 
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
@@ -61,9 +62,11 @@ def _struct(schema: str) -> StructType:
 
 
 def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
-    """The rows of files with one schema. A column of the declared type is unchanged; any other becomes text, to be cast and validated.
+    """The rows of files with one schema.
 
-    A column that the contract does not name, of a type that no table stores (a time of day), is not read: Spark refuses files by it.
+    A column of the declared type is unchanged. Another one becomes text, to be cast and validated; if the declared type is nested, the
+    column is converted here, part by part. A column that the contract does not name, of a type that no table stores (a time of day), is
+    not read: Spark refuses files by it.
     """
     own = {name.lower() for name in contract.struct.fieldNames()}
     stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])
@@ -75,7 +78,9 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
         path = metadata.getField("file_path")
         columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
         position = arrival(files, ordered, path, metadata.getField("row_index"))
-        malformed = F.lit(new_column_fault(contract, schema.names)).cast("string").alias(MALFORMED)
+        brings = F.lit(new_column_fault(contract, schema.names)).cast("string")
+        faults = [_type_fault(names.get(f.name.lower()), f, schema) for f in contract.struct.fields]
+        malformed = F.coalesce(brings, *[f for f in faults if f is not None]).alias(MALFORMED)
         return rows.select(*columns, _as_json(contract, stored.names), path.alias(PATH), malformed, position)
 
     return opened(spark, files, read_rows)
@@ -89,11 +94,24 @@ def _as_json(contract: SourceContract, columns: Sequence[str]) -> Column:
 
 
 def _as_declared(name: str | None, declared: StructField, schema: StructType) -> Column:
+    target = nullable(declared.dataType)
     if name is None:
-        return F.lit(None).cast(declared.dataType)
-    if schema[name].dataType == declared.dataType:
+        return F.lit(None).cast(target)
+    if schema[name].dataType == target:
         return _column(name)
-    return _column(name).cast("string" if isinstance(declared.dataType, AtomicType) else declared.dataType)
+    given = nullable(schema[name].dataType)
+    return to_text(_column(name), given) if isinstance(target, AtomicType) else converted(_column(name), given, target).cast(target)
+
+
+def _type_fault(name: str | None, declared: StructField, schema: StructType) -> Column | None:
+    """Why a row is rejected if `_as_declared` loses its value; None if it loses none, as text does not."""
+    if name is None:
+        return None
+    given, target = nullable(schema[name].dataType), nullable(declared.dataType)
+    is_text = isinstance(target, AtomicType) and not isinstance(given, BinaryType)
+    if given == target or (is_text and not SourceContract.is_added(declared)):
+        return None
+    return F.when(is_lost(_column(name), given, target), F.lit(type_fault(declared, given)))
 
 
 def _column(name: str) -> Column:

@@ -4,20 +4,38 @@ from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, StringType, StructField, StructType
+from pyspark.sql.types import AtomicType, DataType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.values import nullable
+from platform_defs.safe_text import printable, shortened
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
 HAS_NEW_COLUMNS = "it brings columns that the contract does not name: "
+TYPE_FAULT = "type: "
+"""The start of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
+_LONGEST_TYPE = 200
 _POSITION_BITS = 42
 
 
 def as_text(struct: StructType) -> StructType:
-    """The schema with every atomic column as string, so that each can be cast and rejected on its own."""
-    return StructType([StructField(f.name, StringType() if isinstance(f.dataType, AtomicType) else f.dataType) for f in struct.fields])
+    """The schema with every atomic column as string, so that each can be cast and rejected on its own; nested ones are nullable."""
+    types = [StringType() if isinstance(f.dataType, AtomicType) else nullable(f.dataType) for f in struct.fields]
+    return StructType([StructField(f.name, type_) for f, type_ in zip(struct.fields, types, strict=True)])
+
+
+def type_fault(field: StructField, given: DataType | None = None) -> str:
+    """Why a row is rejected if its value in a column does not have the column's type.
+
+    Args:
+        field: the column.
+        given: its type in the file, if the format has types.
+    """
+    found = "" if given is None else f" but {shortened(printable(given.simpleString()), _LONGEST_TYPE)}"
+    fix = "; the first file with this column had that type: send it as that type, or under another name"
+    return f"{TYPE_FAULT}{field.name} is no {field.dataType.simpleString()}{found}{fix if SourceContract.is_added(field) else ''}"
 
 
 def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | None:

@@ -15,7 +15,7 @@ from platform_defs.engine.formats.text import csv_rows, json_rows
 
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "is_text_file", "read"]
 
-READER_VERSION = 5
+READER_VERSION = 6
 """Incremented by each change that reads different rows from the same files, so that uncommitted rows of older versions are not reused."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, StringType, StructField
+from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
 from operators.columns import balanced, temporary
@@ -25,12 +25,14 @@ from platform_defs.engine.formats.raw_rows import (
     HAS_NEW_COLUMNS,
     MALFORMED,
     PATH,
+    TYPE_FAULT,
     arrival,
     as_text,
     is_text,
     new_column_fault,
     raw,
     rejected,
+    type_fault,
 )
 
 _CORRUPT = temporary("corrupt")
@@ -38,6 +40,8 @@ _PARSED = temporary("parsed")
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 # Not configurable by a contract: with another mode a bad row would be dropped, or would stop the ingest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+_NO_OBJECT = "not a JSON object"
+_HUGE = "holds a decimal with an exponent of five digits or more"
 _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
 _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
@@ -52,16 +56,38 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
     """The rows of JSON files with one object in each line."""
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = _options(contract, {"allowNonNumericNumbers": "false"})
-    may_parse = _is_alone(options)
+    is_alone, may_parse = _is_alone(options), F.lit(True)
     if any(has_nested_decimal(f.dataType) for f in contract.struct.fields):
-        may_parse &= ~F.rlike("value", F.lit(_HUGE_DECIMAL))
-    rows, parsed = lines(spark, files, ordered), F.when(may_parse, F.from_json("value", schema, options))
+        may_parse = ~F.rlike("value", F.lit(_HUGE_DECIMAL))
+    rows, parsed = lines(spark, files, ordered), F.when(is_alone & may_parse, F.from_json("value", schema, options))
     if len(exact := decimals(contract.struct)):
         rows = rows.withColumn(_TEXTS, parsed)
         rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))
         parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     field_of = {c: c for c in contract.struct.fieldNames()}
-    return _parsed(rows, contract, field_of, parsed, "not a JSON object", _lone_surrogate(), *_strange_names(contract))
+    why = _json_fault(contract, options, is_alone, may_parse)
+    return _parsed(rows, contract, field_of, parsed, why, _lone_surrogate(), *_strange_names(contract))
+
+
+def _json_fault(contract: SourceContract, options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
+    """Why a line cannot be parsed: it is no JSON object, or a nested column has a value of another type.
+
+    The parser does not tell the two apart, so the line is parsed again, without types and then with that of each nested column. Spark
+    evaluates this only for lines that cannot be parsed.
+    """
+    nested = [f for f in contract.struct.fields if not isinstance(f.dataType, AtomicType)]
+    if not nested:
+        return F.lit(_NO_OBJECT)
+    untyped = StructType([StructField(f.name, StringType()) for f in nested])
+    is_object = is_alone & ~_is_corrupt(untyped, options)
+    huge = f"{TYPE_FAULT}{', '.join(f.name for f in nested if has_nested_decimal(f.dataType))} {_HUGE}"
+    mistyped = [F.when(_is_corrupt(StructType([f]), options), F.lit(type_fault(f))) for f in nested]
+    return F.coalesce(F.when(~is_object, F.lit(_NO_OBJECT)), F.when(~may_parse, F.lit(huge)), *mistyped, F.lit(_NO_OBJECT))
+
+
+def _is_corrupt(schema: StructType, options: Mapping[str, str]) -> Column:
+    parsed = F.from_json("value", StructType([*schema.fields, StructField(_CORRUPT, StringType())]), options)
+    return parsed.isNull() | parsed[_CORRUPT].isNotNull()
 
 
 def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -125,7 +151,8 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
     options = _options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    return _parsed(below, contract, field_of, parsed, f"not {len(found)} fields, as its file's header has", _open_quote(style))
+    why = F.lit(f"not {len(found)} fields, as its file's header has")
+    return _parsed(below, contract, field_of, parsed, why, _open_quote(style))
 
 
 def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
@@ -157,7 +184,9 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
 
-def _parsed(rows: DataFrame, contract: SourceContract, field_of: Mapping[str, str], parsed: Column, why: str, *faults: Column) -> DataFrame:
+def _parsed(
+    rows: DataFrame, contract: SourceContract, field_of: Mapping[str, str], parsed: Column, why: Column, *faults: Column
+) -> DataFrame:
     """Parsed lines as raw rows.
 
     Args:
@@ -169,7 +198,7 @@ def _parsed(rows: DataFrame, contract: SourceContract, field_of: Mapping[str, st
         faults: further reasons to reject a line, each null if it does not apply.
     """
     is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
-    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, F.lit(why)), *faults)
+    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, why), *faults)
     checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
     columns = [_field(field_of.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
     return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)

@@ -147,15 +147,16 @@ class Ingest(LedgerWriter):
 
     def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Files with damaged content are quarantined, files that cannot be read now are skipped."""
-        patience, unread = self.patience(), list[Unread]()
+        patience, unread, applied = self.patience(), list[Unread](), contract
         while files:
             try:
                 for column in refused(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
-                return _Done(self._source(batch, widened(self.spark, self.lake, contract, files), files, last), unread)
+                applied = widened(self.spark, self.lake, contract, files)
+                return _Done(self._source(batch, applied, files, last), unread)
             except (PySparkException, Py4JJavaError) as error:
                 before = patience.used
-                checked = isolate_unreadable(self.spark, contract, files, patience)
+                checked = isolate_unreadable(self.spark, applied, files, patience)
                 found = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
                 if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
                     raise

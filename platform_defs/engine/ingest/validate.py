@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DatetimeType, DecimalType, StringType, StructField
+from pyspark.sql.types import DatetimeType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
+from platform_defs.engine.formats.raw_rows import TYPE_FAULT, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
+from platform_defs.engine.formats.values import parsed_text
 
 REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
-_HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
-_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
@@ -35,7 +35,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     """
     fields = contract.struct.fields
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
-    typed = [_typed(f) if f in text else F.col(f.name) for f in fields]
+    typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f in text else F.col(f.name) for f in fields]
     kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
     ingested_at = timestamp(parameter(now, F.col(ARRIVAL)))
     timed = kept.withColumn(EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
@@ -52,19 +52,6 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
         MARK,
         IS_MARKER,
     )
-
-
-def _typed(field: StructField) -> Column:
-    text = F.col(field.name)
-    typed = text.try_cast(field.dataType)
-    if isinstance(field.dataType, DecimalType):  # Spark would need hours to divide by the power of ten of 1e-600000000
-        typed = F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), typed)
-    return (F.when(~_has_no_date(text), typed) if isinstance(field.dataType, DatetimeType) else typed).alias(field.name)
-
-
-def _has_no_date(text: Column) -> Column:
-    """Whether a time's text is a time of day without a date, to which Spark would add today's date."""
-    return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
 
 
 def _mark(contract: SourceContract) -> Column:
@@ -94,14 +81,18 @@ def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> 
     carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
     unreadable = [_unreadable(f) for f in text]
     by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
-    return F.coalesce(
-        F.when(F.col(MALFORMED).isNotNull(), F.concat(F.lit("malformed: "), F.col(MALFORMED))), *unreadable, *carried, by_kind
-    )
+    return F.coalesce(_malformed(), *unreadable, *carried, by_kind)
+
+
+def _malformed() -> Column:
+    """The reader's reason to reject a row: a value of another type, or a row or a file that cannot be parsed."""
+    why = F.col(MALFORMED)
+    return F.when(F.startswith(why, F.lit(TYPE_FAULT)), why).otherwise(F.concat(F.lit("malformed: "), why))
 
 
 def _unreadable(field: StructField) -> Column:
     lost = F.col(_TEXT + field.name).isNotNull() & F.col(field.name).isNull()
-    return F.when(lost, F.lit(f"type: {field.name} is no {field.dataType.simpleString()}"))
+    return F.when(lost, F.lit(type_fault(field)))
 
 
 def _missing(field: StructField) -> Column:

@@ -367,7 +367,7 @@ VALUE_CASES = [
     Value("double NaN as text is a number", {"ratio": "NaN"}, stored=("ratio", "NaN")),
     Value("double that is no number", {"ratio": "nan?"}, "type: ratio is no double"),
     Value("boolean that is none", {"paid": "maybe"}, "type: paid is no boolean"),
-    Value("an object of another type inside", {"at": {"x": "y"}}, NO_JSON),
+    Value("an object of another type inside", {"at": {"x": "y"}}, "type: at is no struct<x:int>"),
     Value("null time", {"ts": None}, "event time: missing"),
     Value("NaN as a time", {"ts": "NaN"}, "type: ts is no timestamp"),
     Value("empty text as a time", {"ts": ""}, "type: ts is no timestamp"),

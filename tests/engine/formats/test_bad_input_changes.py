@@ -159,10 +159,11 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     assert rows_of(engine.views.table("events/l"), "k", "w", "n") == added
     assert engine.reading.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
 
+    fix = "the first file with this column had that type: send it as that type, or under another name"
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
     land(engine, "r", "3.jsonl", [_line("e", ts=iso(START + 3 * HOUR))])
     engine.ingest()
-    assert _quarantine_reasons(engine, "l", 3) == [("3.jsonl", "type: n is no bigint")]
+    assert _quarantine_reasons(engine, "l", 3) == [("3.jsonl", f"type: n is no bigint; {fix}")]
     engine.drain()
     engine.advance("pairs")
     assert all(account.holds for account in engine.accounts.days("pairs"))

@@ -1,0 +1,116 @@
+"""Converts values to a column's declared type. A value that cannot be converted becomes null; `is_lost` finds such values."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    BinaryType,
+    DataType,
+    DatetimeType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from operators.columns import balanced
+
+_HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
+_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
+
+
+def nullable(type_: DataType) -> DataType:
+    """The type with nulls allowed in each of its parts, as the JSON parser returns it and a table stores it."""
+    match type_:
+        case StructType():
+            return StructType([StructField(f.name, nullable(f.dataType)) for f in type_.fields])
+        case ArrayType():
+            return ArrayType(nullable(type_.elementType))
+        case MapType():
+            return MapType(nullable(type_.keyType), nullable(type_.valueType))
+        case _:
+            return type_
+
+
+def parsed_text(text: Column, type_: DataType) -> Column:
+    """A text as a value of an atomic type, or null."""
+    value = text.try_cast(type_)
+    if isinstance(type_, DecimalType):  # Spark would need hours to divide by the power of ten of 1e-600000000
+        return F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), value)
+    return F.when(~_has_no_date(text), value) if isinstance(type_, DatetimeType) else value
+
+
+def _has_no_date(text: Column) -> Column:
+    """Whether a time's text is a time of day without a date, to which Spark would add today's date."""
+    return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
+
+
+def to_text(value: Column, type_: DataType) -> Column:
+    """A value as text: JSON of a nested value, null for bytes that are not UTF-8."""
+    if not isinstance(type_, AtomicType):
+        return F.to_json(value)
+    text = value.cast("string")
+    return F.when(F.is_valid_utf8(text), text) if isinstance(type_, BinaryType) else text
+
+
+def converted(value: Column, given: DataType, declared: DataType) -> Column:
+    """A value with the declared type. Fields of structs are matched by name, ignoring case; other fields are left out.
+
+    Args:
+        value: the value.
+        given: its type, nullable in each of its parts.
+        declared: the type that it gets, likewise.
+    """
+    match given, declared:
+        case _ if given == declared:
+            return value
+        case StructType(), StructType():
+            names = _matched(given, declared)
+            fields = [
+                converted(value[names[f.name]], given[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
+                for f in declared.fields
+            ]
+            return F.when(value.isNotNull(), F.struct(*[c.alias(f.name) for c, f in zip(fields, declared.fields, strict=True)]))
+        case ArrayType(), ArrayType():
+            return F.transform(value, lambda v: converted(v, given.elementType, declared.elementType))
+        case MapType(), MapType() if given.keyType == declared.keyType:
+            return F.transform_values(value, lambda _, v: converted(v, given.valueType, declared.valueType))
+        case _, StringType():
+            return to_text(value, given)
+        case AtomicType(), AtomicType():
+            return parsed_text(to_text(value, given), declared)
+        case _:
+            return _null(declared)
+
+
+def is_lost(value: Column, given: DataType, declared: DataType) -> Column:
+    """Whether a value, or a part of it that is not null, cannot be converted; never null."""
+    match given, declared:
+        case _ if given == declared:
+            return F.lit(False)
+        case StructType(), StructType():
+            names = _matched(given, declared)
+            lost = [is_lost(value[names[f.name]], given[names[f.name]].dataType, f.dataType) for f in declared.fields if f.name in names]
+            return balanced(lost, lambda a, b: a | b, F.lit(False))
+        case ArrayType(), ArrayType():
+            return _or_false(F.exists(value, lambda v: is_lost(v, given.elementType, declared.elementType)))
+        case MapType(), MapType() if given.keyType == declared.keyType:
+            return _or_false(F.exists(F.map_values(value), lambda v: is_lost(v, given.valueType, declared.valueType)))
+        case _:
+            return value.isNotNull() & converted(value, given, declared).isNull()
+
+
+def _matched(given: StructType, declared: StructType) -> dict[str, str]:
+    """The declared fields that a struct has, each with its name there."""
+    names = {name.lower(): name for name in reversed(given.names)}
+    return {f.name: names[f.name.lower()] for f in declared.fields if f.name.lower() in names}
+
+
+def _or_false(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))
+
+
+def _null(type_: DataType) -> Column:
+    return F.lit(None).cast(type_)
