@@ -8,6 +8,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DatetimeType,
+    DateType,
     DecimalType,
     MapType,
     StringType,
@@ -18,6 +19,7 @@ from pyspark.sql.types import (
 from operators.columns import balanced
 
 _HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
+_DATE_AND_NO_TIME = "[0-9][ T]+(?!(?:[01]?[0-9]|2[0-4])(?:$|[:Z+-]))[^ ]"
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
 
 
@@ -39,6 +41,8 @@ def parsed_text(text: Column, type_: DataType) -> Column:
     value = text.try_cast(type_)
     if isinstance(type_, DecimalType):  # Spark would need hours to divide by the power of ten of 1e-600000000
         return F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), value)
+    if isinstance(type_, DateType):  # Spark's cast ignores any text after the date
+        value = F.when(~F.rlike(text, F.lit(_DATE_AND_NO_TIME)), value)
     return F.when(~_has_no_date(text), value) if isinstance(type_, DatetimeType) else value
 
 

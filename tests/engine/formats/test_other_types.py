@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import time
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -179,3 +179,15 @@ def test_of_two_nested_columns_the_wrong_one_is_named(make_engine: MakeEngine) -
     engine.ingest()
     reasons = [r for (r,) in rows_of(engine.views.table("quarantine/l"), "reason")]
     assert reasons == ["type: w is no struct<a:int>", "type: x is no array<int>", "type: y is no map<string,int>"]
+
+
+def test_a_date_is_followed_only_by_a_time(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", schema="k string, v int, ts timestamp, w date")], [])
+    good = ["2026-03-01", " 2026-03-01 ", "2026-3-1", "2026-03-01T23:00:00-05:00", "2026-03-01 12:00:00", "2026-03-01T12:00Z"]
+    bad = ["2026-03-01 x", "2026-03-01Tx", "2026-03-01 25:00:00", "2026-03-01x", "12:00:00"]
+    for n, w in enumerate([*good, *bad]):
+        _write(engine, "l", f"{n:02}", json.dumps(w))
+    engine.ingest()
+    found = _outcome(engine, "l")
+    assert {k: v for k, v in found.items() if int(k) < len(good)} == {f"{n:02}": date(2026, 3, 1) for n in range(len(good))}
+    assert [v for k, v in sorted(found.items()) if int(k) >= len(good)] == ["type: w is no date"] * len(bad)
