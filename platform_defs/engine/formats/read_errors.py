@@ -44,7 +44,8 @@ _BEYOND_THE_END = re.compile(r"EOFException: (?:Read past End of File|Cannot see
 """Errors of the file system for a footer that points beyond the file's end."""
 _CONDITIONS = re.compile(
     r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH)"
-    r"|UNSUPPORTED_TIME_TYPE|CANNOT_MERGE_SCHEMAS|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS)(?:\.|$)"
+    r"|UNSUPPORTED_TIME_TYPE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION"
+    r"|CANNOT_MERGE_SCHEMAS|UNABLE_TO_INFER_SCHEMA|COLUMN_ALREADY_EXISTS)(?:\.|$)"
 )
 """Spark's own error conditions about a file's schema or footer."""
 _NO_PARQUET = re.compile(r"is not a Parquet file")

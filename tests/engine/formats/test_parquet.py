@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,35 @@ def test_any_column_name_keeps_arrival_numbers_unique(make_engine: MakeEngine, k
     [(reason, raw, path)] = rows_of(engine.views.table("quarantine/l"), "reason", "raw", "path")
     assert (reason, Path(path).name) == ("type: v is no int", "bad%20value.parquet")
     assert (json.loads(raw)["a`b"], json.loads(raw)["_metadata"]) == (1, 7)
+
+
+UNREADABLE = {
+    "nanoseconds": (pa.array([1], pa.timestamp("ns")), "PARQUET_TYPE_ILLEGAL"),
+    "a half": (pa.array([1.5], pa.float16()), "PARQUET_TYPE_ILLEGAL"),
+    "60 digits": (pa.array([Decimal(1)], pa.decimal256(60, 0)), "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION"),
+    "names of one case": (pa.array([{"a": 1, "A": 2}]), "COLUMN_ALREADY_EXISTS"),
+}
+"""Columns of types that Spark does not read, with its error condition."""
+
+
+def test_a_file_with_a_type_that_spark_does_not_read_is_quarantined_once(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
+    for name, (column, _) in UNREADABLE.items():
+        _write(engine, "l", f"{name}.parquet", "a", {"w": column})
+    _write(engine, "l", "good.parquet", "g", {})
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.quarantined) == (1, len(UNREADABLE))
+    reasons = {Path(path).stem.replace("%20", " "): r for path, r in rows_of(engine.views.table("quarantine/l"), "path", "reason")}
+    for name, (_, condition) in UNREADABLE.items():
+        assert reasons[name].startswith(f"malformed: the file cannot be read: [{condition}]"), name
+    assert engine.ingest() == []
+
+
+def test_a_text_that_is_not_utf_8_keeps_its_bytes(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", unique_key=("k",))], [])
+    for file in ("1.parquet", "2.parquet"):
+        texts = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff", b"\xfe"]).buffers())
+        _write(engine, "l", file, "ab", {"k": texts})
+    [[ingested]] = engine.ingest()
+    assert (ingested.accepted, ingested.duplicate) == (2, 2)
+    assert rows_of(engine.views.table("events/l").selectExpr("hex(k) AS bytes")) == [("FE",), ("FF",)]
