@@ -13,7 +13,7 @@ from operators import Aggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import Event, replay, source
+from tests.support.small_sources import Event, replay, source
 
 SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 SUITE = gx.ExpectationSuite(name="rows", expectations=[gx.expectations.ExpectColumnValuesToNotBeNull(column="k", severity="critical")])

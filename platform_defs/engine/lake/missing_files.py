@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from operators.contract import SEQ
 from platform_defs.engine.lake.tables import Lake, LakeError
 
-_FILE = re.compile(r"[^\s/'\"]+\.parquet")
+_FILE = re.compile(r"(?:[^\s/'\"]+/)?[^\s/'\"]+\.parquet")
+"""A data file in an error's text, with its folder: the files of different commits may have one name."""
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
 def _blame(lake: Lake, table: str, lost: set[str], error: Exception) -> None:
     delta = lake.delta(table) if lost else None
     for file in () if delta is None else delta.file_uris():
-        if file.rsplit("/", 1)[-1] in lost:
+        if any(file.endswith(f"/{end}") for end in lost):
             raise LakeError.missing_file(table, file, _batches(delta, file)) from error
 
 

@@ -37,9 +37,14 @@ class Views:
     naming_lost_files: Callable[[], AbstractContextManager[None]]
 
     def table(self, name: str) -> DataFrame:
-        """A table of the lake; queries of a small table are planned as small queries."""
+        """A table of the lake; queries of a small table are planned as small queries.
+
+        Raises:
+            LakeError: the table lacks a data file.
+        """
         lake, spark = self.reading.lake, self.reading.spark
-        return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
+        with self.naming_lost_files():
+            return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.

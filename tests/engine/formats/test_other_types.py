@@ -14,7 +14,7 @@ import pytest
 from platform_defs.engine import Engine
 from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
-from tests.support.shopkeeping import START, iso, land, rows_of, source
+from tests.support.small_sources import START, iso, land, rows_of, source
 
 pytestmark = pytest.mark.compiled
 TIMESTAMP = pa.timestamp("us", tz="UTC")

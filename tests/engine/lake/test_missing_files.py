@@ -97,7 +97,7 @@ def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
     land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
     engine.ingest()
     engine.advance("pairs")
-    file = next(Path(engine.lake.path("pairs")).rglob("part-*.parquet"))
+    file = next(Path(engine.lake.path("pairs")).glob("commit-*/*.parquet"))
     file.unlink()
     with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
         engine.accounts.pairs("pairs")
