@@ -32,7 +32,7 @@ _COMMIT = "commit-[0-9a-f]{32}"
 _TABLE_FILE = re.compile(
     rf"_delta_log/.*|(_change_data/|{_COMMIT}/(_temporary/(.*/)?)?)?(\.{_WRITTEN}\.crc|{_WRITTEN}(#\d+)?)", re.ASCII | re.DOTALL
 )
-"""The files that Delta, Spark and deltalake write into a table's folder; killed writes leave `#1` and `_temporary`."""
+"""The files that Delta, Spark, Arrow and deltalake write into a table's folder; killed writes leave `#1` and `_temporary`."""
 _TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
 _PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
 _NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."

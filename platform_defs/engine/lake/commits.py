@@ -132,7 +132,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
         return folder
     _make_local_folder(path)
     if few.num_rows:
-        pq.write_table(few, f"{folder}/{uuid.uuid4().hex}.parquet", filesystem=_files(path), store_schema=False)
+        pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=_files(path), store_schema=False)
     return folder
 
 
