@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.ingest.stream import writer_name
-from platform_defs.engine.lake.tables import LakeError
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.paths import is_within
 from platform_defs.settings import HOME, PREFIX, Settings
 

@@ -12,7 +12,9 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.locks import Purpose
-from platform_defs.engine.lake.tables import ANY, Commit, Lake, PinnedLake
+from platform_defs.engine.lake.reads import Commit
+from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.written_tables import ANY
 from tests.hunt.frames import Rows
 from tests.hunt.process import Process, StoreFault
 from tests.hunt.store import Conflict, Row, Store, Version

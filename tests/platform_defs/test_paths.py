@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.paths import PathError, canonical, canonical_local, is_within
 from platform_defs.safe_text import one_line, printable, shortened, without_credentials, without_java_options
 from platform_defs.settings import Settings

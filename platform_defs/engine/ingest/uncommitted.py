@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from assets.contracts import SourceContract
 from operators.contract import SEQ
 from platform_defs.engine.lake.commits import refused_if_overtaken
-from platform_defs.engine.lake.tables import Commit, Lake, PinnedLake
+from platform_defs.engine.lake.reads import Commit
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.ledger.open_batch import Batch

@@ -9,7 +9,8 @@ from assets.contracts import CHANGELOGS, DerivedAsset
 from assets.names import name_fault
 from platform_defs.engine.inputs.progress import PROGRESS, results_table
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 
 
 def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from operators.contract import SEQ
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 
 _FILE = re.compile(r"(?:[^\s/'\"]+/)?[^\s/'\"]+\.parquet")
 """A data file in an error's text, with its folder: the files of different commits may have one name."""

@@ -13,7 +13,8 @@ from threading import RLock
 import pyarrow as pa
 
 from platform_defs.engine.formats.files import File, Known
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.batches import Entries, together
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError

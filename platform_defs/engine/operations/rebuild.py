@@ -13,7 +13,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.tables import LakeError
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.faults import point
 
 

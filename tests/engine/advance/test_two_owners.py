@@ -19,8 +19,9 @@ from operators import Session, Tumbling, WindowedAggregate
 from platform_defs import faults
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.days import day_of
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.locks import Purpose
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal

@@ -14,7 +14,7 @@ from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregat
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.days import day_of
 from platform_defs.engine.inputs.progress import results_table
-from platform_defs.engine.lake.tables import LakeError
+from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import DAY, MINUTE, START, Event, join, law_violations, replay, rows_of, source
 

@@ -15,8 +15,9 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.locks import Busy, Lease, patiently
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.tables import Lake
 
 ROWS = pa.table({"a": [1]})
 HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine, LedgerError, ProgressError
 from platform_defs.engine.ingest.stream import Stream
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal, Spread

@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from platform_defs.engine.ingest.release import chosen_sql
 from platform_defs.engine.lake import compaction
-from platform_defs.engine.lake import tables as lakes
-from platform_defs.engine.lake.tables import Commit, Lake, LakeError
+from platform_defs.engine.lake import written_tables as lakes
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.reads import Commit
+from platform_defs.engine.lake.tables import Lake
 
 ROWS = pa.table({"a": [1, 2]})
 

@@ -14,7 +14,8 @@ from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, take_over
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.tables import Lake, LakeError, PinnedLake
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of

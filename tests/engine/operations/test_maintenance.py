@@ -19,7 +19,8 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.lake import reads
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance, MaintenanceError
 from tests.conftest import MakeEngine

@@ -12,7 +12,8 @@ from assets.contracts import DerivedAsset
 from operators import TopN
 from platform_defs import faults
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.publish import PublishError, _target
 from tests.conftest import MakeEngine
 from tests.support.small_sources import Event, replay, source

@@ -11,7 +11,8 @@ import pytest
 from platform_defs.cli import demo
 from platform_defs.cli.demo_lake import DemoLake, ForeignFolderError
 from platform_defs.engine import Engine
-from platform_defs.engine.lake.tables import Lake, LakeError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings

@@ -1,0 +1,144 @@
+"""Changes to rows of the lake's tables: by MERGE, by deltalake for few rows, and deletes and updates by a condition."""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from platform_defs.engine.lake import commits, small_upserts
+from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.compaction import has_vectors
+from platform_defs.engine.lake.data_skipping import schema_of
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.small_queries import fetched, planned
+from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables
+
+
+@dataclass(frozen=True)
+class ChangedTables(WrittenTables):
+    """Merges, deletes and updates rows of the tables of a lake."""
+
+    def merge(
+        self,
+        table: str,
+        rows: DataFrame,
+        same: Column,
+        *,
+        is_deleted: Column,
+        metadata: dict[str, Any],
+        number: int | None = None,
+        deletion_vectors: bool = False,
+        stored: bool = False,
+    ) -> None:
+        """Merge rows (`c`) into a table (`t`): delete if `is_deleted`, else update or insert; in one commit with the metadata.
+
+        Args:
+            table: the table.
+            rows: the changed rows.
+            same: whether a changed row and a row of the table have the same key.
+            is_deleted: whether a changed row is to be deleted.
+            metadata: the commit's metadata.
+            number: the step's number; see `overwrite`.
+            deletion_vectors: whether to mark deleted rows by deletion vectors; else files with such rows are rewritten.
+            stored: whether the rows are read from committed files, so that reading them twice gives the same rows.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+        """
+        from delta.tables import DeltaTable as SparkDelta
+
+        self.still_mine()
+        rows = rows if self.is_large(table) else planned(rows)
+        if deletion_vectors:
+            self._enable_vectors(rows.sparkSession, table)
+        spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
+        columns = spark.read.format("delta").load(self.path(table)).columns
+        target = SparkDelta.forPath(spark, self.path(table)).alias("t")
+        merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
+        values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
+        with commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored):
+            try:
+                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
+            except DeltaConcurrentModificationException as error:
+                raise LakeError.overtaken(table, "step") from error
+        self._check_landed(table, before, stamped["id"])
+        self._after_commit(spark, table)
+
+    def _enable_vectors(self, spark: SparkSession, table: str) -> None:
+        """Let later commits mark deleted rows by deletion vectors; a small table is made without them, see `upsert`."""
+        if not has_vectors(DeltaTable(self.path(table))):
+            spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
+
+    def upsert(self, table: str, rows: DataFrame, key: Sequence[str], *, is_deleted: str, metadata: dict[str, Any], number: int) -> bool:
+        """Merge few rows into a small table without Spark; see `small_upserts.upsert`.
+
+        Returns:
+            Whether it was done; False if the rows are many, or the table is large or cannot be written without Spark. Then use `merge`.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+        """
+        self.still_mine()
+        delta = self.delta(table)
+        if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
+            return False
+        few = fetched(rows)
+        if few is None:
+            return False
+        if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
+            raise LakeError.overtaken(table, "step")
+        before, stamped = delta.version(), metadata | {"id": uuid.uuid4().hex}
+        try:
+            small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number)
+        except (CommitFailedError, OSError) as error:
+            if not self._is_committed(table, before, stamped["id"]):
+                raise LakeError.overtaken(table, "step") from error
+        self._after_commit(rows.sparkSession, table)
+        return True
+
+    def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
+        """Delete rows in one commit with the metadata, only on the version `seen`.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        self._change(spark, table, metadata, seen, lambda once: seen.delete(predicate, commit_properties=once))
+
+    def update(
+        self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
+    ) -> None:
+        """Set columns of rows to new values in one commit with the metadata, only on the version `seen`.
+
+        Args:
+            spark: the session.
+            table: the table.
+            predicate: which rows, in the SQL of DataFusion.
+            values: the new values, by column, in the SQL of DataFusion.
+            metadata: the commit's metadata.
+            seen: the table at the version at which the rows were selected.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        new = dict(values)
+        self._change(spark, table, metadata, seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
+
+    def _change(
+        self, spark: SparkSession, table: str, metadata: dict[str, Any], seen: DeltaTable, change: Callable[[CommitProperties], object]
+    ) -> None:
+        """Make one commit by deltalake, without retries on other versions."""
+        self.still_mine()
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
+        before = seen.version()
+        with refused_if_overtaken(table, "rows"):
+            change(once)
+            if seen.version() == before:  # no row was changed, so deltalake made no commit
+                seen.create_write_transaction([], "append", seen.schema(), commit_properties=once)
+        self._after_commit(spark, table)

@@ -1,0 +1,211 @@
+"""Writes to the lake's tables: appends, and replacements of whole tables.
+
+Spark writes many rows, and Arrow few (see `small_queries`); deltalake commits them, and writes the rows of the ledger. All
+commit metadata is written here and in `changed_tables`.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pyspark.sql import DataFrame
+
+from platform_defs.engine.lake import commits
+from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.compaction import MaintainedTables
+from platform_defs.engine.lake.data_skipping import schema_of
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
+from platform_defs.engine.lake.small_queries import planned
+from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
+
+_SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
+VECTORS_PROPERTY = "delta.enableDeletionVectors"
+ANY: Any = object()
+"""In place of an expected value or version: no check."""
+
+
+@dataclass(frozen=True)
+class WrittenTables(ReadTables, MaintainedTables):
+    """Appends rows to the tables of a lake, and replaces tables."""
+
+    @property
+    def live(self) -> "WrittenTables":
+        """The lake itself; for a snapshot, the lake that it was taken of (see `tables.PinnedLake`)."""
+        return self
+
+    def append(
+        self,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        *,
+        after: Any = ANY,
+        number: int | None = None,
+        pruned_by: Sequence[str] = (),
+        widen: bool = False,
+        unnamed: bool = False,
+        change_feed: bool = False,
+    ) -> int:
+        """Commit a frame's rows and the metadata in one commit, if the newest commit is the expected one.
+
+        A frame without rows is committed too, for its metadata.
+
+        Args:
+            frame: the rows.
+            table: the table; the first append creates it.
+            metadata: the commit's metadata, with one key.
+            after: the expected newest value under that key; None for none. By default it is not checked.
+            number: the step's number; see `commits.commit_files`.
+            pruned_by: the columns for data skipping; a new table has statistics of only these.
+            widen: whether new columns are added to the table; its older rows have null in them.
+            unnamed: whether no ledger batch names a row of the table; then a column of another type replaces the old one.
+            change_feed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
+
+        Returns:
+            The number of rows written.
+
+        Raises:
+            LakeError: another writer has committed, or the columns differ from the table's; nothing was committed.
+        """
+        self.still_mine()
+        delta, path = self.delta(table), self.path(table)
+        if delta is not None and unnamed:
+            self._check_follows(table, delta, metadata, after)
+            with refused_if_overtaken(table, next(iter(metadata))):
+                delta = commits.without_other_types(delta, frame.schema)
+        delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
+        if delta is not None:
+            check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
+        folder = commits.write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
+        bounded = bounded_columns(frame.schema, pruned_by)
+        actions, rows = commits.add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
+        stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        self.still_mine()
+        if delta is None:
+            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, change_feed))
+        while delta is not None:
+            self._check_follows(table, delta, metadata, after)
+            delta = commits.commit_files(delta, actions, stamped, number)
+        self._after_commit(frame.sparkSession, table)
+        return rows
+
+    def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
+        """Raise `LakeError` unless the newest value under the metadata's key is the expected one."""
+        [key] = metadata
+        newest = None if after is ANY else newest_commit(delta, table, key)
+        if after is not ANY and (None if newest is None else newest.value) != _as_stored(after):
+            raise LakeError.overtaken(table, key)
+
+    def overwrite(
+        self,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        *,
+        number: int | None = None,
+        pruned_by: Sequence[str] = (),
+        change_feed: bool = False,
+        deletion_vectors: bool = False,
+    ) -> None:
+        """Replace a table's rows and columns by a frame's, or create the table; in one commit with the metadata.
+
+        Args:
+            frame: the rows.
+            table: the table.
+            metadata: the commit's metadata.
+            number: the step's number: nothing is written if the table has a commit of this step or a later one.
+            pruned_by: as in `append`.
+            change_feed: as in `append`.
+            deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one.
+        """
+        self.still_mine()
+        before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
+        frame = planned(frame)
+        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
+        writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
+        writer = writer.options(
+            **configuration(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
+        )
+        writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
+        numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
+        to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
+        self._check_landed(table, before, stamped["id"])
+        self._after_commit(frame.sparkSession, table)
+
+    def _check_landed(self, table: str, before: int | None, commit: str) -> None:
+        """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number does not exceed the table's."""
+        if not self._is_committed(table, before, commit):
+            raise LakeError.overtaken(table, "step")
+
+    def append_small(
+        self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = ANY, description: str = ""
+    ) -> None:
+        """Commit a few rows without a Spark job.
+
+        Args:
+            rows: the rows.
+            table: the table; the first append creates it.
+            metadata: the commit's metadata.
+            seen: the table (`DeltaTable`) at the version to commit on, or None to create it; by default the newest version.
+            description: the table's description, if this creates the table.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        self.still_mine()
+        Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
+        stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
+        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamped)}, max_commit_retries=0)
+        known: DeltaTable | None = self.delta(table) if seen is ANY else seen
+        before = None if known is None else known.version()
+        merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
+        how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
+        try:
+            target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
+            write_deltalake(target, rows, mode=mode, commit_properties=once, description=description or None, **how)
+        except (DeltaError, OSError) as error:
+            if self._is_committed(table, before, stamped["id"]):  # only the store's answer was lost
+                return
+            beaten = seen is None or isinstance(error, CommitFailedError)
+            if not beaten or self.version(table) == before:  # no other commit: the store itself failed
+                raise
+            raise LakeError.lost(table, "unknown") from error
+
+    def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
+        """Whether a commit after the version `after` has the id `commit`; False if the store cannot be reached."""
+        with suppress(DeltaError, OSError, UnreadableLogError):
+            delta = self.live.delta(table)
+            return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
+        return False
+
+    def carry(self, remembered: Mapping[str, Commit], seen: DeltaTable) -> None:
+        """Repeat the metadata of earlier commits in a new commit, so that the table's log may lose those commits.
+
+        Args:
+            remembered: the earlier commits, by key.
+            seen: the table at the version at which they were read: a later commit must not be hidden by older metadata.
+
+        Raises:
+            CommitFailedError: another writer has committed.
+        """
+        self.still_mine()
+        values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(values | {commits.ROWS: rows})}, max_commit_retries=0)
+        seen.create_write_transaction([], "append", seen.schema(), commit_properties=properties)
+
+
+def _as_stored(value: Any) -> Any:
+    """A value after a round trip through a commit's JSON."""
+    return json.loads(json.dumps(value))
