@@ -37,6 +37,11 @@ class Table:
     def newest(self) -> Version:
         return self.versions[-1]
 
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """The newest value of each key in its commits' metadata, which is the value that readers find."""
+        return {key: value for version in self.versions for key, value in version.metadata.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -75,7 +80,7 @@ class Store:
     memo: dict[Any, Any] = field(default_factory=dict)
     """Values that are derived from a version once, and used by all processes."""
     lost: dict[str, tuple[Version, Version]] = field(default_factory=dict)
-    """Commits that a power cut removed, by table, each with the commit before it; a backup restores them."""
+    """Commits that a power cut removed, by table; a backup restores them. Each has the version before it, with `Table.recorded`."""
 
     def commit(
         self,
@@ -144,7 +149,7 @@ class Store:
         if held is None or len(held.versions) < 2 or table in self.lost:
             return False
         taken = held.versions.pop()
-        self.lost[table] = taken, held.newest
+        self.lost[table] = taken, replace(held.newest, metadata=held.recorded)
         held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
         if torn:
             held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
@@ -160,11 +165,10 @@ class Store:
         for table, (taken, before) in self.lost.items():
             held = self.tables[table]
             kept = [v for v in held.versions if v.number < taken.number]
-            torn = any(v.operation == "TORN" for v in held.versions)
             later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
             if not later:
                 held.versions[:] = [*kept, taken]
-            elif torn or not _is_harmless(taken, before):
+            elif not _is_harmless(taken, before):
                 overwritten.append(table)
         self.lost.clear()
         return overwritten
@@ -180,10 +184,14 @@ class Store:
 
 
 def _is_harmless(commit: Version, before: Version) -> bool:
-    """Whether a table is correct without a commit: the commit repeats the version before it, or removes uncommitted rows.
+    """Whether a table is correct without a commit: the commit repeats what the table records, or removes uncommitted rows.
 
-    A commit that takes over the rows of a killed attempt changes nothing. A removal of uncommitted rows is repeated later.
+    Three kinds of commits change no row and record nothing new: one that takes over the rows of a killed attempt, a compaction, and the
+    commit after it with which maintenance repeats the metadata of earlier commits. A removal of uncommitted rows is repeated later.
+    A torn commit is an empty file here, which readers skip, so its loss is as harmless as that of a missing one. A truncated commit
+    cannot be read, and nothing can be written after it.
     """
-    recorded = [{key: value for key, value in v.metadata.items() if key not in ("id", "rows_of")} for v in (commit, before)]
-    removes = {*commit.rows} < {*before.rows} and recorded[0].get(ATTEMPT, {}).get("input") == REMOVED
-    return removes or (commit.rows == before.rows and recorded[0] == recorded[1])
+    recorded = {key: value for key, value in commit.metadata.items() if key not in ("id", "rows_of")}
+    removes = {*commit.rows} < {*before.rows} and recorded.get(ATTEMPT, {}).get("input") == REMOVED
+    repeats = all(key in before.metadata and before.metadata[key] == value for key, value in recorded.items())
+    return removes or (commit.rows == before.rows and repeats)

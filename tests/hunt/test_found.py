@@ -74,6 +74,12 @@ def _repeating_commit_lost() -> Iterator[Case]:
         yield Setup(), (_LANDED, kill, Action("ingest", 0), lost, Action("maintain", 0))
 
 
+def _repeated_metadata_lost() -> Iterator[Case]:
+    for nth, torn in product(range(4, 16), (False, True)):
+        kill, lost = Action("maintain", 0, (), _kill(nth)), Action("lose", 0, ("events/a", torn))
+        yield Setup(), (_LANDED, Action("ingest", 0), kill, lost, Action("maintain", 0))
+
+
 FOUND: dict[str, list[Case]] = {
     "a table has handled a batch that the ledger lost, and a watermark gets its number": [*_watermark_takes_number()],
     "the same, with a table that is not configured": [*_watermark_takes_number(Action("away", 0, ("a",)))],
@@ -83,6 +89,7 @@ FOUND: dict[str, list[Case]] = {
     "rows are appended after rows that another ingest left late for an earlier batch": [*_rows_of_an_earlier_batch()],
     "an ingest commits a batch whose rows another process has removed as uncommitted": [*_rows_removed_as_uncommitted()],
     "a commit is lost that took over the rows of a killed ingest, and so repeats the commit before": [*_repeating_commit_lost()],
+    "a commit of maintenance is lost, which compacted a log or repeated its metadata": [*_repeated_metadata_lost()],
 }
 
 
@@ -93,7 +100,7 @@ def test_the_recorded_findings_do_not_recur(name: str, seed: int) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("seed", [900473, 1003381])
+@pytest.mark.parametrize("seed", [900473, 1003381, 2010887])
 def test_the_loss_of_a_commit_that_changed_no_committed_row_causes_no_finding(seed: int) -> None:
-    """The lost commit took over, or removed, uncommitted rows."""
+    """The lost commit took over uncommitted rows, removed them, or repeated the metadata of commits before a compaction."""
     assert simulate(generate(seed)) is None
