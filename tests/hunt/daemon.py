@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.partitions import end_of
 from platform_defs import sensors
+from platform_defs.engine.inputs.progress import ProgressError
 from platform_defs.jobs import RANGE_END
 from tests.hunt.process import Fault
 
@@ -75,6 +76,11 @@ class Daemon:
         newest = {record.job: record for record in self.records}
         return all(record.dagster_run.status == dg.DagsterRunStatus.SUCCESS for record in newest.values())
 
+    def is_failing(self, job: str) -> bool:
+        """Whether the newest run of a job failed."""
+        newest = next((record for record in reversed(self.records) if record.job == job), None)
+        return newest is not None and newest.dagster_run.status == dg.DagsterRunStatus.FAILURE
+
     def tick(self, sensor: str, run: RunOf, faults: Sequence[Fault]) -> None:
         """Evaluate a sensor, and launch the runs that it requests, except runs whose key was launched before."""
         definition: Any = getattr(sensors, sensor)
@@ -107,7 +113,14 @@ def _advance(last: str | None) -> Callable[[Any], None]:
     until = None if last is None else end_of(date.fromisoformat(last))
 
     def advance(engine: Any) -> None:
-        for name in engine.assets:
-            engine.advance(name, until)
+        refused = dict[str, ProgressError]()
+        for name, asset in engine.assets.items():
+            try:
+                if refused.keys().isdisjoint(asset.inputs):
+                    engine.advance(name, until)
+            except ProgressError as error:  # Dagster advances the other assets, except the failed asset's readers
+                refused[name] = error
+        if refused:
+            raise next(iter(refused.values()))
 
     return advance

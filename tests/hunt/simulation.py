@@ -133,8 +133,20 @@ class Simulation:
         behind = [
             name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.pending.described(name)["lag_ms"])
         ]
+        behind = [name for name in behind if not self._is_refused(name)]
         if behind and not self.reconfigured:
             raise Finding("stuck: sensors", f"{', '.join(behind)} are behind their watermark after {TICKS} ticks")
+
+    def _is_refused(self, name: str) -> bool:
+        """Whether a loss is why an asset is not advanced: the newest run failed, and the asset's error has the command that repairs it.
+
+        The asset has read a step that its input has lost, and computed again from other rows. The new step may correct results that the
+        asset has already used, so the asset must not go on. The sensors request no rebuild; `_follow_advice` runs the command later.
+        """
+        if not self.damaged or not self.world.daemon.is_failing("advance"):
+            return False
+        self.world.run(0, lambda engine: engine.advance(name))
+        return self.world.outcome.startswith("ProgressError") and f"`tidemark rebuild {name} --downstream`" in self.world.outcome
 
     def _round(self) -> str | None:
         """Ingest, drain and advance; returns the first failure."""

@@ -10,7 +10,7 @@ from tests.hunt.process import Fault, On
 from tests.hunt.simulation import simulate
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, Action, Setup
-from tests.support.small_sources import DAY, HOUR
+from tests.support.small_sources import DAY, HOUR, MINUTE
 
 _LANDED = Action("land", 0, ("a", "1.jsonl", (Event(1, "x", NOON - HOUR), Event(2, "y", NOON - HOUR))))
 _LOST_BATCH = (
@@ -80,6 +80,19 @@ def _repeated_metadata_lost() -> Iterator[Case]:
         yield Setup(), (_LANDED, Action("ingest", 0), kill, lost, Action("maintain", 0))
 
 
+def _lost_step_read() -> Iterator[Case]:
+    """A reader has read a step. Its table loses the step, and corrects a closed window in another one of the same number."""
+    files = ((NOON - 90 * MINUTE, NOON + 2 * MINUTE), (NOON + 4 * MINUTE,), (NOON - MINUTE, NOON + 30 * MINUTE))
+    land = [
+        Action("land", 0, ("a", f"{n}.jsonl", tuple(Event(10 * n + i, "x", t) for i, t in enumerate(times))))
+        for n, times in enumerate(files)
+    ]
+    advance = Action("ingest", 0), Action("advance", 0, ("counts", None)), Action("advance", 0, ("tops", None))
+    for torn in (False, True):
+        lost = Action("lose", 0, ("counts", torn))
+        yield Setup(("a",), ("counts", "tops")), (land[0], *advance, land[1], *advance, lost, land[2], *advance)
+
+
 FOUND: dict[str, list[Case]] = {
     "a table has handled a batch that the ledger lost, and a watermark gets its number": [*_watermark_takes_number()],
     "the same, with a table that is not configured": [*_watermark_takes_number(Action("away", 0, ("a",)))],
@@ -90,6 +103,7 @@ FOUND: dict[str, list[Case]] = {
     "an ingest commits a batch whose rows another process has removed as uncommitted": [*_rows_removed_as_uncommitted()],
     "a commit is lost that took over the rows of a killed ingest, and so repeats the commit before": [*_repeating_commit_lost()],
     "a commit of maintenance is lost, which compacted a log or repeated its metadata": [*_repeated_metadata_lost()],
+    "a table has lost a step that its reader has read, and the reader must be rebuilt": [*_lost_step_read()],
 }
 
 
@@ -104,3 +118,8 @@ def test_the_recorded_findings_do_not_recur(name: str, seed: int) -> None:
 def test_the_loss_of_a_commit_that_changed_no_committed_row_causes_no_finding(seed: int) -> None:
     """The lost commit took over uncommitted rows, removed them, or repeated the metadata of commits before a compaction."""
     assert simulate(generate(seed)) is None
+
+
+def test_an_asset_that_read_a_lost_step_is_refused_by_the_sensors_until_it_is_rebuilt() -> None:
+    """A table lost the step that a reader has read, and computed another one from more rows."""
+    assert simulate(generate(2017281)) is None
