@@ -44,7 +44,7 @@ def evaluate(frame: DataFrame, expectations: Sequence[Expectation]) -> dict[str,
 
 
 Counts = Mapping[tuple[str, tuple[str, ...]], int]
-"""The number of rows by condition, and by the key that occurs in more than one of them; the key is empty for all rows."""
+"""The number of rows by condition and key. With a key, only rows whose key occurs in several of these rows are counted."""
 
 
 def _finding(of: Counting, counts: Counts) -> Finding:

@@ -52,7 +52,7 @@ def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFra
 
 
 def hashes_by_day(held: DataFrame, wanted: DataFrame) -> DataFrame:
-    """What `differing_days` compares of the results in the table (`is_held`) and of the recomputed results, by the day of `final_at`.
+    """The hashes of the results in the table (`is_held`), and of the recomputed results, by the day of `final_at`; see `differing_days`.
 
     Returns:
         `is_held`, `day`, the number of rows, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow.

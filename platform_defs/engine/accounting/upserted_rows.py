@@ -65,7 +65,7 @@ def _last_day(advance: Advance) -> date:
 
 
 def _difference(advance: Advance) -> list[DataFrame]:
-    """The number of rows that the table lacks, and the number that it should not have, with no side; nothing before the first step."""
+    """A frame of one row, without a side: how many rows the table lacks, and how many are extra; no frame before the first step."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return []

@@ -104,7 +104,7 @@ def _as_declared(name: str | None, declared: StructField, schema: StructType) ->
 
 
 def _type_fault(name: str | None, declared: StructField, schema: StructType) -> Column | None:
-    """Why a row is rejected if `_as_declared` loses its value; None if it loses none, as text does not."""
+    """Why a row is rejected if `_as_declared` loses its value; None if it cannot lose one: text keeps every value."""
     if name is None:
         return None
     given, target = nullable(schema[name].dataType), nullable(declared.dataType)

@@ -105,7 +105,7 @@ def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> Da
 
 def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
-    lake = PinnedLake.of(reading.lake)  # the rows must be those of the version whose metadata is looked at
+    lake = PinnedLake.of(reading.lake)  # the rows and the metadata must be of the same version
     applied = lake.newest(of.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
         return lake.read(reading.spark, of.name)

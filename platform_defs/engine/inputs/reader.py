@@ -251,7 +251,7 @@ class Reading:
         return rows.where(span.holds(F.col(EVENT_TIME)))
 
     def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:
-        """The number of rows of each batch in a source's log, after a batch and up to another; as `log`, which it counts."""
+        """The number of rows that `log` returns of each batch after a batch and up to another."""
         last = last_with_rows(self.ledger, source, head)
         values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:

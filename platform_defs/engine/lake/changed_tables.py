@@ -46,7 +46,8 @@ class ChangedTables(WrittenTables):
             is_deleted: whether a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
-            deletion_vectors: whether to mark deleted rows by deletion vectors; else files with such rows are rewritten.
+            deletion_vectors: whether to mark deleted rows by deletion vectors, which are enabled if need be; else their files are
+                rewritten.
             stored: whether the rows are read from committed files, so that reading them twice gives the same rows.
 
         Raises:
@@ -72,7 +73,7 @@ class ChangedTables(WrittenTables):
         self._after_commit(spark, table)
 
     def _enable_vectors(self, spark: SparkSession, table: str) -> None:
-        """Let later commits mark deleted rows by deletion vectors; a small table is made without them, see `upsert`."""
+        """Enable deletion vectors, without which a small table is created so that `upsert` can write it."""
         if not has_vectors(DeltaTable(self.path(table))):
             spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
 

@@ -15,7 +15,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 
 _FILE = re.compile(r"(?:[^\s/'\"]+/)?[^\s/'\"]+\.parquet")
-"""A data file in an error's text, with its folder: the files of different commits may have one name."""
+"""A data file in an error's text, with its folder if the text names it: files of different folders may have the same name."""
 
 
 @contextmanager

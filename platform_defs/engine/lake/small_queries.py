@@ -2,7 +2,7 @@
 
 With adaptive execution Spark starts each stage of a query as a job of its own and plans the rest again after it. That pays for large
 inputs. For an input of a few megabytes the extra jobs cost more than the query. Such a query runs in a copy of the session without
-adaptive execution, with one shuffle partition, and its rows can be fetched as Arrow in place of being written by Spark.
+adaptive execution and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark need not write them.
 """
 
 from threading import Lock
@@ -34,6 +34,7 @@ from platform_defs.engine.lake.table_columns import all_nullable
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
 MOST_FETCHED_ROWS = 200_000
+"""A query with this many rows or more is not fetched."""
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -60,7 +61,7 @@ def small_session(spark: SparkSession) -> SparkSession:
 def planned(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; else unchanged."""
     plan = _analyzed(frame)
-    return frame if plan is None or not _is_small(plan) else _in(small_session(frame.sparkSession), plan)
+    return frame if plan is None or not _is_small(plan) else _frame(small_session(frame.sparkSession), plan)
 
 
 def collected(frame: DataFrame) -> list[Row]:
@@ -69,13 +70,13 @@ def collected(frame: DataFrame) -> list[Row]:
 
 
 def fetched(frame: DataFrame) -> pa.Table | None:
-    """The rows of a small query as Arrow; None if it reads large files, or returns more than `MOST_FETCHED_ROWS` or too many bytes."""
+    """The rows of a small query as Arrow; None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
     plan = _analyzed(frame.limit(MOST_FETCHED_ROWS))
     if plan is None or not _is_small(plan):
         return None
-    of_each_partition = plan.child()  # the limit of all rows together would be a shuffle
+    of_each_partition = plan.child()  # the limit of each partition; that of all rows together would be a shuffle
     try:
-        found = _to_arrow(_in(small_session(frame.sparkSession), of_each_partition))
+        found = _to_arrow(_frame(small_session(frame.sparkSession), of_each_partition))
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -92,7 +93,7 @@ def count(frame: DataFrame) -> int:
 def kept(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries; they are few."""
     found = fetched(frame)
-    return frame.localCheckpoint() if found is None else _of(found, frame)
+    return frame.localCheckpoint() if found is None else _from_arrow(found, frame)
 
 
 def counted(frame: DataFrame) -> tuple[DataFrame, int]:
@@ -101,10 +102,11 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
     if found is None:
         rows = frame.localCheckpoint()
         return rows, rows.count()
-    return _of(found, frame), found.num_rows
+    return _from_arrow(found, frame), found.num_rows
 
 
-def _of(rows: pa.Table, frame: DataFrame) -> DataFrame:
+def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
+    """Fetched rows of a frame as a frame again."""
     return frame.sparkSession.createDataFrame(rows, all_nullable(frame.schema)) if rows.num_rows else frame.limit(0)
 
 
@@ -144,14 +146,14 @@ def _is_small(plan: Any) -> bool:
         leaf = leaves.apply(n)
         kind = leaf.getClass().getSimpleName()
         if kind == "LogicalRelation":
-            found = _file_bytes(leaf.relation())
+            of_leaf = _file_bytes(leaf.relation())
         elif kind in _ROWS_IN_MEMORY:
-            found = 0
+            of_leaf = 0
         else:
-            found = None
-        if found is None:
+            of_leaf = None
+        if of_leaf is None:
             return False
-        size += found
+        size += of_leaf
     return size <= SMALL_INPUT_BYTES
 
 
@@ -163,7 +165,7 @@ def _file_bytes(relation: Any) -> int | None:
     return int(location.sizeInBytes()) if location.getClass().getSimpleName() == "InMemoryFileIndex" else None
 
 
-def _in(session: SparkSession, plan: Any) -> DataFrame:
-    """A frame of a plan in another session."""
+def _frame(session: SparkSession, plan: Any) -> DataFrame:
+    """The frame of a plan in a session."""
     jvm: Any = session._jvm
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)

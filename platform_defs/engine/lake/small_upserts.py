@@ -25,10 +25,11 @@ from platform_defs.engine.lake.data_skipping import is_plain
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
 _KEYS = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType)
-"""The types whose values are equal for deltalake exactly if they are equal for Spark; for floats see NaN and -0.0."""
+"""The types whose values are equal for deltalake exactly if they are equal for Spark. Floats are not among them because of NaN and -0.0."""
 _NAME = re.compile(r"\w+")
 """The names of columns that deltalake finds: it takes what is before a dot for a table's name."""
 _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+"""The writer features that a table may have; only Spark writes tables with others."""
 
 
 def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> bool:
@@ -52,12 +53,13 @@ def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted:
         delta: the table.
         rows: the changed rows, at most one for each key, with the table's columns.
         key: the columns that identify a row; a null equals a null.
-        is_deleted: whether a changed row (`c`) is to be deleted, as SQL of DataFusion.
+        is_deleted: whether a changed row (`c`) is to be deleted, in the SQL of DataFusion.
         metadata: what the commit records.
         number: the step's number.
 
     Raises:
         CommitFailedError: another writer has committed, or the store failed.
+        DeltaError: a data file of the table is missing, or a new one cannot be written.
     """
     values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
     merge = delta.merge(
