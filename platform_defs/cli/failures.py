@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -42,7 +43,7 @@ class Failures:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
             self.found[name] = self.describe(error)
-        except TidemarkError as error:
+        except (TidemarkError, DeltaError, OSError) as error:
             self.found[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:

@@ -256,7 +256,7 @@ class Reading:
         values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:
             return {row[SEQ]: row["count"] for row in collected(self.log(source, head, after=after).groupBy(SEQ).count())}
-        counts = pc.value_counts(values).to_pylist()
+        counts = pc.value_counts(values.drop_null()).to_pylist()
         return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:

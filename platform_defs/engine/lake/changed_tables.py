@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,15 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.small_queries import fetched, planned
 from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables
+
+
+@contextmanager
+def refused_if_concurrent(table: str) -> Iterator[None]:
+    """Raise `LakeError.overtaken` if Delta refuses a commit of Spark because another writer has committed."""
+    try:
+        yield
+    except DeltaConcurrentModificationException as error:
+        raise LakeError.overtaken(table, "step") from error
 
 
 @dataclass(frozen=True)
@@ -57,18 +67,18 @@ class ChangedTables(WrittenTables):
 
         self.still_mine()
         rows = rows if self.is_large(table) else planned(rows)
+        spark, stamped = rows.sparkSession, metadata | {"id": uuid.uuid4().hex}
         if deletion_vectors:
-            self._enable_vectors(rows.sparkSession, table)
-        spark, before, stamped = rows.sparkSession, self.version(table), metadata | {"id": uuid.uuid4().hex}
+            with commits.merge_settings(spark, {}, None, deletion_vectors=True, stored=False), refused_if_concurrent(table):
+                self._enable_vectors(spark, table)
+        before = self.version(table)
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        with commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored):
-            try:
-                to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
-            except DeltaConcurrentModificationException as error:
-                raise LakeError.overtaken(table, "step") from error
+        settings = commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored)
+        with settings, refused_if_concurrent(table):
+            to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
         self._check_landed(table, before, stamped["id"])
         self._after_commit(spark, table)
 
@@ -100,6 +110,8 @@ class ChangedTables(WrittenTables):
             small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number)
         except (CommitFailedError, OSError) as error:
             if not self._is_committed(table, before, stamped["id"]):
+                if self.version(table) == before:  # no other commit: the store itself failed
+                    raise
                 raise LakeError.overtaken(table, "step") from error
         self._after_commit(rows.sparkSession, table)
         return True

@@ -25,7 +25,6 @@ Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
 """By column, the lowest and the highest value, or several such ranges; None for an open end. Timestamps are epoch ms."""
 
-_VECTORS = "deletionVectors"
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
@@ -52,8 +51,8 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     """The paths of the files that can match, relative to the table; None if the table cannot be read as plain Parquet files.
 
-    That is so if its files have deletion vectors, or it has column mapping or partitions. A file without statistics of a column
-    can match.
+    That is so if it may have deletion vectors, as large upserted tables have, or has column mapping or partitions. A file without
+    statistics of a column can match.
     """
     if not is_plain(delta):
         return None
@@ -123,8 +122,7 @@ def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[
 def is_plain(delta: DeltaTable) -> bool:
     """Whether the rows of a table are those of its Parquet files, by their column names."""
     protocol, metadata = delta.protocol(), delta.metadata()
-    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= _HARMLESS | {_VECTORS}
-    features = features and not (_VECTORS in (protocol.reader_features or ()) and pa.table(delta.deletion_vectors()).num_rows)
+    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= _HARMLESS
     mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
 

@@ -40,6 +40,10 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
 }
+_OF_ONE_COMMIT = [f"spark.databricks.delta.{name}" for name in ("commitInfo.userMetadata", "write.txnAppId", "write.txnVersion")]
+"""Settings that another thread's MERGE may have set when the session is copied."""
+_COMPRESSION = 20
+"""A compressed text file counts as so many times its size."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ONE_AT_A_TIME = Lock()
@@ -54,6 +58,8 @@ def small_session(spark: SparkSession) -> SparkSession:
             copy = SparkSession(spark.sparkContext, cast(Any, spark)._jsparkSession.cloneSession())
             for name, value in _SETTINGS.items():
                 copy.conf.set(name, value)
+            for name in _OF_ONE_COMMIT:
+                copy.conf.unset(name)
             _SESSIONS[spark] = copy
         return _SESSIONS[spark]
 
@@ -162,7 +168,10 @@ def _file_bytes(relation: Any) -> int | None:
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return None
     location = relation.location()
-    return int(location.sizeInBytes()) if location.getClass().getSimpleName() == "InMemoryFileIndex" else None
+    if location.getClass().getSimpleName() != "InMemoryFileIndex":
+        return None
+    is_compressed = any(file.endswith(".gz") for file in location.inputFiles())
+    return int(location.sizeInBytes()) * (_COMPRESSION if is_compressed else 1)
 
 
 def _frame(session: SparkSession, plan: Any) -> DataFrame:

@@ -61,20 +61,18 @@ def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted:
         CommitFailedError: another writer has committed, or the store failed.
         DeltaError: a data file of the table is missing, or a new one cannot be written.
     """
-    values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
-    merge = delta.merge(
-        rows,
-        " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE",
-        source_alias="c",
-        target_alias="t",
-        commit_properties=CommitProperties(
-            custom_metadata={"userMetadata": json.dumps(metadata)},
-            max_commit_retries=0,
-            app_transactions=[Transaction(APPLICATION, number)],
-        ),
+    values, before = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}, delta.version()
+    same = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
+    once = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(metadata)},
+        max_commit_retries=0,
+        app_transactions=[Transaction(APPLICATION, number)],
     )
+    merge = delta.merge(rows, same, source_alias="c", target_alias="t", commit_properties=once)
     merge = merge.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
     merge.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
+    if delta.version() == before:  # no row was changed, so deltalake made no commit
+        delta.create_write_transaction([], "append", delta.schema(), commit_properties=once)
 
 
 def _has_one_equality(kind: DataType) -> bool:

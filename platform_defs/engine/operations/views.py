@@ -16,6 +16,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.lake.small_queries import planned
+from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.operations.export import View, ViewError, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
@@ -42,7 +43,7 @@ class Views:
         Raises:
             LakeError: the table lacks a data file.
         """
-        lake, spark = self.reading.lake, self.reading.spark
+        lake, spark = PinnedLake.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
         with self.naming_lost_files():
             return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
 

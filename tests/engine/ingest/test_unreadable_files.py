@@ -96,7 +96,7 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
     engine = _patient(make_engine([source("l")], []), lambda _: None)
     checksum = _land_unreadable(engine, "l", "b.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
-    whole = gzip.compress(f"{Event('healed', 1, 0).line}\n".encode())
+    whole = gzip.compress(f"{Event('repaired', 1, 0).line}\n".encode())
     torn = Path(engine.folders["l"]) / "torn.jsonl.gz"
     _write(torn, whole[:-4] + b"\0\0\0\0")
     entries = list[Entry]()

@@ -96,6 +96,13 @@ def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, mo
     assert counted(files)[1] == 10
 
 
+def test_compressed_text_counts_more_than_its_size(spark: SparkSession, tmp_path: Path) -> None:
+    for suffix, is_small in ((".json", True), (".json.gz", False)):
+        path = tmp_path / f"f{suffix}"
+        path.write_bytes(b"\n" * (small_queries.SMALL_INPUT_BYTES // 10))
+        assert small_queries.is_small(spark.read.text(str(path))) == is_small
+
+
 def test_rows_whose_size_is_unknown_are_not_small(files: DataFrame) -> None:
     assert not small_queries.is_small(files.localCheckpoint())
 

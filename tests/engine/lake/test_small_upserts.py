@@ -5,10 +5,12 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators.columns import same_rows
+from platform_defs.engine.lake import small_upserts
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 
@@ -80,13 +82,43 @@ def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path)
     assert lake.version("t") == before
 
 
+@pytest.mark.parametrize("rows", [[], [(99, 1, "-D")]], ids=["no change", "a delete of an absent key"])
+def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: Path, rows: list[tuple[int | None, int, str]]) -> None:
+    """Without the commit, the table would seem to lack the step, and would never again be compared with its changelog."""
+    lake = Lake(str(tmp_path / "lake"))
+    _made(spark, lake, "t", "int")
+    changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), _rows(lake.read(spark, "t"))
+    assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
+    newest = lake.newest("t", "m")
+    assert newest is not None
+    assert (newest.value, lake.transaction("t", "tidemark")) == (2, 2)
+    assert _rows(lake.read(spark, "t")) == before
+
+
+@pytest.mark.parametrize("error", [OSError("Input/output error"), CommitFailedError("the store failed")])
+def test_a_failure_of_the_store_is_not_called_another_writer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    _made(spark, lake, "t", "int")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(small_upserts, "upsert", fail)
+    with pytest.raises(type(error), match=str(error)):
+        lake.upsert("t", _frame(spark, [(1, 1, "+U")], "int", change=True), KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
+
+
 def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path / "lake"))
     _made(spark, lake, "t", "int")
     changes, seen = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.delta("t")
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     after = lake.version("t")
-    monkeypatch.setattr(Lake, "delta", lambda *_: seen)  # a writer that was paused after it had opened the table
+    opened = [seen]  # by a writer that was paused after it had opened the table
+    original = Lake.delta
+    monkeypatch.setattr(Lake, "delta", lambda self, table: opened.pop() if opened else original(self, table))
     with pytest.raises(LakeError, match="another writer"):
         lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 3}, number=3)
     monkeypatch.undo()

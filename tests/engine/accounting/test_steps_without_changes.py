@@ -1,0 +1,28 @@
+"""The account of an upserted table after a step that changed none of its rows."""
+
+import pytest
+from deltalake import DeltaTable
+
+from assets.contracts import DerivedAsset
+from operators import TopN
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
+
+LEAST = DerivedAsset(name="least", inputs=("l",), operator=TopN(by="k", order_by="v", rank_end=1))
+
+
+@pytest.mark.parametrize("damage", [None, "v = 1"])
+def test_the_table_itself_is_compared(make_engine: MakeEngine, damage: str | None) -> None:
+    engine = make_engine([source("l")], [LEAST])
+    for n, value in enumerate((1, 5)):
+        replay(engine, [{"l": [Event("a", value, n * MINUTE)]}])
+        [step] = engine.advance("least")
+        assert step.rows == 1 - n
+    assert rows_of(engine.views.table("least"), "k", "v") == [("a", 1)]
+    if damage:
+        DeltaTable(engine.lake.path("least")).delete(damage)
+    assert bool(law_violations(engine, "least")) == (damage is not None)
+    table, changelog = engine.views.newest("least") or (None, None)
+    assert table is not None
+    assert changelog is not None
+    assert (table.count(), changelog.count()) == (0 if damage else 1, 1)
