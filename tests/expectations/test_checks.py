@@ -200,7 +200,7 @@ def test_good_rows_pass_every_check(case, frame, spark):
 
 @pytest.mark.parametrize(("case", "suite"), [(ORDER_LOG, suites.orders()), (WIDE_TABLE, suites.payment_order_wide())], ids=["log", "join"])
 def test_a_suite_that_passes_is_one_spark_job(case, suite, frame, one_task):
-    table = frame(case, [row for row in case.rows() if row["breaks"] == "good"])
+    table = frame(case, [row for row in case.rows() if row["violates"] == "good"])
     jobs = one_task._jsc.sc().dagScheduler().numTotalJobs
     before = jobs()
     found = findings(FakeEngine(one_task, {case.table: table}), case.table, suite.expectations)
