@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -77,12 +77,11 @@ def collected(frame: DataFrame) -> list[Row]:
 
 def fetched(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
-    plan = _analyzed(frame.limit(MOST_FETCHED_ROWS))
+    plan = _analyzed(frame.where(_number_in_partition() < MOST_FETCHED_ROWS))  # code of a LIMIT is new for each query
     if plan is None or not _is_small(plan):
         return None
-    of_each_partition = plan.child()  # the limit of each partition; that of all rows together would be a shuffle
     try:
-        found = _to_arrow(_frame(small_session(frame.sparkSession), of_each_partition))
+        found = _to_arrow(_frame(small_session(frame.sparkSession), plan))
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -137,6 +136,11 @@ def _to_arrow(frame: DataFrame) -> pa.Table:
     """A frame's rows with all fields nullable; `toArrow` fails on a null struct or array with a field or element that is never null."""
     batches = cast(Any, frame)._collect_as_arrow(empty_list_if_zero_records=False)
     return pa.Table.from_batches(batches).cast(to_arrow_schema(all_nullable(frame.schema)))
+
+
+def _number_in_partition() -> Column:
+    """The number of a row in its partition, from 0."""
+    return F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
 
 
 def _analyzed(frame: DataFrame) -> Any:
