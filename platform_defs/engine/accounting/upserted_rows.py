@@ -6,7 +6,7 @@ so. The table is recomputed from all handled rows, and compared.
 
 from dataclasses import replace
 from datetime import date
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -32,7 +32,8 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     """
     inputs = advance.reading.inputs_of(advance.asset)
     parts = [*[_handled(advance, scope, of.name) for of in inputs if of.is_source], *_difference(advance)]
-    rows = collected(reduce(_union, parts)) if parts else []  # one query for all
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    rows = collected(reduce(union, parts)) if parts else []  # one query for all
     missing, extra = next(((row["missing"], row["extra"]) for row in rows if row["side"] is None), (0, 0))
     accounts: list[DayAccount] = []
     for of in inputs:
@@ -41,10 +42,6 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
         [*before, last] = days or [DayAccount(of.name, _last_day(advance))]
         accounts += [*before, replace(last, missing=missing, extra=extra)]
     return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other, allowMissingColumns=True)
 
 
 def _handled(advance: Advance, scope: Scope, source: str) -> DataFrame:

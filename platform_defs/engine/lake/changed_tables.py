@@ -1,6 +1,5 @@
 """Changes to rows of the lake's tables: by MERGE, by deltalake for few rows, and deletes and updates by a condition."""
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,10 +147,6 @@ class ChangedTables(WrittenTables):
     ) -> None:
         """Make one commit by deltalake, without retries on other versions."""
         self.still_mine()
-        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
-        before = seen.version()
         with refused_if_overtaken(table, "rows"):
-            change(once)
-            if seen.version() == before:  # no row was changed, so deltalake made no commit
-                seen.create_write_transaction([], "append", seen.schema(), commit_properties=once)
+            commits.change_rows(seen, commits.once(metadata), change)
         self._after_commit(spark, table)

@@ -7,7 +7,7 @@ written first, and one commit on a given version adds them to the table. Of two 
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.small_queries import fetched, is_arrow_type, planned
-from platform_defs.engine.lake.table_columns import all_nullable
+from platform_defs.paths import is_local
 
 ROWS = "rows_of"
 """In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
@@ -39,6 +39,25 @@ _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _ONE_AT_A_TIME = Lock()
 _SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
+
+
+def once(metadata: Mapping[str, Any], number: int | None = None) -> CommitProperties:
+    """The properties of a commit by deltalake on exactly the version that was read: it is not tried again on a later one.
+
+    Args:
+        metadata: what the commit records.
+        number: the step's number; see `commit_files`.
+    """
+    numbered = None if number is None else [Transaction(APPLICATION, number)]
+    return CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0, app_transactions=numbered)
+
+
+def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callable[[CommitProperties], object]) -> None:
+    """Change rows by deltalake in one commit with the properties, also if no row is changed: deltalake itself makes none then."""
+    before = delta.version()
+    change(properties)
+    if delta.version() == before:
+        delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
 
 
 def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -80,10 +99,9 @@ def create(
     Raises:
         DeltaError: the store failed.
     """
-    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0)
     try:
         create_table_with_add_actions(
-            path, _nullable(schema), list(actions), mode="error", configuration=dict(configuration), commit_properties=properties
+            path, _nullable(schema), list(actions), mode="error", configuration=dict(configuration), commit_properties=once(metadata)
         )
     except (DeltaError, OSError):
         if not DeltaTable.is_deltatable(path):
@@ -164,11 +182,8 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
     Raises:
         CommitFailedError: the store failed.
     """
-    numbered = None if number is None else [Transaction(APPLICATION, number)]
-    custom = {"userMetadata": json.dumps(metadata)}
-    properties = CommitProperties(custom_metadata=custom, max_commit_retries=0, app_transactions=numbered)
     try:
-        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=properties)
+        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=once(metadata, number))
     except (CommitFailedError, OSError):
         fresh = DeltaTable(delta.table_uri)
         if is_committed(fresh, delta.version(), metadata["id"]):
@@ -202,7 +217,7 @@ def _make_local_folder(path: str) -> None:
     """Create a table's folder if it is on a disk; an object store needs none."""
     if path.startswith("file:"):
         path = pa_fs.FileSystem.from_uri(path)[1]
-    if "://" not in path:
+    if is_local(path):
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
@@ -212,7 +227,16 @@ def _files(path: str) -> pa_fs.FileSystem:
 
 def _nullable(schema: StructType) -> Schema:
     """A schema for a Delta table: all columns nullable, without the metadata of the frame's columns."""
-    return Schema.from_json(all_nullable(schema).json())
+    return Schema.from_json(json.dumps(_all_nullable(schema.jsonValue())))
+
+
+def _all_nullable(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_all_nullable(p) for p in part]
+    if not isinstance(part, dict):
+        return part
+    flags = {k: True for k in ("nullable", "containsNull", "valueContainsNull") if k in part}
+    return {k: _all_nullable(v) for k, v in part.items()} | flags | ({"metadata": {}} if "metadata" in part else {})
 
 
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:

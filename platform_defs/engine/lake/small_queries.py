@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from platform_defs.engine.lake.table_columns import all_nullable
+from platform_defs.engine.formats.values import nullable
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -112,7 +112,7 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
 
 def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     """Fetched rows of a frame as a frame again."""
-    return frame.sparkSession.createDataFrame(rows, all_nullable(frame.schema)) if rows.num_rows else frame.limit(0)
+    return frame.sparkSession.createDataFrame(rows, _nullable(frame)) if rows.num_rows else frame.limit(0)
 
 
 def is_small(frame: DataFrame) -> bool:
@@ -135,7 +135,12 @@ def is_arrow_type(kind: DataType) -> bool:
 def _to_arrow(frame: DataFrame) -> pa.Table:
     """A frame's rows with all fields nullable; `toArrow` fails on a null struct or array with a field or element that is never null."""
     batches = cast(Any, frame)._collect_as_arrow(empty_list_if_zero_records=False)
-    return pa.Table.from_batches(batches).cast(to_arrow_schema(all_nullable(frame.schema)))
+    return pa.Table.from_batches(batches).cast(to_arrow_schema(_nullable(frame)))
+
+
+def _nullable(frame: DataFrame) -> StructType:
+    """The schema of a frame with nulls allowed in each of its parts."""
+    return cast(StructType, nullable(frame.schema))
 
 
 def _number_in_partition() -> Column:

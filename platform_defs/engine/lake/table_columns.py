@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
@@ -11,20 +10,6 @@ from platform_defs.engine.lake.errors import LakeError
 
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
-
-
-def all_nullable(schema: StructType) -> StructType:
-    """A schema with all columns, fields, elements and map values nullable, and without the metadata of columns."""
-    return StructType.fromJson(_all_nullable(schema.jsonValue()))
-
-
-def _all_nullable(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_all_nullable(p) for p in part]
-    if not isinstance(part, dict):
-        return part
-    flags = {k: True for k in ("nullable", "containsNull", "valueContainsNull") if k in part}
-    return {k: _all_nullable(v) for k, v in part.items()} | flags | ({"metadata": {}} if "metadata" in part else {})
 
 
 def bounded_columns(schema: StructType, columns: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
@@ -167,14 +167,13 @@ class WrittenTables(ReadTables, MaintainedTables):
         self.still_mine()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
-        once = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamped)}, max_commit_retries=0)
         known: DeltaTable | None = self.delta(table) if seen is ANY else seen
         before = None if known is None else known.version()
         merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
         how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
         try:
             target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
-            write_deltalake(target, rows, mode=mode, commit_properties=once, description=description or None, **how)
+            write_deltalake(target, rows, mode=mode, commit_properties=commits.once(stamped), description=description or None, **how)
         except (DeltaError, OSError) as error:
             if self._is_committed(table, before, stamped["id"]):  # only the store's answer was lost
                 return
@@ -202,8 +201,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         """
         self.still_mine()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
-        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(values | {commits.ROWS: rows})}, max_commit_retries=0)
-        seen.create_write_transaction([], "append", seen.schema(), commit_properties=properties)
+        seen.create_write_transaction([], "append", seen.schema(), commit_properties=commits.once(values | {commits.ROWS: rows}))
 
 
 def _as_stored(value: Any) -> Any:

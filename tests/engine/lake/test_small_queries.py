@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.small_queries import collected, count, counted, fetched, is_arrow_type, kept, planned, small_session
 from platform_defs.engine.lake.tables import Lake
+from tests.support.json_rows import json_rows
 
 EVERY_TYPE = {
     "k": "id",
@@ -51,10 +52,6 @@ def files(spark: SparkSession, tmp_path: Path) -> DataFrame:
     return spark.read.parquet(path)
 
 
-def _as_text(frame: DataFrame) -> list[str]:
-    return sorted(row[0] for row in frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
-
-
 def test_arrow_and_spark_write_the_same_rows(
     spark: SparkSession, every_type: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +64,7 @@ def test_arrow_and_spark_write_the_same_rows(
     assert arrow is not None
     assert by_spark is not None
     assert arrow.schema().to_json() == by_spark.schema().to_json()
-    assert _as_text(lake.read(spark, "by_arrow")) == _as_text(lake.read(spark, "by_spark")) == _as_text(every_type)
+    assert json_rows(lake.read(spark, "by_arrow")) == json_rows(lake.read(spark, "by_spark")) == json_rows(every_type)
     assert lake.extent("by_arrow", ["k"], {}) == lake.extent("by_spark", ["k"], {}) == {"k": (0, 2)}
 
 
@@ -145,10 +142,16 @@ def test_a_small_session_is_made_once_and_is_its_own(spark: SparkSession) -> Non
 
 def test_kept_rows_are_those_of_the_frame(every_type: DataFrame) -> None:
     assert kept(every_type).schema.simpleString() == every_type.schema.simpleString()
-    assert _as_text(kept(every_type)) == _as_text(every_type)
+    assert json_rows(kept(every_type)) == json_rows(every_type)
     nothing = every_type.where("k < 0")
     assert kept(nothing).schema.simpleString() == every_type.schema.simpleString()
     assert counted(nothing)[1] == 0
+
+
+def test_kept_text_is_compared_by_its_collation(spark: SparkSession) -> None:
+    frame = spark.range(1).select(F.expr("'A' COLLATE UTF8_LCASE AS s"))
+    assert kept(frame).schema["s"].dataType == frame.schema["s"].dataType
+    assert kept(frame).where("s = 'a'").count() == 1
 
 
 def test_types_that_arrow_writes_otherwise_are_left_to_spark(spark: SparkSession) -> None:

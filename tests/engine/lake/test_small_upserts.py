@@ -13,6 +13,7 @@ from operators.columns import same_rows
 from platform_defs.engine.lake import small_upserts
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
+from tests.support.json_rows import json_rows
 
 KEYS = {
     "int": "cast(n as int)",
@@ -46,13 +47,9 @@ def _changes(kind: str, seed: int) -> list[tuple[int | None, int, str]]:
     return [(n, rng.randrange(100, 200), rng.choice(["+I", "+U", "-D"])) for n in rng.sample(numbers, rng.randint(1, len(numbers)))]
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(row[0] for row in frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
-
-
 def _feed(spark: SparkSession, lake: Lake, table: str) -> list[str]:
     changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(lake.path(table))
-    return _rows(changes.drop("_commit_timestamp"))
+    return json_rows(changes.drop("_commit_timestamp"))
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -64,9 +61,15 @@ def test_deltalake_and_spark_upsert_the_same_rows(spark: SparkSession, tmp_path:
         changes = _frame(spark, _changes(kind, step), kind, change=True)
         assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
         lake.merge(
-            "many", changes, same_rows("t", "c", KEY), is_deleted=F.col("c.kind") == "-D", metadata={"m": step}, number=step, stored=True
+            "many",
+            changes,
+            same_rows("t", "c", KEY),
+            is_deleted=F.col("c.kind") == "-D",
+            metadata={"m": step},
+            number=step,
+            stored=True,
         )
-    assert _rows(lake.read(spark, "few")) == _rows(lake.read(spark, "many")) == _rows(lake.frame(spark, "few"))
+    assert json_rows(lake.read(spark, "few")) == json_rows(lake.read(spark, "many")) == json_rows(lake.frame(spark, "few"))
     assert _feed(spark, lake, "few") == _feed(spark, lake, "many")
     newest = lake.newest("few", "m")
     assert newest is not None
@@ -87,12 +90,12 @@ def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: 
     """Without the commit, the table would seem to lack the step, and would never again be compared with its changelog."""
     lake = Lake(str(tmp_path / "lake"))
     _made(spark, lake, "t", "int")
-    changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), _rows(lake.read(spark, "t"))
+    changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     newest = lake.newest("t", "m")
     assert newest is not None
     assert (newest.value, lake.transaction("t", "tidemark")) == (2, 2)
-    assert _rows(lake.read(spark, "t")) == before
+    assert json_rows(lake.read(spark, "t")) == before
 
 
 @pytest.mark.parametrize("error", [OSError("Input/output error"), CommitFailedError("the store failed")])
