@@ -184,6 +184,25 @@ def _file_bytes(relation: Any) -> int | None:
 
 
 def _frame(session: SparkSession, plan: Any) -> DataFrame:
-    """The frame of a plan in a session."""
+    """The frame of a plan in a session, with each table read as one partition."""
     jvm: Any = session._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, _in_one_partition(jvm, plan)), session)
+
+
+def _in_one_partition(jvm: Any, plan: Any) -> Any:
+    """The plan with each table read as one partition, so that its joins and aggregations need no shuffle.
+
+    Text files are left as they are: Spark would move filters below the repartitioning and parse each line many times.
+    """
+    leaves, replaced = plan.collectLeaves(), jvm.scala.collection.immutable.HashMap()
+    for n in range(leaves.size()):
+        leaf = leaves.apply(n)
+        if _is_parquet(leaf):
+            replaced = replaced.updated(leaf, jvm.org.apache.spark.sql.catalyst.plans.logical.Repartition(1, False, leaf))
+    return plan.transformUp(replaced)  # a Scala map is a partial function
+
+
+def _is_parquet(leaf: Any) -> bool:
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return False
+    return leaf.relation().fileFormat().getClass().getSimpleName() == "ParquetFileFormat"

@@ -1,10 +1,12 @@
 """Small queries: they are one Spark job, and a table has the same rows whether Arrow or Spark writes them."""
 
+from functools import reduce
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from platform_defs.engine.lake import small_queries
@@ -159,3 +161,41 @@ def test_types_that_arrow_writes_otherwise_are_left_to_spark(spark: SparkSession
     variant = spark.range(1).select(F.expr("array(parse_json('{}'))"))
     assert is_arrow_type(plain.schema)
     assert not is_arrow_type(variant.schema)
+
+
+def test_joins_and_aggregations_of_tables_need_no_shuffle(files: DataFrame) -> None:
+    joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
+    assert "Exchange" not in _plan(planned(joined))
+    assert sorted(map(tuple, collected(joined))) == sorted(map(tuple, joined.collect()))
+
+
+def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame) -> None:
+    """Tables are read as one partition, and a union of them is one or several; the rows are the same in every combination."""
+    empty = files.where("id < 0")
+    by_group = Window.partitionBy("g").orderBy("id")
+    parts = {
+        "files": files,
+        "union": files.union(files),
+        "union_with_none": empty.union(files).union(empty),
+        "joined": files.alias("a").join(files.alias("b"), "g").select("a.id", "g"),
+        "left": files.join(empty.select("g", F.lit(1).alias("one")), "g", "left").select("id", "g"),
+        "few": files.groupBy("g").agg(F.sum("id").alias("id")).select("id", "g"),
+        "numbered": files.select(F.row_number().over(by_group).cast("long").alias("id"), "g"),
+        "memory": files.sparkSession.createDataFrame([(1, 1), (2, None)], "id long, g long"),
+    }
+    found = dict[str, DataFrame]()
+    for (one, left), (other, right) in combinations(parts.items(), 2):
+        both = left.union(right).groupBy("g").agg(F.count("*").alias("n"), F.sum("id").alias("id"))
+        found[f"{one} with {other}"] = left.join(both.withColumnRenamed("id", "total"), "g", "full").select("id", "g", "n", "total")
+    every = reduce(DataFrame.unionByName, (rows.withColumn("case_id", F.lit(name)) for name, rows in found.items()))
+    expected = _rows(every)
+    assert len(expected) >= len(found)
+    assert _rows(planned(every)) == expected
+
+
+def _plan(frame: DataFrame) -> str:
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(str(tuple(row)) for row in frame.collect())
