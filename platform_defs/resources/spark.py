@@ -41,8 +41,20 @@ QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
 
 
-_CLASSES_BY_NAME = ("functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark looks up by a short name for every column expression; for each look-up the JVM searches all JARs."""
+_CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
+"""The classes that PySpark looks up by name for every column expression; for a short name the JVM searches all JARs each time."""
+
+
+class _Members:
+    """A class in the JVM whose members are looked up once: PySpark looks up the same functions for every column expression."""
+
+    def __init__(self, java_class: Any) -> None:
+        self._class = java_class
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._class, name)
+        setattr(self, name, member)
+        return member
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
@@ -88,7 +100,8 @@ def session(settings: Settings, **more: str) -> SparkSession:
         PySparkLogger.getLogger(name).disabled = True
     made = spark_session_from_config(spark_config(settings) | more)
     for name in _CLASSES_BY_NAME:
-        setattr(made._jvm, name, getattr(made._jvm, name))
+        known = getattr(made._jvm, name)
+        setattr(made._jvm, name, known if isinstance(known, _Members) else _Members(known))
     return made
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
-from operators.columns import comparable
+from operators.columns import comparable, has_map
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
@@ -117,5 +117,8 @@ def missing_and_extra() -> dict[str, Column]:
 
 def row_hash(frame: DataFrame) -> Column:
     """A row's hash. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal; therefore null flags are hashed too."""
-    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]  # comparable: Spark cannot hash a map
-    return F.xxhash64(*values, *[F.col(f"`{c}`").isNull() for c in frame.columns]).alias("print")
+    fields = frame.schema.fields
+    plain = [f"`{f.name}`" for f in fields if not has_map(f.dataType)]
+    maps = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
+    whole = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")
+    return (F.xxhash64(whole, *maps) if maps else whole).alias("print")

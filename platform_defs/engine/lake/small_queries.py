@@ -10,6 +10,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -66,8 +67,8 @@ def small_session(spark: SparkSession) -> SparkSession:
 
 def planned(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; else unchanged."""
-    plan = _analyzed(frame)
-    return frame if plan is None or not _is_small(plan) else _frame(small_session(frame.sparkSession), plan)
+    small = _small_frame(_analyzed(frame), frame.sparkSession)
+    return frame if small is None else small
 
 
 def collected(frame: DataFrame) -> list[Row]:
@@ -77,11 +78,12 @@ def collected(frame: DataFrame) -> list[Row]:
 
 def fetched(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
-    plan = _analyzed(frame.where(_number_in_partition() < MOST_FETCHED_ROWS))  # code of a LIMIT is new for each query
-    if plan is None or not _is_small(plan):
+    limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # code of a LIMIT is new for each query
+    small = _small_frame(_analyzed(limited), frame.sparkSession)
+    if small is None:
         return None
     try:
-        found = _to_arrow(_frame(small_session(frame.sparkSession), plan))
+        found = _to_arrow(small)
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -118,7 +120,7 @@ def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
 def is_small(frame: DataFrame) -> bool:
     """Whether a query of a frame is small."""
     plan = _analyzed(frame)
-    return plan is not None and _is_small(plan)
+    return plan is not None and _tables_if_small(plan) is not None
 
 
 def is_arrow_type(kind: DataType) -> bool:
@@ -154,22 +156,21 @@ def _analyzed(frame: DataFrame) -> Any:
     return None if jdf is None else jdf.queryExecution().analyzed()
 
 
-def _is_small(plan: Any) -> bool:
-    """Whether the data files that a plan reads are small; false if their size is not known without a job."""
-    leaves, size = plan.collectLeaves(), 0
+def _tables_if_small(plan: Any) -> list[Any] | None:
+    """The tables that a plan reads; None if it reads more data files than a small query, or their size is not known without a job."""
+    leaves, tables, size = plan.collectLeaves(), list[Any](), 0
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
         kind = leaf.getClass().getSimpleName()
-        if kind == "LogicalRelation":
-            of_leaf = _file_bytes(leaf.relation())
-        elif kind in _ROWS_IN_MEMORY:
-            of_leaf = 0
-        else:
-            of_leaf = None
+        if kind in _ROWS_IN_MEMORY:
+            continue
+        of_leaf = _file_bytes(leaf.relation()) if kind == "LogicalRelation" else None
         if of_leaf is None:
-            return False
+            return None
         size += of_leaf
-    return size <= SMALL_INPUT_BYTES
+        if leaf.relation().toString() == "parquet":
+            tables.append(leaf)
+    return tables if size <= SMALL_INPUT_BYTES else None
 
 
 def _file_bytes(relation: Any) -> int | None:
@@ -179,30 +180,27 @@ def _file_bytes(relation: Any) -> int | None:
     location = relation.location()
     if location.getClass().getSimpleName() != "InMemoryFileIndex":
         return None
-    is_compressed = any(file.endswith(".gz") for file in location.inputFiles())
+    is_compressed = relation.toString() != "parquet" and any(file.endswith(".gz") for file in location.inputFiles())
     return int(location.sizeInBytes()) * (_COMPRESSION if is_compressed else 1)
 
 
-def _frame(session: SparkSession, plan: Any) -> DataFrame:
-    """The frame of a plan in a session, with each table read as one partition."""
-    jvm: Any = session._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, _in_one_partition(jvm, plan)), session)
+def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
+    """The frame of a small plan in the copy of its session; None if the plan is not small.
 
-
-def _in_one_partition(jvm: Any, plan: Any) -> Any:
-    """The plan with each table read as one partition, so that its joins and aggregations need no shuffle.
-
-    Text files are left as they are: Spark would move filters below the repartitioning and parse each line many times.
+    Each table is read as one partition, so that joins and aggregations need no shuffle. Text files are left as they are: Spark would move
+    filters below the repartitioning, and parse each line many times.
     """
-    leaves, replaced = plan.collectLeaves(), jvm.scala.collection.immutable.HashMap()
-    for n in range(leaves.size()):
-        leaf = leaves.apply(n)
-        if _is_parquet(leaf):
-            replaced = replaced.updated(leaf, jvm.org.apache.spark.sql.catalyst.plans.logical.Repartition(1, False, leaf))
-    return plan.transformUp(replaced)  # a Scala map is a partial function
+    if plan is None or (tables := _tables_if_small(plan)) is None:
+        return None
+    copy = small_session(session)
+    whole: Any = _java_class(copy, "scala.collection.immutable.HashMap")()
+    for table in tables:
+        whole = whole.updated(table, _java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table))
+    in_one_partition = plan.transformUp(whole)  # a Scala map is a partial function
+    rows = _java_class(copy, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, copy)._jsparkSession, in_one_partition)
+    return DataFrame(rows, copy)
 
 
-def _is_parquet(leaf: Any) -> bool:
-    if leaf.getClass().getSimpleName() != "LogicalRelation":
-        return False
-    return leaf.relation().fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
+def _java_class(session: SparkSession, name: str) -> Any:
+    """A class in the JVM, without a look-up of each part of its name."""
+    return JavaClass(name, cast(Any, session)._jvm._gateway_client)
