@@ -1,21 +1,26 @@
 """The cost of one cycle of the whole shop: ingest a micro-batch of every source, advance every table, account, and run all checks.
 
 A cycle is what a stream does every few seconds, so its cost is mostly that of many small Spark jobs. Seconds depend on the machine;
-the numbers of Spark jobs and of Delta commits do not.
+the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for side by side, as `tidemark ingest --every`
+and `tidemark status` do it; the costs by table are measured with one table after the other.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 from pyspark.sql import SparkSession
 
 from expectations import shop_suites
 from expectations.checks import findings
 from platform_defs.engine import Engine
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.operations.side_by_side import advance_side_by_side, computed_side_by_side
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource, session
 from platform_defs.settings import Settings
@@ -33,19 +38,24 @@ class Cost:
         seconds: the wall time.
         jobs: Spark jobs.
         commits: new versions of Delta tables.
+        cpu_s: CPU seconds of Python and the JVM.
     """
 
     seconds: float = 0.0
     jobs: int = 0
     commits: int = 0
+    cpu_s: float = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.seconds + other.seconds, self.jobs + other.jobs, self.commits + other.commits)
+        return Cost(self.seconds + other.seconds, self.jobs + other.jobs, self.commits + other.commits, self.cpu_s + other.cpu_s)
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return Cost(self.seconds - other.seconds, self.jobs - other.jobs, self.commits - other.commits, self.cpu_s - other.cpu_s)
 
     @property
     def summary(self) -> dict[str, Any]:
         """The cost as plain data."""
-        return {"seconds": round(self.seconds, 3), "jobs": self.jobs, "commits": self.commits}
+        return {"seconds": round(self.seconds, 3), "jobs": self.jobs, "commits": self.commits, "cpu_s": round(self.cpu_s, 2)}
 
 
 @dataclass
@@ -54,11 +64,13 @@ class Cycle:
 
     Args:
         rows: the rows that were landed.
-        parts: the cost by phase and by table; the ingest of all sources is one part, `all`.
+        parts: the cost by phase and by table; `all` for work on several tables at once.
+        memory_mb: the resident memory of Python and the JVM after the cycle, in MiB.
     """
 
     rows: int
     parts: dict[tuple[str, str], Cost] = field(default_factory=dict)
+    memory_mb: int = 0
 
     def phase(self, name: str) -> Cost:
         """The cost of a phase."""
@@ -71,6 +83,7 @@ class Cycle:
         return {
             "rows": self.rows,
             **sum(self.parts.values(), Cost()).summary,
+            "memory_mb": self.memory_mb,
             "phases": {name: self.phase(name).summary for name in phases},
         }
 
@@ -94,9 +107,19 @@ class Meter:
     @contextmanager
     def part(self, cycle: Cycle, phase: str, table: str) -> Iterator[None]:
         """Record the cost of a block as a part of a cycle."""
-        jobs, commits, began = self._jobs(), self._commits(), time.perf_counter()
+        before = self._now()
         yield
-        cycle.parts[phase, table] = Cost(time.perf_counter() - began, self._jobs() - jobs, self._commits() - commits)
+        cycle.parts[phase, table] = self._now() - before
+        cycle.memory_mb = sum(p.memory_info().rss for p in self._processes()) // 2**20
+
+    def _now(self) -> Cost:
+        """All costs since the session began."""
+        times = [p.cpu_times() for p in self._processes()]
+        return Cost(time.perf_counter(), self._jobs(), self._commits(), sum(t.user + t.system for t in times))
+
+    def _processes(self) -> list[psutil.Process]:
+        """This process and its JVM."""
+        return [psutil.Process(), *psutil.Process().children(recursive=True)]
 
     def _jobs(self) -> int:
         """The number of jobs that the session has started; Spark numbers them from 0."""
@@ -106,14 +129,17 @@ class Meter:
         return sum(1 for _ in self._root.rglob("_delta_log/*.json"))
 
 
-def run(work: Path, rows: int, cycles: int, *, checks: bool, cores: int, heap: str, note: Callable[[str], object]) -> list[Cycle]:
-    """Run cycles on a new lake; the last ones are warm.
+def run(
+    work: Path, rows: int, cycles: int, *, checks: bool, by_table: bool, cores: int, heap: str, note: Callable[[str], object]
+) -> tuple[Cycle, Cycle]:
+    """Run cycles on a new lake, and then a cycle for which nothing has landed; returns the last cycle with rows, and the empty one.
 
     Args:
         work: an empty folder.
         rows: rows that land in each cycle, in all sources together, about.
         cycles: how many cycles.
         checks: whether to run the suites of Great Expectations too.
+        by_table: whether to work on one table after the other, and so measure each.
         cores: the cores of the Spark session.
         heap: the heap of its JVM.
         note: called with one line for each cycle.
@@ -123,29 +149,46 @@ def run(work: Path, rows: int, cycles: int, *, checks: bool, cores: int, heap: s
     spark = session(values)
     engine = replace(make_engine(values, SparkResource()), connect=lambda: spark)
     meter, done = Meter(spark, work / "lake"), list[Cycle]()
-    for part in range(cycles):
-        cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()))
-        _run_cycle(engine, meter, cycle, values if checks else None)
+    for part in range(cycles + 1):
+        cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)
+        _run_cycle(engine, meter, cycle, values if checks else None, by_table=by_table)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
-    return done
+    return done[-2], done[-1]
 
 
-def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None) -> None:
+def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None, *, by_table: bool) -> None:
+    """Run a cycle. If nothing has landed and no table makes a step, there is nothing to account for or to check, as in a stream."""
+    steps: list[Step] = []
     with meter.part(cycle, "ingest", "all"):
-        engine.ingest()
+        entries = engine.ingest()
     days = engine.pending.all_days()
-    for name in engine.assets:
-        with meter.part(cycle, "advance", name):
-            engine.advance(name)
-    for name in engine.assets:
-        with meter.part(cycle, "account", name):
-            is_right = all(a.holds for a in engine.accounts.days(name)) and not engine.accounts.count_differences(name)
-            _require(is_right, f"the account of {name}")
+    parts = {name: [name] for name in engine.assets} if by_table else {"all": [*engine.assets]}
+    reads = {name: asset.inputs for name, asset in engine.assets.items()}
+    for part, names in parts.items():
+        with meter.part(cycle, "advance", part):
+            advance_side_by_side(reads, names, partial(_advanced, engine, steps))
+    if not entries and not steps:
+        return
+    for part, names in parts.items():
+        with meter.part(cycle, "account", part):
+            for name, is_right in computed_side_by_side(names, partial(_is_accounted, engine)).items():
+                _require(is_right, f"the account of {name}")
     for suite in shop_suites(checked.hot_items, checked.category_hot_items) if checked else ():
         with meter.part(cycle, "checks", suite.table):
             found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
             _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {suite.table}")
+
+
+def _advanced(engine: Engine, steps: list[Step], name: str) -> Generator[Step]:
+    for step in engine.steps(name):
+        steps.append(step)
+        yield step
+
+
+def _is_accounted(engine: Engine, name: str) -> bool:
+    """Whether the conservation law holds for an asset, and its logs have the rows that the ledger counts."""
+    return all(a.holds for a in engine.accounts.days(name)) and not engine.accounts.count_differences(name)
 
 
 def _require(holds: bool, claim: str) -> None:

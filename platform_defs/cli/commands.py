@@ -1,6 +1,6 @@
 """The command line: `tidemark`."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,12 @@ from platform_defs.cli import tables as tables_cli
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval
 from platform_defs.cli.failures import Failures
 from platform_defs.engine import Engine, MaintenanceError
+from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
+from platform_defs.engine.operations.side_by_side import advance_side_by_side
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import configured_engine as _engine
 from platform_defs.safe_text import without_credentials
@@ -93,7 +95,7 @@ def ingest(
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
     engine = _engine()
-    advancing = AdvanceAll(partial(engine.steps, checked=True), [*engine.assets], _report_failed)
+    advancing = AdvanceAll(partial(engine.steps, checked=True), _reads(engine), _report_failed)
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
@@ -134,20 +136,30 @@ def _known_assets(engine: Engine, assets: list[str] | None) -> list[str]:
     return assets or [*engine.assets]
 
 
+def _reads(engine: Engine) -> dict[str, Sequence[str]]:
+    """The inputs of each asset."""
+    return {name: asset.inputs for name, asset in engine.assets.items()}
+
+
 def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
     """Advance every asset that reads no failed one; returns the steps, and records failed assets in `failures`."""
-    steps_made: list[dict[str, Any]] = []
+    steps_made = {name: list[dict[str, Any]]() for name in assets}
+    _ = engine.reading  # the session starts here, and not in several threads
+
+    def steps(name: str) -> Generator[Step]:
+        if failures.is_blocked(name):
+            return
+        with failures.recorded(name):
+            state = engine.pending.described(name)
+            task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
+            for step in engine.steps(name, until):
+                steps_made[name].append(render.step(name, step))
+                bar.update(task, completed=(state["lag_ms"] - engine.pending.described(name)["lag_ms"]) // 3_600_000)
+                yield step
+
     with _progress() as bar:
-        for name in assets:
-            if failures.is_blocked(name):
-                continue
-            with failures.recorded(name):
-                state = engine.pending.described(name)
-                task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
-                for step in engine.steps(name, until):
-                    steps_made.append(render.step(name, step))
-                    bar.update(task, completed=(state["lag_ms"] - engine.pending.described(name)["lag_ms"]) // 3_600_000)
-    return steps_made
+        advance_side_by_side(_reads(engine), steps_made, steps)
+    return [step for made in steps_made.values() for step in made]
 
 
 @app.command()

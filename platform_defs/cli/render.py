@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from platform_defs.engine.days import moment
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
+from platform_defs.engine.operations.side_by_side import computed_side_by_side
 from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
@@ -85,11 +87,13 @@ def maintained(done: Maintained) -> dict[str, Any]:
 def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of these assets, from one snapshot."""
     engine = engine.snapshot()
+    if engine.ledger.head:
+        _ = engine.reading  # the session starts here, and not in several threads
     return {
         "lake": engine.lake.root,
         "ledger_head": engine.ledger.head,
         "sources": {name: _source(engine, name) for name in engine.sources},
-        "assets": {name: _asset(engine, name) for name in assets},
+        "assets": computed_side_by_side(assets, partial(_asset, engine)),
     }
 
 

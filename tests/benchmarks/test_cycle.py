@@ -5,17 +5,19 @@ from benchmarks.cycle import Cost, Cycle
 
 def test_a_summary_adds_up_tables_by_phase() -> None:
     cycle = Cycle(rows=10)
-    cycle.parts["ingest", "all"] = Cost(1.0, 3, 2)
-    cycle.parts["advance", "pairs"] = Cost(0.5, 4, 1)
-    cycle.parts["advance", "sums"] = Cost(0.25, 5, 2)
+    cycle.parts["ingest", "all"] = Cost(1.0, 3, 2, 1.5)
+    cycle.parts["advance", "pairs"] = Cost(0.5, 4, 1, 0.5)
+    cycle.parts["advance", "sums"] = Cost(0.25, 5, 2, 0.25)
     assert cycle.summary == {
         "rows": 10,
         "seconds": 1.75,
         "jobs": 12,
         "commits": 5,
+        "cpu_s": 2.25,
+        "memory_mb": 0,
         "phases": {
-            "ingest": {"seconds": 1.0, "jobs": 3, "commits": 2},
-            "advance": {"seconds": 0.75, "jobs": 9, "commits": 3},
+            "ingest": {"seconds": 1.0, "jobs": 3, "commits": 2, "cpu_s": 1.5},
+            "advance": {"seconds": 0.75, "jobs": 9, "commits": 3, "cpu_s": 0.75},
         },
     }
-    assert cycle.tables["advance sums"] == {"seconds": 0.25, "jobs": 5, "commits": 2}
+    assert cycle.tables["advance sums"] == {"seconds": 0.25, "jobs": 5, "commits": 2, "cpu_s": 0.25}

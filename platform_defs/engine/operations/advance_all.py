@@ -1,12 +1,13 @@
 """Advance many assets while a stream ingests: an asset that fails stops neither the other assets nor the ingest."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.operations.side_by_side import THREADS, advance_side_by_side
 
 FATAL = (LedgerError, LawError)
 """Errors that a retry cannot fix: the ledger is corrupted, or rows are missing or counted twice."""
@@ -32,22 +33,24 @@ class Failed:
 
 @dataclass
 class AdvanceAll:
-    """Advances assets in their order, each as far as its watermark allows.
+    """Advances assets side by side, each after those that it reads, and as far as its watermark allows.
 
     An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. Other assets
     go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised.
 
     Args:
-        steps: advances one asset.
-        assets: the assets, each after those that it reads.
+        steps: advances one asset; called in several threads.
+        reads: the inputs of each asset, by its name.
         report: called when an asset failed.
         now: a monotonic clock, in seconds.
+        threads: the most assets that are advanced at once.
     """
 
-    steps: Callable[[str], Iterable[Step]]
-    assets: Sequence[str]
+    steps: Callable[[str], Generator[Step]]
+    reads: Mapping[str, Sequence[str]]
     report: Callable[[str, Failed], None]
     now: Callable[[], float] = time.monotonic
+    threads: int = THREADS
     failed: dict[str, Failed] = field(default_factory=dict, init=False)
 
     def __call__(self) -> None:
@@ -57,19 +60,17 @@ class AdvanceAll:
             LedgerError: the ledger is corrupted.
             LawError: a step broke the conservation law.
         """
-        for name in self.assets:
-            if name not in self.failed or self.now() >= self.failed[name].until:
-                self._advance(name)
+        due = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
+        advance_side_by_side(self.reads, due, self._steps, self.threads)
 
     def retry(self) -> None:
         """Advance again if the wait of a failed asset has ended: that asset, and those that read it."""
         if any(self.now() >= f.until for f in self.failed.values()):
             self()
 
-    def _advance(self, name: str) -> None:
+    def _steps(self, name: str) -> Generator[Step]:
         try:
-            for _ in self.steps(name):
-                pass
+            yield from self.steps(name)
         except FATAL:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -127,15 +127,14 @@ def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:
     now, advanced, reports, fixed = [0.0], [], [], []
 
-    def steps(name: str) -> Iterator[Any]:
+    def steps(name: str) -> Generator[Any]:
         advanced.append((now[0], name))
         yield None
         if name == "bad" and not fixed:
             raise ArithmeticError("overflow")
 
-    assets = AdvanceAll(
-        steps, ["first", "bad", "last"], lambda name, f: reports.append((name, f.tries, f.wait_s, str(f.error))), lambda: now[0]
-    )
+    reads = {"first": ["log"], "bad": ["first"], "last": ["bad"]}
+    assets = AdvanceAll(steps, reads, lambda name, f: reports.append((name, f.tries, f.wait_s, str(f.error))), lambda: now[0])
     for time in (0.0, 0.5, 1.0, 2.0, 3.0):
         now[0] = time
         assets()
@@ -178,7 +177,7 @@ def test_an_error_that_a_retry_cannot_fix_ends_the_stream(fatal: Exception) -> N
         pytest.fail("raised, not reported")
 
     with pytest.raises(type(fatal), match=str(fatal)):
-        AdvanceAll(lambda _: _raise(fatal), ["a"], report)()
+        AdvanceAll(lambda _: _raise(fatal), {"a": ["log"]}, report)()
 
 
 def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:

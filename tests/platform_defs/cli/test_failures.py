@@ -1,6 +1,6 @@
 """If one asset fails, the command line and the maintenance job still process the others, and then fail with the failed names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +33,7 @@ class FakeEngine:
     error: Exception | None = OVERFLOW
     called: list[str] = field(default_factory=list)
     assets: dict[str, DerivedAsset] = field(default_factory=lambda: ASSETS)
+    reading: None = None
     entries: int = 3
     fixed_at: int = 99
 
@@ -43,7 +44,7 @@ class FakeEngine:
     def described(self, name: str) -> dict[str, int]:
         return {"lag_ms": 0}
 
-    def steps(self, name: str, until: int | None = None, *, checked: bool = False) -> Iterator[Any]:
+    def steps(self, name: str, until: int | None = None, *, checked: bool = False) -> Generator[Any]:
         self.called.append(name)
         if name == "bad" and self.error:
             raise self.error
@@ -80,7 +81,7 @@ def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.M
     engine = FakeEngine()
     out, error_raised = run(monkeypatch, engine, *command)
     rebuilt = ["bad", "rebuild good"] if "backfill" in command else ["bad"]
-    assert engine.called == [*rebuilt, "good"]
+    assert sorted(engine.called) == sorted([*rebuilt, "good"])
     assert "good" in out, "successful steps are shown"
     assert isinstance(error_raised, AdvanceError)
     assert str(error_raised).startswith("bad could not be advanced; assets that do not read these were")

@@ -1,0 +1,112 @@
+"""Assets are advanced side by side, each after those that it reads, and an error or an interrupt lets running steps end."""
+
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from platform_defs.engine.operations.side_by_side import advance_side_by_side, computed_side_by_side
+
+WAIT_S = 30
+READS = {"a": ["log"], "b": ["log"], "of_a": ["a"], "of_both": ["a", "b"], "of_all": ["of_a", "of_both"]}
+
+
+class Assets:
+    """Assets of two steps each, which record the order in which they are advanced."""
+
+    def __init__(self) -> None:
+        self.done, self.begun, self.most = list[str](), set[str](), 0
+
+    def steps(self, name: str) -> Generator[Any]:
+        """Two steps of an asset."""
+        self.begun.add(name)
+        self.most = max(self.most, len(self.begun - {*self.done}))
+        yield 1
+        yield None  # the value of a step does not matter
+        self.done.append(name)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_each_asset_is_advanced_once_and_after_those_that_it_reads(threads: int) -> None:
+    assets = Assets()
+    advance_side_by_side(READS, READS, assets.steps, threads)
+    assert sorted(assets.done) == sorted(READS)
+    assert all(assets.done.index(of) < assets.done.index(name) for name in READS for of in READS[name] if of in READS)
+    assert assets.most <= threads
+
+
+def test_only_the_named_assets_are_advanced() -> None:
+    assets = Assets()
+    advance_side_by_side(READS, ["of_all", "a"], assets.steps, 1)
+    assert sorted(assets.done) == ["a", "of_all"]
+
+
+def test_independent_assets_are_advanced_at_the_same_time() -> None:
+    both = threading.Barrier(2)
+
+    def steps(_: str) -> Generator[Any]:
+        both.wait(WAIT_S)
+        yield 1
+
+    advance_side_by_side({"a": ["log"], "b": ["log"]}, ["a", "b"], steps, 2)
+    assert not both.broken
+
+
+def test_after_an_error_a_running_step_ends_and_no_further_one_begins() -> None:
+    failed, steps_made, closed = threading.Event(), list[str](), list[str]()
+
+    def steps(name: str) -> Generator[Any]:
+        try:
+            if name == "b":
+                assert running.wait(WAIT_S)
+                raise ArithmeticError("overflow")
+            running.set()
+            assert failed.wait(WAIT_S)
+            steps_made.append("first")
+            yield 1
+            steps_made.append("second")
+        finally:
+            closed.append(name)
+            failed.set()
+
+    running = threading.Event()
+    with pytest.raises(ArithmeticError, match="overflow"):
+        advance_side_by_side(READS, READS, steps, 2)
+    assert "of_a" not in closed
+    assert "of_both" not in closed
+    assert steps_made[0] == "first", "the running step has ended"
+
+
+def test_an_interrupt_is_raised_after_the_running_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, interrupted, steps_made = threading.Event(), threading.Event(), list[int]()
+
+    def interrupt(*_: Any, **__: Any) -> Any:
+        assert begun.wait(WAIT_S)
+        interrupted.set()
+        raise KeyboardInterrupt("by hand")
+
+    def steps(_: str) -> Generator[Any]:
+        begun.set()
+        assert interrupted.wait(WAIT_S)
+        for n in range(1_000_000):
+            steps_made.append(n)
+            yield n
+
+    monkeypatch.setattr("platform_defs.engine.operations.side_by_side.wait", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        advance_side_by_side(READS, READS, steps, 1)
+    assert 1 <= len(steps_made) < 1_000_000
+
+
+def test_values_are_computed_for_all_names_or_the_error_is_raised() -> None:
+    assert computed_side_by_side("abc", str.upper, 2) == {"a": "A", "b": "B", "c": "C"}
+    begun = list[str]()
+
+    def compute(name: str) -> str:
+        begun.append(name)
+        raise ValueError(name)
+
+    with pytest.raises(ValueError, match="a"):
+        computed_side_by_side([*"abcdefghij"], compute, 1)
+    assert begun[0] == "a"
