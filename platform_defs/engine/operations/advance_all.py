@@ -60,8 +60,8 @@ class AdvanceAll:
             LedgerError: the ledger is corrupted.
             LawError: a step broke the conservation law.
         """
-        due = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
-        advance_side_by_side(self.reads, due, self._steps, self.threads)
+        names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
+        advance_side_by_side(self.reads, names, self._steps, self.threads)
 
     def retry(self) -> None:
         """Advance again if the wait of a failed asset has ended: that asset, and those that read it."""
