@@ -159,7 +159,7 @@ def cycle(
     rows: Annotated[int, typer.Option(help="Rows that land in each cycle, in all sources together, about.", min=1)] = 4_000,
     cycles: Annotated[int, typer.Option(help="Cycles; the last one counts.", min=1)] = 6,
     checks: Annotated[bool, typer.Option("--checks", help="Run the suites of Great Expectations too.")] = False,
-    tables: Annotated[bool, typer.Option("--tables", help="Work on one table after the other; print each one's costs.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Process one table at a time, and print the cost of each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the costs of the last cycle as JSON, in the last line.")] = False,
     heap: Annotated[str, typer.Option(help="The driver's heap.")] = "3g",
     work: Work = WORK,

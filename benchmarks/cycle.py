@@ -1,7 +1,7 @@
 """The cost of one cycle of the whole shop: ingest a micro-batch of every source, advance every table, account, and run all checks.
 
 A cycle is what a stream does every few seconds, so its cost is mostly that of many small Spark jobs. Seconds depend on the machine;
-the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for side by side, as `tidemark ingest --every`
+the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for in parallel, as `tidemark ingest --every`
 and `tidemark status` do it; the costs by table are measured with one table after the other.
 """
 
@@ -20,7 +20,7 @@ from expectations import shop_suites
 from expectations.checks import findings
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.operations.side_by_side import advance_side_by_side, computed_side_by_side
+from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource, session
 from platform_defs.settings import Settings
@@ -167,12 +167,12 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
     reads = {name: asset.inputs for name, asset in engine.assets.items()}
     for part, names in parts.items():
         with meter.part(cycle, "advance", part):
-            advance_side_by_side(reads, names, partial(_advanced, engine, steps))
+            advance_in_parallel(reads, names, partial(_advanced, engine, steps))
     if not entries and not steps:
         return
     for part, names in parts.items():
         with meter.part(cycle, "account", part):
-            for name, is_right in computed_side_by_side(names, partial(_is_accounted, engine)).items():
+            for name, is_right in compute_in_parallel(names, partial(_is_accounted, engine)).items():
                 _require(is_right, f"the account of {name}")
     for suite in shop_suites(checked.hot_items, checked.category_hot_items) if checked else ():
         with meter.part(cycle, "checks", suite.table):

@@ -25,7 +25,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
-from platform_defs.engine.operations.side_by_side import advance_side_by_side
+from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical, canonical_local
 from platform_defs.resources.engine import configured_engine as _engine
 from platform_defs.safe_text import without_credentials
@@ -158,7 +158,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
                 yield step
 
     with _progress() as bar:
-        advance_side_by_side(_reads(engine), steps_made, steps)
+        advance_in_parallel(_reads(engine), steps_made, steps)
     return [step for made in steps_made.values() for step in made]
 
 

@@ -20,9 +20,9 @@ from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.days import moment
 from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.in_parallel import compute_in_parallel
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
-from platform_defs.engine.operations.side_by_side import computed_side_by_side
 from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
@@ -93,7 +93,7 @@ def status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
         "lake": engine.lake.root,
         "ledger_head": engine.ledger.head,
         "sources": {name: _source(engine, name) for name in engine.sources},
-        "assets": computed_side_by_side(assets, partial(_asset, engine)),
+        "assets": compute_in_parallel(assets, partial(_asset, engine)),
     }
 
 

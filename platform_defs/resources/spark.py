@@ -52,6 +52,8 @@ class _Members:
         self._class = java_class
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         member = getattr(self._class, name)
         setattr(self, name, member)
         return member

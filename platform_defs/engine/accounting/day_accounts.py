@@ -120,5 +120,5 @@ def row_hash(frame: DataFrame) -> Column:
     fields = frame.schema.fields
     plain = [f"`{f.name}`" for f in fields if not has_map(f.dataType)]
     maps = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
-    whole = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")
-    return (F.xxhash64(whole, *maps) if maps else whole).alias("print")
+    without_maps = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")
+    return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("print")

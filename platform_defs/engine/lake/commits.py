@@ -314,3 +314,10 @@ def merge_settings(
         finally:
             for key in settings:
                 spark.conf.unset(key)
+
+
+@contextmanager
+def without_merge_settings() -> Iterator[None]:
+    """Wait for a MERGE of another thread to end: Delta takes what a writer has no option for from the session's settings."""
+    with _ONE_AT_A_TIME:
+        yield

@@ -9,13 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
 T = TypeVar("T")
+_STOPPED: ContextVar[threading.Event | None] = ContextVar("stopped", default=None)
 TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that ended in an orderly way on SIGTERM."""
 
@@ -30,7 +33,7 @@ def to_its_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
         spark: the session to activate in the commit's thread; Spark has one active session for each thread.
     """
     if threading.current_thread() is not threading.main_thread():
-        return commit()  # signals interrupt only the main thread
+        return commit()  # signals interrupt only the main thread, which waits for the others
     answer: Future[T] = Future()
     worker = InheritableThread(target=_run, args=(commit, answer, spark))
     worker.start()
@@ -66,3 +69,26 @@ def ends_in_order() -> Iterator[None]:
 
 def _end(_: int, __: FrameType | None) -> None:
     raise SystemExit(TERMINATED)
+
+
+@contextmanager
+def waiting_until(stopped: threading.Event) -> Iterator[None]:
+    """Let the waits of this thread for a lock end when an event is set; signals interrupt only the main thread."""
+    token = _STOPPED.set(stopped)
+    try:
+        yield
+    finally:
+        _STOPPED.reset(token)
+
+
+def is_stopped() -> bool:
+    """Whether this thread is to wait for nothing any more."""
+    stopped = _STOPPED.get()
+    return stopped is not None and stopped.is_set()
+
+
+def cancel_jobs() -> None:
+    """Cancel all of Spark's jobs, as PySpark does on Ctrl-C; SIGTERM alone cancels none."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.cancelAllJobs()

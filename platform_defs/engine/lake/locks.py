@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.interrupts import is_stopped
 from platform_defs.faults import point
 
 Purpose = Literal["write", "maintenance"]
@@ -76,7 +77,7 @@ def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: 
         except Busy as busy:
             waits = busy.purpose == "maintenance" and purpose != "maintenance"
             waited_s = time.monotonic() - begun
-            if waited_s >= (patience_s if waits else min(_GRACE_S, patience_s)):
+            if is_stopped() or waited_s >= (patience_s if waits else min(_GRACE_S, patience_s)):
                 raise (LakeBusy.waited(name, busy.holder, waited_s) if waits else LakeBusy.held(name, busy.holder)) from None
             if waits and waited_s >= max(_GRACE_S, reported + REPORT_S):
                 _log.warning("%s: waiting for maintenance, for %.0f s so far: %s", name, waited_s, busy.holder)

@@ -41,7 +41,16 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
 }
-_OF_ONE_COMMIT = [f"spark.databricks.delta.{name}" for name in ("commitInfo.userMetadata", "write.txnAppId", "write.txnVersion")]
+_OF_ONE_COMMIT = [
+    f"spark.databricks.delta.{name}"
+    for name in (
+        "commitInfo.userMetadata",
+        "write.txnAppId",
+        "write.txnVersion",
+        "merge.materializeSource",
+        "merge.deletionVectors.persistent",
+    )
+]
 """Settings that another thread's MERGE may have set when the session is copied."""
 _COMPRESSION = 20
 """A compressed text file counts as so many times its size."""
@@ -157,7 +166,7 @@ def _analyzed(frame: DataFrame) -> Any:
 
 
 def _tables_if_small(plan: Any) -> list[Any] | None:
-    """The tables that a plan reads; None if it reads more data files than a small query, or their size is not known without a job."""
+    """The Parquet tables that a plan reads; None if its data files exceed `SMALL_INPUT_BYTES`, or their size is not known without a job."""
     leaves, tables, size = plan.collectLeaves(), list[Any](), 0
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
@@ -187,18 +196,21 @@ def _file_bytes(relation: Any) -> int | None:
 def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     """The frame of a small plan in the copy of its session; None if the plan is not small.
 
-    Each table is read as one partition, so that joins and aggregations need no shuffle. Text files are left as they are: Spark would move
-    filters below the repartitioning, and parse each line many times.
+    Each Parquet table is read as one partition, so that joins and aggregations need no shuffle. Text files are not repartitioned: Spark
+    would push filters below the repartitioning and evaluate the parser again in each. While anything is cached, nothing is repartitioned:
+    Spark finds cached rows by an equal plan.
     """
     if plan is None or (tables := _tables_if_small(plan)) is None:
         return None
     copy = small_session(session)
-    whole: Any = _java_class(copy, "scala.collection.immutable.HashMap")()
-    for table in tables:
-        whole = whole.updated(table, _java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table))
-    in_one_partition = plan.transformUp(whole)  # a Scala map is a partial function
-    rows = _java_class(copy, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, copy)._jsparkSession, in_one_partition)
-    return DataFrame(rows, copy)
+    j_session = cast(Any, copy)._jsparkSession
+    if tables and j_session.sharedState().cacheManager().isEmpty():
+        replacements: Any = _java_class(copy, "scala.collection.immutable.HashMap")()
+        for table in tables:
+            whole = _java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table)
+            replacements = replacements.updated(table, whole)
+        plan = plan.transformUp(replacements)  # a Scala map is a partial function
+    return DataFrame(_java_class(copy, "org.apache.spark.sql.classic.Dataset").ofRows(j_session, plan), copy)
 
 
 def _java_class(session: SparkSession, name: str) -> Any:

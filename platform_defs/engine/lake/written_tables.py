@@ -140,7 +140,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         )
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
-        to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
+        with commits.without_merge_settings():
+            to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_landed(table, before, stamped["id"])
         self._after_commit(frame.sparkSession, table)
 

@@ -164,8 +164,7 @@ class DeltaLedgerStore:
 
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
         """The files that can contain rows of a range of batches, ordered by their first batch."""
-        names = ("path", "min.seq", "max.seq")
-        ends = zip(*[_actions(delta, name) for name in names], strict=True)
+        ends = _actions(delta, "path", "min.seq", "max.seq")
         held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not _above(low, upto)]
         return [path for _, path in sorted(held)]
 
@@ -207,7 +206,7 @@ class DeltaLedgerStore:
     def _compact_many(self) -> None:
         """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
         self.look()
-        if self._delta is not None and sum(size < FULL_BYTES for size in _actions(self._delta, "size_bytes")) >= MANY_FILES:
+        if self._delta is not None and sum(size < FULL_BYTES for [size] in _actions(self._delta, "size_bytes")) >= MANY_FILES:
             self.compact()
 
     def compact(self) -> None:
@@ -262,15 +261,19 @@ def _above(low: int | None, upto: int | None) -> bool:
     return low is not None and upto is not None and low > upto
 
 
-def _actions(delta: DeltaTable, name: str) -> list[Any]:
-    """A value of the table's log for each file; None if it is not recorded. `pyarrow.table` would load pandas here."""
+def _actions(delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
+    """Values of the table's log for each file; None if one is not recorded. `pyarrow.table` would load pandas here.
+
+    The log is read once: another thread may bring the opened table up to date in the meantime.
+    """
     found = delta.get_add_actions(flatten=True)
-    return list(found[name].to_pylist()) if name in found.column_names else [None] * found.num_rows
+    columns = [found[name].to_pylist() if name in found.column_names else [None] * found.num_rows for name in names]
+    return [*zip(*columns, strict=True)]
 
 
 def _rows_of(delta: DeltaTable) -> int:
     """The table's number of rows, from its log."""
-    return sum(_actions(delta, "num_records"))
+    return sum(rows for [rows] in _actions(delta, "num_records"))
 
 
 def _one_line(error: Exception) -> str:

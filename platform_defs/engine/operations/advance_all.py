@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.operations.side_by_side import THREADS, advance_side_by_side
+from platform_defs.engine.operations.in_parallel import THREADS, advance_in_parallel
 
 FATAL = (LedgerError, LawError)
 """Errors that a retry cannot fix: the ledger is corrupted, or rows are missing or counted twice."""
@@ -33,7 +33,7 @@ class Failed:
 
 @dataclass
 class AdvanceAll:
-    """Advances assets side by side, each after those that it reads, and as far as its watermark allows.
+    """Advances assets in parallel, each after its inputs, and as far as its watermark allows.
 
     An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. Other assets
     go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised.
@@ -61,7 +61,11 @@ class AdvanceAll:
             LawError: a step broke the conservation law.
         """
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
-        advance_side_by_side(self.reads, names, self._steps, self.threads)
+        tries = {name: failed.tries for name, failed in self.failed.items()}
+        advance_in_parallel(self.reads, names, self._steps, self.threads)
+        for name in names:  # after all have ended, so that nothing is reported for jobs that an interrupt has cancelled
+            if name in self.failed and self.failed[name].tries != tries.get(name):
+                self.report(name, self.failed[name])
 
     def retry(self) -> None:
         """Advance again if the wait of a failed asset has ended: that asset, and those that read it."""
@@ -77,6 +81,5 @@ class AdvanceAll:
             tries = self.failed[name].tries + 1 if name in self.failed else 1
             wait_s = min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
             self.failed[name] = Failed(error, tries, wait_s, self.now() + wait_s)
-            self.report(name, self.failed[name])
         else:
             self.failed.pop(name, None)

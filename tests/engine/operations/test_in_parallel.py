@@ -1,4 +1,4 @@
-"""Assets are advanced side by side, each after those that it reads, and an error or an interrupt lets running steps end."""
+"""Assets are advanced in parallel, each after its inputs, and an error or an interrupt lets running steps end."""
 
 import threading
 from collections.abc import Generator
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from platform_defs.engine.operations.side_by_side import advance_side_by_side, computed_side_by_side
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.locks import Busy, patiently
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
 
 WAIT_S = 30
 READS = {"a": ["log"], "b": ["log"], "of_a": ["a"], "of_both": ["a", "b"], "of_all": ["of_a", "of_both"]}
@@ -28,9 +31,9 @@ class Assets:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_each_asset_is_advanced_once_and_after_those_that_it_reads(threads: int) -> None:
+def test_each_asset_is_advanced_once_and_after_its_inputs(threads: int) -> None:
     assets = Assets()
-    advance_side_by_side(READS, READS, assets.steps, threads)
+    advance_in_parallel(READS, READS, assets.steps, threads)
     assert sorted(assets.done) == sorted(READS)
     assert all(assets.done.index(of) < assets.done.index(name) for name in READS for of in READS[name] if of in READS)
     assert assets.most <= threads
@@ -38,8 +41,14 @@ def test_each_asset_is_advanced_once_and_after_those_that_it_reads(threads: int)
 
 def test_only_the_named_assets_are_advanced() -> None:
     assets = Assets()
-    advance_side_by_side(READS, ["of_all", "a"], assets.steps, 1)
+    advance_in_parallel(READS, ["of_all", "a"], assets.steps, 1)
     assert sorted(assets.done) == ["a", "of_all"]
+
+
+def test_an_asset_is_advanced_after_those_that_it_reads_through_others() -> None:
+    assets = Assets()
+    advance_in_parallel(READS, ["of_all", "a"], assets.steps, 8)
+    assert assets.done == ["a", "of_all"]
 
 
 def test_independent_assets_are_advanced_at_the_same_time() -> None:
@@ -49,7 +58,7 @@ def test_independent_assets_are_advanced_at_the_same_time() -> None:
         both.wait(WAIT_S)
         yield 1
 
-    advance_side_by_side({"a": ["log"], "b": ["log"]}, ["a", "b"], steps, 2)
+    advance_in_parallel({"a": ["log"], "b": ["log"]}, ["a", "b"], steps, 2)
     assert not both.broken
 
 
@@ -72,10 +81,49 @@ def test_after_an_error_a_running_step_ends_and_no_further_one_begins() -> None:
 
     running = threading.Event()
     with pytest.raises(ArithmeticError, match="overflow"):
-        advance_side_by_side(READS, READS, steps, 2)
+        advance_in_parallel(READS, READS, steps, 2)
     assert "of_a" not in closed
     assert "of_both" not in closed
     assert steps_made[0] == "first", "the running step has ended"
+
+
+def test_of_several_errors_one_is_raised_and_the_others_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    both = threading.Barrier(2)
+
+    def steps(name: str) -> Generator[Any]:
+        both.wait(WAIT_S)  # both have begun, so both fail
+        raise LedgerError(f"{name} is torn")
+        yield
+
+    with pytest.raises(LedgerError, match="a is torn"):
+        advance_in_parallel({"a": ["log"], "b": ["log"]}, ["a", "b"], steps, 2)
+    assert [r.getMessage() for r in caplog.records if r.name.endswith("in_parallel")] == ["b failed too: b is torn"]
+
+
+def test_a_wait_for_a_lock_ends_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, ended = threading.Event(), list[str]()
+
+    def busy() -> None:
+        waits.set()
+        raise Busy("process 7", "maintenance")
+
+    def steps(_: str) -> Generator[Any]:
+        try:
+            patiently("t", busy, "write", 600)
+        except LakeBusy as error:
+            ended.append(str(error))
+        yield 1
+
+    def interrupt(*_: Any, **__: Any) -> Any:
+        assert waits.wait(WAIT_S)
+        monkeypatch.undo()
+        raise KeyboardInterrupt("by hand")
+
+    monkeypatch.setattr("platform_defs.engine.operations.in_parallel.wait", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        advance_in_parallel({"t": ["log"]}, ["t"], steps, 1)
+    assert len(ended) == 1
+    assert "process 7" in ended[0]
 
 
 def test_an_interrupt_is_raised_after_the_running_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +131,7 @@ def test_an_interrupt_is_raised_after_the_running_steps(monkeypatch: pytest.Monk
 
     def interrupt(*_: Any, **__: Any) -> Any:
         assert begun.wait(WAIT_S)
+        monkeypatch.undo()
         interrupted.set()
         raise KeyboardInterrupt("by hand")
 
@@ -93,14 +142,14 @@ def test_an_interrupt_is_raised_after_the_running_steps(monkeypatch: pytest.Monk
             steps_made.append(n)
             yield n
 
-    monkeypatch.setattr("platform_defs.engine.operations.side_by_side.wait", interrupt)
+    monkeypatch.setattr("platform_defs.engine.operations.in_parallel.wait", interrupt)
     with pytest.raises(KeyboardInterrupt, match="by hand"):
-        advance_side_by_side(READS, READS, steps, 1)
+        advance_in_parallel(READS, READS, steps, 1)
     assert 1 <= len(steps_made) < 1_000_000
 
 
 def test_values_are_computed_for_all_names_or_the_error_is_raised() -> None:
-    assert computed_side_by_side("abc", str.upper, 2) == {"a": "A", "b": "B", "c": "C"}
+    assert compute_in_parallel("abc", str.upper, 2) == {"a": "A", "b": "B", "c": "C"}
     begun = list[str]()
 
     def compute(name: str) -> str:
@@ -108,5 +157,5 @@ def test_values_are_computed_for_all_names_or_the_error_is_raised() -> None:
         raise ValueError(name)
 
     with pytest.raises(ValueError, match="a"):
-        computed_side_by_side([*"abcdefghij"], compute, 1)
+        compute_in_parallel([*"abcdefghij"], compute, 1)
     assert begun[0] == "a"
