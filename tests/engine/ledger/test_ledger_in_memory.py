@@ -45,6 +45,10 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
             [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=1),)],
             "at batch 2: its ingested_at 1 is not later than that of the batch before, 1",
         ),
+        (
+            [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=0),)],
+            "at batch 2: its ingested_at 0 is not later than that of the batch before, 1",
+        ),
         ([(source_entry("l", 1, ingested_at=1), source_entry("r", 1, ingested_at=2))], "at batch 1: its ingested_at 1 is not later than"),
         (
             [(source_entry("l", 1, watermark=5),), (source_entry("l", 2, watermark=4),)],
