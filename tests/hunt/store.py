@@ -44,6 +44,21 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A lost commit.
+
+    Args:
+        commit: the commit.
+        before: the version before it, with all that the table recorded then.
+        head: the newest batch of the ledger when it was lost.
+    """
+
+    commit: Version
+    before: Version
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One row of an input file. `uid` identifies the event, even if a file repeats it."""
 
@@ -79,7 +94,7 @@ class Store:
     made: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
     """Values that are derived from a version once, and used by all processes."""
-    lost: dict[str, tuple[Version, Version]] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
     """Commits that a power cut removed, by table; a backup restores them. Each has the version before it, with `Table.recorded`."""
 
     def commit(
@@ -149,11 +164,17 @@ class Store:
         if held is None or len(held.versions) < 2 or table in self.lost:
             return False
         taken = held.versions.pop()
-        self.lost[table] = taken, replace(held.newest, metadata=held.recorded)
+        self.lost[table] = Lost(taken, replace(held.newest, metadata=held.recorded), self._head())
         held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
         if torn:
             held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
         return True
+
+    def _head(self) -> int:
+        """The newest batch that was ever committed to the ledger, also if the ledger has lost it."""
+        versions = self.tables["ledger"].versions if "ledger" in self.tables else []
+        versions = [*versions, *[lost.commit for table, lost in self.lost.items() if table == "ledger"]]
+        return max((row.entry.seq for version in versions for row in version.rows), default=0)
 
     def is_damaged(self) -> bool:
         """Whether a commit is lost."""
@@ -162,13 +183,13 @@ class Store:
     def restore(self) -> list[str]:
         """Restore the lost commits; returns the tables that were written after the loss, and cannot be restored."""
         overwritten: list[str] = []
-        for table, (taken, before) in self.lost.items():
+        for table, lost in self.lost.items():
             held = self.tables[table]
-            kept = [v for v in held.versions if v.number < taken.number]
-            later = [v for v in held.versions if v.number >= taken.number and v.operation != "TORN"]
+            kept = [v for v in held.versions if v.number < lost.commit.number]
+            later = [v for v in held.versions if v.number >= lost.commit.number and v.operation != "TORN"]
             if not later:
-                held.versions[:] = [*kept, taken]
-            elif not _is_harmless(taken, before):
+                held.versions[:] = [*kept, lost.commit]
+            elif not _is_harmless(lost, is_log=table.startswith("events/")):
                 overwritten.append(table)
         self.lost.clear()
         return overwritten
@@ -183,15 +204,18 @@ class Store:
         self.landing[source, name] = replace(file, modified=max(now, file.modified + 1), length=file.length + 1)
 
 
-def _is_harmless(commit: Version, before: Version) -> bool:
-    """Whether a table is correct without a commit: the commit repeats what the table records, or removes uncommitted rows.
+def _is_harmless(lost: Lost, *, is_log: bool) -> bool:
+    """Whether a table is correct without a commit: it repeats what the table records, or adds uncommitted rows to a log or removes them.
 
     Three kinds of commits change no row and record nothing new: one that takes over the rows of a killed attempt, a compaction, and the
-    commit after it with which maintenance repeats the metadata of earlier commits. A removal of uncommitted rows is repeated later.
+    commit after it with which maintenance repeats the metadata of earlier commits. Uncommitted rows are ingested again from their file,
+    and a removal of them is repeated later.
     A torn commit is an empty file here, which readers skip, so its loss is as harmless as that of a missing one. A truncated commit
     cannot be read, and nothing can be written after it.
     """
-    recorded = {key: value for key, value in commit.metadata.items() if key not in ("id", "rows_of")}
-    removes = {*commit.rows} < {*before.rows} and recorded.get(ATTEMPT, {}).get("input") == REMOVED
-    repeats = all(key in before.metadata and before.metadata[key] == value for key, value in recorded.items())
-    return removes or (commit.rows == before.rows and repeats)
+    recorded = {key: value for key, value in lost.commit.metadata.items() if key not in ("id", "rows_of")}
+    rows, rows_before = {*lost.commit.rows}, {*lost.before.rows}
+    removes = rows < rows_before and recorded.get(ATTEMPT, {}).get("input") == REMOVED
+    adds = is_log and rows > rows_before and all(seq > lost.head for seq, *_ in rows - rows_before)
+    repeats = all(key in lost.before.metadata and lost.before.metadata[key] == value for key, value in recorded.items())
+    return removes or adds or (lost.commit.rows == lost.before.rows and repeats)
