@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.operations.in_parallel import THREADS, advance_in_parallel
+from platform_defs.engine.operations.in_parallel import advance_in_parallel
 
 FATAL = (LedgerError, LawError)
 """Errors that a retry cannot fix: the ledger is corrupted, or rows are missing or counted twice."""
@@ -43,14 +43,12 @@ class AdvanceAll:
         reads: the inputs of each asset, by its name.
         report: called when an asset failed.
         now: a monotonic clock, in seconds.
-        threads: the most assets that are advanced at once.
     """
 
     steps: Callable[[str], Generator[Step]]
     reads: Mapping[str, Sequence[str]]
     report: Callable[[str, Failed], None]
     now: Callable[[], float] = time.monotonic
-    threads: int = THREADS
     failed: dict[str, Failed] = field(default_factory=dict, init=False)
 
     def __call__(self) -> None:
@@ -61,10 +59,9 @@ class AdvanceAll:
             LawError: a step broke the conservation law.
         """
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
-        tries = {name: failed.tries for name, failed in self.failed.items()}
-        advance_in_parallel(self.reads, names, self._steps, self.threads)
+        advance_in_parallel(self.reads, names, self._steps)
         for name in names:  # after all have ended, so that nothing is reported for jobs that an interrupt has cancelled
-            if name in self.failed and self.failed[name].tries != tries.get(name):
+            if name in self.failed:
                 self.report(name, self.failed[name])
 
     def retry(self) -> None:
