@@ -173,23 +173,26 @@ def _tables_if_small(plan: Any) -> list[Any] | None:
         kind = leaf.getClass().getSimpleName()
         if kind in _ROWS_IN_MEMORY:
             continue
-        of_leaf = _file_bytes(leaf.relation()) if kind == "LogicalRelation" else None
+        if kind != "LogicalRelation":
+            return None
+        relation = leaf.relation()
+        is_parquet = relation.toString() == "parquet"
+        of_leaf = _file_bytes(relation, is_parquet=is_parquet)
         if of_leaf is None:
             return None
         size += of_leaf
-        if leaf.relation().toString() == "parquet":
-            tables.append(leaf)
+        tables += [leaf] if is_parquet else []
     return tables if size <= SMALL_INPUT_BYTES else None
 
 
-def _file_bytes(relation: Any) -> int | None:
+def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:
     """The size of the files of a relation; None if it does not consist of a list of files."""
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return None
     location = relation.location()
     if location.getClass().getSimpleName() != "InMemoryFileIndex":
         return None
-    is_compressed = relation.toString() != "parquet" and any(file.endswith(".gz") for file in location.inputFiles())
+    is_compressed = not is_parquet and any(file.endswith(".gz") for file in location.inputFiles())
     return int(location.sizeInBytes()) * (_COMPRESSION if is_compressed else 1)
 
 
