@@ -12,20 +12,20 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, IntegralType, StringType
 
-from assets.contracts import EVENT_TIME_RAW, BoundedOutOfOrderness, SourceContract
+from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
-from operators.timing import length_ms, millis, timestamp
+from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.unreadable_files import Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import attempt_of
+from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.schema_evolution import refused, widened
@@ -38,37 +38,17 @@ from platform_defs.engine.ingest.uncommitted import (
     require_logs,
     take_over,
 )
-from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, MARK, REASON, classify
+from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collected, kept_and_measured
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.faults import point
-
-_DUPLICATE = "_duplicate"
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """The aggregates of one pass over the validated rows."""
-
-    read: int
-    good: int
-    quarantined: int
-    markers: int
-    warned: int
-    first: int | None
-    last: int | None
-    mark: int | None
-    mean: float | None
-    deviation: float | None
-    min_key: Any = None
-    max_key: Any = None
 
 
 @dataclass(frozen=True)
@@ -165,17 +145,15 @@ class Ingest(LedgerWriter):
         return _Done(None, unread)
 
     def _source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
-        validated = self._validated(contract, files, batch.now)
-        if not is_columnar(files):  # every pass would parse text again; columnar files are cheaper to read again than to cache
-            validated = validated.persist()
+        validated, measured = self._computed_once(contract, files, batch.now)
         try:
-            counts = self._count(validated, contract)
+            counts = counts_of(contract, measured or collected(validated.agg(*measures(contract)))[0].asDict())
             repeated = self._repeated(validated, contract, counts)
             accepted = self._write(validated, repeated, contract, counts, batch, attempt_of(batch.seq, contract, files, batch.now))
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
-                watermark=_watermark(contract, counts, last),
+                watermark=counts.watermark(contract, last),
                 max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
                 first_event_time=counts.first,
                 last_event_time=counts.last,
@@ -191,61 +169,48 @@ class Ingest(LedgerWriter):
         finally:
             validated.unpersist()
 
+    def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
+        """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
+        validated = self._validated(contract, files, now)
+        few = kept_and_measured(validated, measures(contract))
+        if few is not None:
+            return few
+        # every pass would parse text again; columnar files are cheaper to read again than to cache
+        return (validated if is_columnar(files) else validated.persist()), None
+
     def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows with their types, and the reason why a row is quarantined, or null."""
         return classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
 
-    def _count(self, validated: DataFrame, contract: SourceContract) -> _Counts:
-        good = F.col(REASON).isNull() & ~F.col(IS_MARKER)
-        failing = [r.name for r in contract.rules if r.action == "fail"]
-        counted = validated.agg(
-            F.count("*").alias("read"),
-            F.count_if(good).alias("good"),
-            F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
-            F.count_if(F.col(REASON).isNull() & F.col(IS_MARKER)).alias("markers"),
-            F.count_if(good & (F.size(BROKEN) > 0)).alias("warned"),
-            F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
-            F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
-            F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
-            *event_time_spread.aggregates(good),
-            *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in _ranged_key(contract) for of in (F.min, F.max)],
-            *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in failing],
-        )
-        counts: dict[str, Any] = collected(counted)[0].asDict()
-        broken = {name: counts.pop(f"failed_{name}") for name in failing}
-        if any(broken.values()):
-            raise IngestError.rule_failed(contract.name, {k: v for k, v in broken.items() if v})
-        return _Counts(**counts)
-
-    def _spread(self, validated: DataFrame, counts: _Counts) -> tuple[int, ...]:
+    def _spread(self, validated: DataFrame, counts: BatchCounts) -> tuple[int, ...]:
         """The quantiles of the rows' event times if they are uneven, else none."""
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
-        return event_time_spread.quantiles(validated, _is_good()) if uneven else ()
+        return event_time_spread.quantiles(validated, is_good()) if uneven else ()
 
-    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: _Counts) -> tuple[DataFrame, int] | None:
+    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
         """The duplicates' positions, and their number; None if there is none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        times = event_time_spread.ranges(validated, _is_good(), counts.first, counts.last, horizon)
+        times = event_time_spread.ranges(validated, is_good(), counts.first, counts.last, horizon)
         within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
-        within |= dict.fromkeys(_ranged_key(contract), (counts.min_key, counts.max_key))
+        within |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
         newest = last_with_rows(self.ledger, contract.name)
         known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
-        return duplicates(validated.where(_is_good()), known, contract.unique_key, horizon, counts.good)
+        return duplicates(validated.where(is_good()), known, contract.unique_key, horizon, counts.good)
 
     def _write(
         self,
         validated: DataFrame,
         repeated: tuple[DataFrame, int] | None,
         contract: SourceContract,
-        counts: _Counts,
+        counts: BatchCounts,
         batch: Batch,
         attempt: dict[str, Any],
     ) -> int:
         """Append the rows to the log and the quarantine; returns the number of the batch's rows in the log."""
-        good = validated.where(_is_good())
+        good = validated.where(is_good())
         events = good if repeated is None else good.join(repeated[0], ARRIVAL, "left_anti")
         seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
@@ -317,22 +282,6 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     return found
 
 
-def _ranged_key(contract: SourceContract) -> list[str]:
-    """The key's first column, if it can be used for data skipping: its type must have an exact Python value."""
-    return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
-
-
 def _may_pass(error: Exception) -> bool:
     """Whether a failed ingest of readable files may succeed if it is tried again."""
     return read_error(error).kind == "transient" and not would_fail_again(error)
-
-
-def _is_good() -> Column:
-    return F.col(REASON).isNull() & ~F.col(IS_MARKER)
-
-
-def _watermark(contract: SourceContract, counts: _Counts, last: SourceEntry | None) -> int | None:
-    how = contract.watermark
-    bounded = None if counts.last is None or not isinstance(how, BoundedOutOfOrderness) else counts.last - how.bound_ms - 1
-    found = bounded if isinstance(how, BoundedOutOfOrderness) else counts.mark
-    return max((w for w in (found, last and last.watermark) if w is not None), default=None)

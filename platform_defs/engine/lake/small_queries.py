@@ -5,6 +5,8 @@ inputs. For an input of a few megabytes the extra jobs cost more than the query.
 adaptive execution and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark need not write them.
 """
 
+import json
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -52,6 +54,7 @@ _OF_ONE_COMMIT = [
     )
 ]
 """Settings that another thread's MERGE may have set when the session is copied."""
+_MEASURES = "measures"
 _COMPRESSION = 20
 """A compressed text file counts as so many times its size."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
@@ -87,10 +90,18 @@ def collected(frame: DataFrame) -> list[Row]:
 
 def fetched(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
+    small = _limited(frame)
+    return None if small is None else _fetched(small)
+
+
+def _limited(frame: DataFrame) -> DataFrame | None:
+    """The small query of the first `MOST_FETCHED_ROWS` rows; None if it is not small."""
     limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # code of a LIMIT is new for each query
-    small = _small_frame(_analyzed(limited), frame.sparkSession)
-    if small is None:
-        return None
+    return _small_frame(_analyzed(limited), frame.sparkSession)
+
+
+def _fetched(small: DataFrame) -> pa.Table | None:
+    """The rows of a small query as Arrow; None if they are too many."""
     try:
         found = _to_arrow(small)
     except (PySparkException, Py4JJavaError) as error:
@@ -110,6 +121,21 @@ def kept(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries; they are few."""
     found = fetched(frame)
     return frame.localCheckpoint() if found is None else _from_arrow(found, frame)
+
+
+def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
+    """The frame with its rows computed once, and aggregates over all of them, in one job; None if it is no small query.
+
+    Args:
+        frame: the rows.
+        measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
+    """
+    small = _limited(frame.observe(_MEASURES, *measures)) if is_arrow_type(frame.schema) else None
+    found = None if small is None else _fetched(small)
+    if small is None or found is None:
+        return None
+    measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
+    return _from_arrow(found, frame), json.loads(measured.json())
 
 
 def counted(frame: DataFrame) -> tuple[DataFrame, int]:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.lake import small_queries
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
+from tests.support.json_rows import json_rows
 from tests.support.small_sources import HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
 
 MARKED = StructType().add("k", "string", nullable=False).add("ts", "timestamp").add("wm", "timestamp")
@@ -250,7 +252,8 @@ def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_onl
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "other"), [("boolean", True, False), ("timestamp", iso(START), iso(START + 1)), ("double", 0.5, 1.5)]
+    ("kind", "one", "other"),
+    [("boolean", True, False), ("timestamp", iso(START), iso(START + 1)), ("double", 0.5, 1.5), ("date", "0001-01-01", "9999-12-31")],
 )
 def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine, kind: str, one: Any, other: Any) -> None:
     """Delta keeps no statistics of booleans, and Python reads times in its own zone: neither is used for data skipping."""
@@ -261,6 +264,35 @@ def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine, kin
         land(engine, "l", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
         counts += [(s.accepted, s.duplicate) for e in engine.ingest() for s in e]
     assert counts == [(1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("key", ["d", "k", "v"])
+def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    schema = StructType().add("k", "string").add("v", "long").add("d", "date").add("ts", "timestamp").add("wm", "timestamp")
+    rules = (RowRule("v is small", "v < 9", "warn"), RowRule("v is not huge", "v < 99"), RowRule("v is positive", "v > 0", "fail"))
+    watermark = Punctuated("wm", marker="k = 'marker'")
+    sources = [source(n, schema=schema, unique_key=(key,), rules=rules, watermark=watermark) for n in ("small", "large")]
+    engine = make_engine(sources, [])
+    first = {"k": '\u00e9\n"', "v": 1, "d": "2026-03-01", "ts": iso(START)}
+    lines = [first, {**first, "wm": iso(START + 1)}, {**first, "k": "b", "v": 9, "d": "2026-03-02"}, {**first, "k": "c", "v": 99}]
+    marker = {"k": "marker", "wm": iso(START + 2)}
+    for part, batch in enumerate(([*lines, marker], [marker], [first, {**first, "k": "z", "v": 2, "d": "2026-03-03"}])):
+        entries: dict[str, SourceEntry] = {}
+        for name, limit in (("small", small_queries.SMALL_INPUT_BYTES), ("large", -1)):
+            monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
+            land(engine, name, f"{part}.jsonl", [*map(json.dumps, batch), "no JSON"])
+            [entry] = engine.ingest()
+            entries |= {s.source: s for s in entry if s.kind == "rows"}
+        expected = {
+            f.name: getattr(entries["small"], f.name)
+            for f in fields(SourceEntry)
+            if f.name not in ("seq", "ingested_at", "source", "offsets")
+        }
+        assert {name: getattr(entries["large"], name) for name in expected} == expected
+    for table in ("events", "quarantine"):
+        rows = [engine.views.table(f"{table}/{name}") for name in ("small", "large")]
+        plain = [json_rows(r.drop("seq", "path", "ingested_at")) for r in rows]
+        assert plain[0] == plain[1]
 
 
 @pytest.mark.parametrize("spelling", ["file:", "file://"])

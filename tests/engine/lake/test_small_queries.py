@@ -10,7 +10,17 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from platform_defs.engine.lake import small_queries
-from platform_defs.engine.lake.small_queries import collected, count, counted, fetched, is_arrow_type, kept, planned, small_session
+from platform_defs.engine.lake.small_queries import (
+    collected,
+    count,
+    counted,
+    fetched,
+    is_arrow_type,
+    kept,
+    kept_and_measured,
+    planned,
+    small_session,
+)
 from platform_defs.engine.lake.tables import Lake
 from tests.support.json_rows import json_rows
 
@@ -148,6 +158,28 @@ def test_kept_rows_are_those_of_the_frame(every_type: DataFrame) -> None:
     nothing = every_type.where("k < 0")
     assert kept(nothing).schema.simpleString() == every_type.schema.simpleString()
     assert counted(nothing)[1] == 0
+
+
+def test_rows_are_kept_and_measured_in_one_job(spark: SparkSession, every_type: DataFrame, files: DataFrame) -> None:
+    measures = [F.count("*").alias("n"), F.max("text").alias("text"), F.max("day").alias("day"), F.stddev_pop("k").alias("deviation")]
+    assert kept_and_measured(every_type.where("k > 5"), measures[:2]) is not None
+    found = kept_and_measured(every_type, measures)
+    assert found is not None
+    assert json_rows(found[0]) == json_rows(every_type)
+    [wanted] = every_type.agg(*measures).collect()
+    assert found[1] == {**wanted.asDict(), "day": str(wanted["day"])}
+    before = _jobs(spark)
+    kept_and_measured(files, [F.sum("id").alias("ids")])
+    assert _jobs(spark) - before == 1
+
+
+def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept(
+    spark: SparkSession, files: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measures = [F.count("*").alias("n")]
+    assert kept_and_measured(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
+    monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 2)
+    assert kept_and_measured(files, measures) is None
 
 
 def test_kept_text_is_compared_by_its_collation(spark: SparkSession) -> None:

@@ -1,0 +1,112 @@
+"""The counts and bounds of a source's rows in a batch, all measured in one pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegralType, StringType
+
+from assets.contracts import BoundedOutOfOrderness, SourceContract
+from operators.contract import EVENT_TIME
+from operators.timing import millis
+from platform_defs.engine.ingest import event_time_spread
+from platform_defs.engine.ingest.errors import IngestError
+from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, MARK, REASON
+from platform_defs.engine.ledger.ledger import SourceEntry
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """The counts and bounds of a source's rows in a batch; times in epoch ms.
+
+    Args:
+        read: all rows.
+        good: rows to be appended to the log; duplicates are among them.
+        quarantined: rows with a reason for rejection.
+        markers: rows that only have a watermark.
+        warned: good rows that violate a rule with the action `warn`.
+        first: the first event time of a good row.
+        last: the last event time of a good row.
+        mark: the highest watermark that a row has.
+        mean: the mean event time of good rows.
+        deviation: the standard deviation of their event times.
+        min_key: the lowest value of the column that `ranged_key` names.
+        max_key: its highest value.
+    """
+
+    read: int
+    good: int
+    quarantined: int
+    markers: int
+    warned: int
+    first: int | None
+    last: int | None
+    mark: int | None
+    mean: float | None
+    deviation: float | None
+    min_key: Any = None
+    max_key: Any = None
+
+    def watermark(self, contract: SourceContract, last: SourceEntry | None) -> int | None:
+        """The source's watermark after the batch; None if it has none yet.
+
+        Args:
+            contract: the source's contract.
+            last: the source's row of the ledger batch before this one.
+        """
+        how = contract.watermark
+        bounded = None if self.last is None or not isinstance(how, BoundedOutOfOrderness) else self.last - how.bound_ms - 1
+        found = bounded if isinstance(how, BoundedOutOfOrderness) else self.mark
+        return max((w for w in (found, last and last.watermark) if w is not None), default=None)
+
+
+def measures(contract: SourceContract) -> list[Column]:
+    """The aggregates over a batch's validated rows from which `counts_of` makes its counts."""
+    good = is_good()
+    return [
+        F.count("*").alias("read"),
+        F.count_if(good).alias("good"),
+        F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
+        F.count_if(F.col(REASON).isNull() & F.col(IS_MARKER)).alias("markers"),
+        F.count_if(good & (F.size(BROKEN) > 0)).alias("warned"),
+        F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
+        F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
+        F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+        *event_time_spread.aggregates(good),
+        *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in ranged_key(contract) for of in (F.min, F.max)],
+        *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in _failing(contract)],
+    ]
+
+
+def counts_of(contract: SourceContract, measured: Mapping[str, Any]) -> BatchCounts:
+    """The counts from the values of `measures`; a date may be given as text.
+
+    Raises:
+        IngestError: rows violate a rule with the action `fail`.
+    """
+    broken = {name: measured[f"failed_{name}"] for name in _failing(contract) if measured[f"failed_{name}"]}
+    if broken:
+        raise IngestError.rule_failed(contract.name, broken)
+    counts = {name: value for name, value in measured.items() if not name.startswith("failed_")}
+    if any(isinstance(contract.struct[k].dataType, DateType) for k in ranged_key(contract)):
+        bounds = {name: counts.get(name) for name in ("min_key", "max_key")}
+        counts |= {name: date.fromisoformat(bound) if isinstance(bound, str) else bound for name, bound in bounds.items()}
+    return BatchCounts(**counts)
+
+
+def is_good() -> Column:
+    """Whether a validated row is appended to the log, unless it is a duplicate."""
+    return F.col(REASON).isNull() & ~F.col(IS_MARKER)
+
+
+def ranged_key(contract: SourceContract) -> list[str]:
+    """The key's first column, if it can be used for data skipping: its type must have an exact Python value."""
+    return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
+
+
+def _failing(contract: SourceContract) -> list[str]:
+    """The names of the rules that no good row may violate."""
+    return [r.name for r in contract.rules if r.action == "fail"]
