@@ -75,6 +75,17 @@ class AccountsPort(Protocol):
         ...
 
 
+class LogPort(Protocol):
+    """A source's event log as of a ledger batch; see `platform_defs.engine.operations.views.Log`."""
+
+    id: str
+    head: int
+
+    def rows(self, after: int) -> DataFrame:
+        """The rows of the batches after a batch; all rows for 0."""
+        ...
+
+
 class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
@@ -84,6 +95,10 @@ class ViewsPort(Protocol):
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake."""
+        ...
+
+    def log(self, source: str) -> LogPort | None:
+        """A snapshot of a source's event log; None if it does not exist yet."""
         ...
 
     def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:

@@ -6,7 +6,7 @@ and `tidemark status` do it; the costs by table are measured with one table afte
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import psutil
+from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
 from expectations import shop_suites
-from expectations.checks import findings
+from expectations.checks import findings, log_findings
+from expectations.finding import check_name
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
@@ -148,17 +150,26 @@ def run(
     values = Settings(lake=str(work / "lake"), landing=str(work / "landing"), spark_master=f"local[{cores}]", driver_memory=heap)
     spark = session(values)
     engine = replace(make_engine(values, SparkResource()), connect=lambda: spark)
-    meter, done = Meter(spark, work / "lake"), list[Cycle]()
+    meter, done, passed = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
     for part in range(cycles + 1):
         cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)
-        _run_cycle(engine, meter, cycle, values if checks else None, by_table=by_table)
+        _run_cycle(engine, meter, cycle, values if checks else None, passed, by_table=by_table)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
     return done[-2], done[-1]
 
 
-def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None, *, by_table: bool) -> None:
-    """Run a cycle. If nothing has landed and no table makes a step, there is nothing to account for or to check, as in a stream."""
+def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None, passed: dict[str, int], *, by_table: bool) -> None:
+    """Run a cycle. If nothing has landed and no table makes a step, there is nothing to account for or to check, as in a stream.
+
+    Args:
+        engine: the engine.
+        meter: measures each part.
+        cycle: gets the costs.
+        checked: the settings of the suites to run; None for none.
+        passed: for each event log the batch up to which its rows were checked, which is updated.
+        by_table: whether to work on one table after the other.
+    """
     steps: list[Step] = []
     with meter.part(cycle, "ingest", "all"):
         entries = engine.ingest()
@@ -176,8 +187,17 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
                 _require(is_right, f"the account of {name}")
     for suite in shop_suites(checked.hot_items, checked.category_hot_items) if checked else ():
         with meter.part(cycle, "checks", suite.table):
-            found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
+            if suite.source is None:
+                found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
+            else:
+                found = log_findings(engine, suite.source, suite.suite.expectations, partial(_passed, passed))
             _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {suite.table}")
+            passed |= {found.log: found.head} if found else {}
+
+
+def _passed(batches: Mapping[str, int], expectations: Sequence[Expectation], log: str) -> dict[str, int]:
+    """The batch up to which a log's rows were checked in an earlier cycle, by check name, as the checks in Dagster have it."""
+    return dict.fromkeys(map(check_name, expectations), batches.get(log, 0))
 
 
 def _advanced(engine: Engine, steps: list[Step], name: str) -> Generator[Step]:

@@ -23,12 +23,14 @@ class TableSuite:
         table: its table, as `engine.views.table` names it.
         suite: the expectations.
         day_column: the timestamp by whose days (UTC) a run over partitions limits the rows; None to check all rows in every run.
+        source: the source whose event log the table is; a run then checks the rows of new batches only.
     """
 
     key: dg.AssetKey
     table: str
     suite: ExpectationSuite
     day_column: str | None = None
+    source: str | None = None
 
 
 def shop_suites(hot_items: int, category_hot_items: int) -> list[TableSuite]:
@@ -60,7 +62,7 @@ def shop_suites(hot_items: int, category_hot_items: int) -> list[TableSuite]:
         keys.ORDER_STATUS_BOARD: suites.order_status_board(),
     }
     return [
-        *[TableSuite(keys.event_key(name), f"events/{name}", suite) for name, suite in logs.items()],
+        *[TableSuite(keys.event_key(name), f"events/{name}", suite, source=name) for name, suite in logs.items()],
         *[TableSuite(dg.AssetKey(name), name, suite, FINAL_AT) for name, suite in tables.items()],
         *[TableSuite(dg.AssetKey(name), name, suite) for name, suite in upserted.items()],
     ]
@@ -68,4 +70,6 @@ def shop_suites(hot_items: int, category_hot_items: int) -> list[TableSuite]:
 
 def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
     """The checks of the shop's datasets; the arguments are those of `shop_suites`."""
-    return [suite_checks(s.key, s.table, s.suite, day_column=s.day_column) for s in shop_suites(hot_items, category_hot_items)]
+    return [
+        suite_checks(s.key, s.table, s.suite, day_column=s.day_column, source=s.source) for s in shop_suites(hot_items, category_hot_items)
+    ]

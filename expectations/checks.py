@@ -1,8 +1,9 @@
 """The factory from a suite to Dagster asset checks: one check for each expectation, and one validation for all of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from pyspark.sql.types import DataType, StructType, TimestampType
 
 from assets.ports import EnginePort
 from expectations.finding import Finding, Row, check_name
+from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
 from expectations.validation import validate
 
 Days = tuple[date, date]
@@ -33,6 +35,7 @@ def suite_checks(
     suite: ExpectationSuite,
     *,
     day_column: str | None = None,
+    source: str | None = None,
     sample: int = 10,
     blocking: bool = False,
 ) -> dg.AssetChecksDefinition:
@@ -46,6 +49,7 @@ def suite_checks(
         table: its table, as `engine.table` names it.
         suite: the expectations; their names differ.
         day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
+        source: the source whose event log the table is; a run checks the rows of new batches only, see `expectations.new_rows`.
         sample: how many failing rows to show.
         blocking: whether a failed critical expectation blocks downstream assets in the same run.
     """
@@ -56,11 +60,19 @@ def suite_checks(
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
-        found = findings(engine, table, list(wanted.values()), day_column=day_column, days=days, sample=sample)
+        if source is None:
+            found = findings(engine, table, list(wanted.values()), day_column=day_column, days=days, sample=sample)
+        else:
+            is_full = FULL in context.run.tags
+            passed = (lambda of, log: {}) if is_full else partial(checked_to, context.instance, asset_key)
+            found = log_findings(engine, source, list(wanted.values()), passed, sample=sample)
         if found is None:
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
-        yield from (_result(asset_key, wanted[name], finding, found.schema, days) for name, finding in found.by_check.items())
+        yield from (
+            _result(asset_key, wanted[name], finding, found, {"days": f"{days[0]} to {days[1]}"} if days else found.of(wanted[name]))
+            for name, finding in found.by_check.items()
+        )
 
     return checks
 
@@ -72,10 +84,27 @@ class Findings:
     Args:
         by_check: the findings, by check name.
         schema: the table's schema.
+        log: the id of the event log of which new rows were checked.
+        start: the batch after which its rows were checked.
+        head: its last batch.
+        passed: by name of each check of new rows, the batch up to which all rows had passed before.
     """
 
     by_check: Mapping[str, Finding]
     schema: StructType
+    log: str = ""
+    start: int = 0
+    head: int = 0
+    passed: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, expectation: Expectation) -> dict[str, Any]:
+        """The metadata of a check of new rows: the batches whose rows it has checked, and up to which batch all rows have passed."""
+        name = check_name(expectation)
+        if name not in self.passed:
+            return {}
+        to = self.head if self.by_check[name].passed else self.passed[name]
+        batches = f"{self.start + 1} to {self.head}" if self.start < self.head else "none is new"
+        return {"batches": batches, CHECKED: checked(expectation, self.log, to)}
 
 
 def findings(
@@ -97,6 +126,41 @@ def findings(
         if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
             frame.write.format("noop").mode("overwrite").save()
     return Findings(found, frame.schema)
+
+
+def log_findings(
+    engine: EnginePort,
+    source: str,
+    expectations: Sequence[Expectation],
+    passed: Callable[[Sequence[Expectation], str], Mapping[str, int]],
+    *,
+    sample: int = 10,
+) -> Findings | None:
+    """Run expectations on a source's event log, those of single rows on the rows that have not passed yet; None if there is no log yet.
+
+    Args:
+        engine: the engine.
+        source: the source.
+        expectations: the expectations, whose names differ.
+        passed: returns the last batch up to which the rows of a log have passed, by check name, given expectations and the log's id.
+        sample: how many failing rows to show.
+    """
+    log = engine.views.log(source)
+    if log is None:
+        return None
+    with engine.views.naming_lost_files():
+        whole = log.rows(0)
+        of_rows = of_new_rows(expectations, whole.schema)
+        known = {name: batch if batch <= log.head else 0 for name, batch in passed(of_rows, log.id).items()}
+        after = {check_name(e): known.get(check_name(e), 0) for e in of_rows}
+        start = min(after.values(), default=0)
+        found = validate(log.rows(start) if start else whole, of_rows, sample) if of_rows else {}
+        others = [e for e in expectations if check_name(e) not in found]
+        found |= validate(whole, others, sample) if others else {}
+        if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
+            whole.write.format("noop").mode("overwrite").save()
+    by_check = {name: found[name] for name in map(check_name, expectations)}
+    return Findings(by_check, whole.schema, log.id, start, log.head, after)
 
 
 def run_days(tags: Mapping[str, str]) -> Days | None:
@@ -143,7 +207,7 @@ def _absent(asset_key: dg.AssetKey, name: str, expectation: Expectation) -> dg.A
 
 
 def _result(
-    asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, schema: StructType, days: Days | None
+    asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, found: Findings, rows: Mapping[str, Any]
 ) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset_key,
@@ -151,7 +215,7 @@ def _result(
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.ERROR if finding.error else _severity(expectation),
         description=_words(finding),
-        metadata=_metadata(expectation, finding, schema) | ({"days": f"{days[0]} to {days[1]}"} if days else {}),
+        metadata={**_metadata(expectation, finding, found.schema), **rows},
     )
 
 

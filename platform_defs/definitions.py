@@ -7,12 +7,13 @@ from assets.events import event_logs
 from assets.partitions import daily
 from assets.upserted import upserted_asset
 from expectations import all_checks, leaderboard_checks
+from expectations.new_rows import FULL
 from operators.timing import length_ms
-from platform_defs.jobs import advance_job, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.jobs import RETRIES, advance_job, export_job, ingest_job, land_changes_job, maintenance_job
 from platform_defs.pipeline import shop
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
-from platform_defs.schedules import nightly, nightly_maintenance
+from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
 
@@ -26,13 +27,20 @@ def build(values: Settings) -> dg.Definitions:
     tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
     upserted = [asset for asset in derived if asset not in closed]
     tables += [upserted_asset(asset, sources=names) for asset in upserted]
-    checks = all_checks(values.hot_items, values.category_hot_items)
+    checks = [*all_checks(values.hot_items, values.category_hot_items), *map(leaderboard_checks, upserted)]
+    full_checks = dg.define_asset_job(
+        "full_checks",
+        selection=dg.AssetSelection.checks(*checks),
+        tags={FULL: "true"},
+        description="Runs the checks of all tables on all rows. Other runs check the rows of new batches, or those of their days.",
+        op_retry_policy=RETRIES,
+    )
     return dg.Definitions(
         assets=[event_logs(sources), *tables],
-        asset_checks=[*checks, *map(leaderboard_checks, upserted)],
-        jobs=[ingest_job, advance_job, maintenance_job, export_job, land_changes_job],
+        asset_checks=checks,
+        jobs=[ingest_job, advance_job, full_checks, maintenance_job, export_job, land_changes_job],
         sensors=[new_input, ledger_moved],
-        schedules=[nightly, nightly_maintenance],
+        schedules=[nightly, nightly_maintenance, nightly_checks],
         resources={"spark": SparkResource(), "engine": engine_resource(values)},
         executor=dg.in_process_executor,
     )

@@ -1,4 +1,4 @@
-"""The Dagster jobs: ingest new files, advance derived tables, maintain the lake, export a table, land another table's changes."""
+"""The Dagster jobs: ingest new files, advance and check tables, maintain the lake, export a table, land another table's changes."""
 
 from collections.abc import Mapping
 

@@ -34,3 +34,11 @@ nightly_maintenance = dg.ScheduleDefinition(
     execution_timezone="UTC",
     description="Maintains the lake at night, when few rows are written to it.",
 )
+
+nightly_checks = dg.ScheduleDefinition(
+    name="nightly_checks",
+    job_name="full_checks",
+    cron_schedule="30 4 * * *",
+    execution_timezone="UTC",
+    description="Checks all rows of all tables at night; during the day only new rows are checked.",
+)

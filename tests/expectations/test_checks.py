@@ -10,7 +10,9 @@ import great_expectations as gx
 import pyarrow as pa
 import pytest
 from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -18,8 +20,9 @@ from assets.keys import event_key
 from assets.plans import payment_order_wide
 from assets.schemas import orders, payments
 from expectations import all_checks, suite_checks, suites
-from expectations.checks import RANGE_END, RANGE_START, findings, run_days
+from expectations.checks import NO_TABLE, RANGE_END, RANGE_START, findings, run_days
 from platform_defs.engine.inputs.schemas import event_schema, log_schema
+from platform_defs.engine.operations.views import Log
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
@@ -44,6 +47,15 @@ class FakeEngine:
 
     def table(self, name):
         return self.tables[name] if name in self.tables else self.spark.read.format("delta").load(f"{self.lake}/{name}")
+
+    def log(self, source):
+        try:
+            table = self.table(f"events/{source}")
+        except AnalysisException as error:
+            if error.getCondition() in NO_TABLE:
+                return None
+            raise
+        return Log("id", 9, lambda after: table.where(F.col("seq").isNull() | (F.col("seq") > after)))
 
     def naming_lost_files(self):
         return nullcontext()

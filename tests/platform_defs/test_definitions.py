@@ -194,7 +194,13 @@ def test_each_job_has_these_assets_or_ops(repository):
         name: {k.to_user_string() for k in repository.get_job(name).asset_layer.executable_asset_keys} for name in ("ingest", "advance")
     }
     assert found == {"ingest": EVENTS, "advance": DERIVED}
-    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {*found, "maintenance", "export", "land_changes"}
+    assert {j.name for j in repository.get_all_jobs() if not j.name.startswith("__")} == {
+        *found,
+        "full_checks",
+        "maintenance",
+        "export",
+        "land_changes",
+    }
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
 
 
@@ -202,6 +208,7 @@ def test_the_schedules_have_these_times(repository):
     assert {(s.name, s.job_name, s.cron_schedule, s.execution_timezone) for s in repository.schedule_defs} == {
         ("nightly", "advance", "30 2 * * *", "UTC"),
         ("nightly_maintenance", "maintenance", "30 3 * * *", "UTC"),
+        ("nightly_checks", "full_checks", "30 4 * * *", "UTC"),
     }
 
 
@@ -213,7 +220,7 @@ def test_the_sensors_have_these_jobs_and_intervals(repository):
 
 
 def test_runs_share_one_jvm(repository):
-    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "maintenance")} == {"in_process"}
+    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "full_checks", "maintenance")} == {"in_process"}
 
 
 def _commit(ledger: Ledger, *files: Path, mark: int | None = None) -> None:

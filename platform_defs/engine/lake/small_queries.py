@@ -152,6 +152,12 @@ def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     return frame.sparkSession.createDataFrame(rows, _nullable(frame)) if rows.num_rows else frame.limit(0)
 
 
+def copied(frame: DataFrame) -> DataFrame:
+    """A frame that reads one relation, with columns of its own, as if it were read again: both can be joined."""
+    plan = _analyzed(frame)
+    return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
+
+
 def is_small(frame: DataFrame) -> bool:
     """Whether a query of a frame is small."""
     plan = _analyzed(frame)
@@ -239,7 +245,13 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
             whole = _java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table)
             replacements = replacements.updated(table, whole)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
-    return DataFrame(_java_class(copy, "org.apache.spark.sql.classic.Dataset").ofRows(j_session, plan), copy)
+    return _frame_of(copy, plan)
+
+
+def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
+    """The frame of an analyzed plan."""
+    j_frame = _java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
+    return DataFrame(j_frame, session)
 
 
 def _java_class(session: SparkSession, name: str) -> Any:

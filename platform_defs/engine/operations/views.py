@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT
-from operators.contract import Early, plain
+from operators.columns import FINAL_AT, parameter
+from operators.contract import SEQ, Early, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
@@ -17,10 +17,26 @@ from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_prog
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.operations.export import View, ViewError, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
 from platform_defs.engine.operations.time_travel import as_known_now, as_of, table_and_changelog
+
+
+@dataclass(frozen=True)
+class Log:
+    """A snapshot of a source's event log.
+
+    Args:
+        id: the table's Delta id, which changes when the log is created again.
+        head: the last ledger batch with rows of the source.
+        rows: returns the rows of the batches after a given one; all rows for 0.
+    """
+
+    id: str
+    head: int
+    rows: Callable[[int], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,23 @@ class Views:
         lake, spark = PinnedLake.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
         with self.naming_lost_files():
             return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
+
+    def log(self, source: str) -> Log | None:
+        """A snapshot of a source's event log; None if it does not exist yet.
+
+        Its rows include those without a batch number, and those of a batch that is not committed yet. Reading them raises `LakeError` if
+        the log lacks a data file.
+        """
+        table, reading = self.reading.sources[source].log, self.reading.pinned()
+        identity, head = reading.lake.identity(table), last_with_rows(reading.ledger, source)
+
+        def rows(after: int) -> DataFrame:
+            seq = F.col(SEQ)
+            with self.naming_lost_files():
+                found = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None)
+                return planned(found.where(seq.isNull() | (seq > parameter(after, seq))) if after else found)
+
+        return None if identity is None else Log(identity, head, rows)
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.

@@ -6,9 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from platform_defs.engine.lake import data_skipping
 from platform_defs.engine.lake.data_skipping import Ranges, extent, matching_files
 from platform_defs.engine.lake.tables import Lake
 
@@ -96,6 +99,22 @@ def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: L
     assert [r.n for r in in_range.orderBy("n").collect()] == [*range(5, 13)]
     assert lake.read(spark, "t", within={"n": (50, None)}).dtypes == delta.dtypes
     assert lake.read(spark, "t", within={"n": (50, None)}).isEmpty()
+
+
+def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: SparkSession, lake: Lake) -> None:
+    listed = data_skipping._files_of.cache_info
+    one, other = lake.read(spark, "t"), lake.read(spark, "t")
+    before = listed().misses
+    again = lake.read(spark, "t")
+    assert listed().misses == before
+    joined = one.join(other, one["n"] == other["n"]).join(again, other["n"] == again["n"])
+    assert joined.select(one["n"], again["s"]).count() == 21
+    assert one.union(other).where(one["n"] == 5).count() == 2
+    write_deltalake(lake.path("t"), pa.table({"n": [5], "at": pa.array([_time(0)]), "s": ["d"]}), mode="append")
+    assert lake.read(spark, "t").count() == 23
+    Path(lake.path("t"), matching_files(_delta(lake), {"n": (0, 4)})[0]).unlink()  # pyright: ignore[reportOptionalSubscript]
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):
+        lake.read(spark, "t").where("s = 'a'").collect()
 
 
 def test_rows_masked_by_deletion_vectors_are_not_read(spark: SparkSession, tmp_path: Path) -> None:

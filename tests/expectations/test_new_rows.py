@@ -1,0 +1,174 @@
+"""Checks of an event log look at the rows of new batches only, unless a run checks all rows; what fails once keeps failing."""
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+import great_expectations as gx
+import pytest
+from great_expectations.expectations.expectation import Expectation
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from expectations import shop_suites, suite_checks
+from expectations.finding import check_name
+from expectations.new_rows import FULL, of_new_rows
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.small_sources import Event, land, source
+
+LOG = dg.AssetKey(["events", "l"])
+POSITIVE = gx.expectations.ExpectColumnValuesToBeBetween(column="v", min_value=0, meta={"check": "positive"})
+HAS_SEQ = gx.expectations.ExpectColumnValuesToNotBeNull(column="seq", meta={"check": "has_seq"})
+IDENTITY = gx.expectations.ExpectCompoundColumnsToBeUnique(column_list=["seq", "arrival"], meta={"check": "identity"})
+ONE_A_KEY = gx.expectations.ExpectColumnValuesToBeUnique(column="k", meta={"check": "one_a_key"})
+MOSTLY = gx.expectations.ExpectColumnValuesToNotBeNull(column="k", mostly=0.5, meta={"check": "mostly"})
+ROWS = gx.expectations.ExpectTableRowCountToBeBetween(max_value=3, meta={"check": "few_rows"})
+
+
+def _run(
+    engine: Engine, instance: dg.DagsterInstance, *expectations: Expectation, full: bool = False
+) -> dict[str, dg.AssetCheckEvaluation]:
+    checks = suite_checks(LOG, "events/l", gx.ExpectationSuite(name="l", expectations=[*expectations]), source="l")
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
+    defs = dg.Definitions(assets=[dg.AssetSpec(LOG)], asset_checks=[checks], jobs=[job], resources={"engine": engine})
+    done = defs.resolve_job_def("checks").execute_in_process(instance=instance, tags={FULL: "true"} if full else None)
+    return {e.check_name: e for e in done.get_asset_check_evaluations()}
+
+
+def _ingest(engine: Engine, *batches: Sequence[tuple[str | None, int]]) -> None:
+    for batch in batches:
+        land(engine, "l", f"{engine.ledger.head}.jsonl", [Event(k, v, n).line for n, (k, v) in enumerate(batch)])
+        engine.ingest()
+
+
+def _rows(evaluation: dg.AssetCheckEvaluation) -> Any:
+    return evaluation.metadata["evaluated_rows"].value
+
+
+def _unreachable(source: str) -> None:
+    raise ConnectionError(f"no lake with {source}")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def test_rows_are_checked_once_unless_all_are_asked_for(make_engine: MakeEngine, instance: dg.DagsterInstance) -> None:
+    engine = make_engine([source("l")], [])
+    seen: list[tuple[Any, Any]] = []
+    for batches, full in (
+        ([[("a", 1)], [("b", 2), ("c", 3)]], False),
+        ([], False),
+        ([[("d", 4)]], False),
+        ([], True),
+        ([[("e", 5)]], False),
+    ):
+        _ingest(engine, *batches)
+        evaluation = _run(engine, instance, POSITIVE, full=full)["positive"]
+        assert evaluation.passed
+        seen.append((_rows(evaluation), evaluation.metadata["batches"].value))
+    assert seen == [(3, "1 to 2"), (0, "none is new"), (1, "3 to 3"), (4, "1 to 3"), (1, "4 to 4")]
+
+
+def test_rows_that_failed_are_checked_in_every_run(make_engine: MakeEngine, instance: dg.DagsterInstance) -> None:
+    engine = make_engine([source("l")], [])
+    _ingest(engine, [("a", 1)])
+    assert _run(engine, instance, POSITIVE, HAS_SEQ)["positive"].passed
+    seen: list[tuple[bool, Any, bool]] = []
+    for batch in ([("b", -1), ("c", 1)], [("d", 1)], [("e", -2)]):
+        _ingest(engine, batch)
+        found = _run(engine, instance, POSITIVE, HAS_SEQ)
+        seen.append((found["positive"].passed, found["positive"].metadata["unexpected_count"].value, found["has_seq"].passed))
+    assert seen == [(False, 1, True), (False, 1, True), (False, 2, True)]
+    assert _rows(found["positive"]) == 4  # the rows since the batch that failed
+
+
+def test_expectations_of_the_whole_table_see_all_rows(make_engine: MakeEngine, instance: dg.DagsterInstance) -> None:
+    engine = make_engine([source("l")], [])
+    _ingest(engine, [("a", 1)])
+    assert all(e.passed for e in _run(engine, instance, POSITIVE, ONE_A_KEY, MOSTLY, ROWS).values())
+    _ingest(engine, [("a", 1), (None, 2), (None, 3)])
+    found = _run(engine, instance, POSITIVE, ONE_A_KEY, MOSTLY, ROWS)
+    assert {name for name, e in found.items() if not e.passed} == {"one_a_key", "few_rows"}
+    assert {name: _rows(found[name]) for name in ("positive", "one_a_key", "mostly")} == {"positive": 3, "one_a_key": 4, "mostly": 4}
+
+
+def test_another_log_or_another_expectation_is_checked_whole(
+    make_engine: MakeEngine, make_module_engine: MakeEngine, instance: dg.DagsterInstance
+) -> None:
+    engine, other = make_engine([source("l")], []), make_module_engine([source("l")], [])
+    for of in (engine, other):
+        _ingest(of, [("a", 1)], [("b", 2)])
+    assert _rows(_run(engine, instance, POSITIVE)["positive"]) == 2
+    assert _rows(_run(other, instance, POSITIVE)["positive"]) == 2
+    stricter = gx.expectations.ExpectColumnValuesToBeBetween(column="v", min_value=2, meta={"check": "positive"})
+    assert not _run(other, instance, stricter)["positive"].passed
+
+
+def test_a_run_that_ended_without_an_evaluation_changes_nothing(make_engine: MakeEngine, instance: dg.DagsterInstance) -> None:
+    engine = make_engine([source("l")], [])
+    _ingest(engine, [("a", 1)])
+    _run(engine, instance, POSITIVE)
+    unreachable = SimpleNamespace(views=SimpleNamespace(log=_unreachable))
+    with pytest.raises(ConnectionError, match="no lake"):
+        _run(cast(Engine, unreachable), instance, POSITIVE)
+    assert _run(engine, instance, POSITIVE)["positive"].metadata["batches"].value == "none is new"
+
+
+def test_a_row_without_a_batch_and_a_repeated_row_are_found_among_new_rows(
+    make_engine: MakeEngine, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    engine = make_engine([source("l")], [])
+    _ingest(engine, [("a", 1)])
+    assert all(e.passed for e in _run(engine, instance, HAS_SEQ, IDENTITY).values())
+    log = engine.views.table("events/l")
+    rows = spark.createDataFrame(log.collect(), log.schema)
+    strays = (
+        rows.withColumn("seq", F.lit(None).cast("bigint"))
+        .union(rows.withColumn("seq", F.lit(7).cast("bigint")))
+        .union(rows.withColumn("seq", F.lit(7).cast("bigint")))
+    )
+    strays.write.format("delta").mode("append").save(engine.lake.path("events/l"))
+    found = _run(engine, instance, HAS_SEQ, IDENTITY)
+    assert {name: (e.passed, e.metadata["unexpected_count"].value) for name, e in found.items()} == {
+        "has_seq": (False, 1),
+        "identity": (False, 2),
+    }
+
+
+def test_the_cost_of_a_check_does_not_grow_with_the_log(make_engine: MakeEngine, instance: dg.DagsterInstance) -> None:
+    engine = make_engine([source("l")], [])
+    _ingest(engine, *[[("a", n)] for n in range(5)])
+    log = engine.views.log("l")
+    assert log is not None
+    assert len(log.rows(0).inputFiles()) == 5
+    assert len(log.rows(log.head - 1).inputFiles()) == 1
+
+
+def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
+    columns = StructType().add("seq", "long").add("arrival", "long").add("event_time", "timestamp").add("event_time_raw", "timestamp")
+    for name in (
+        "order_id",
+        "customer_id",
+        "status",
+        "payment_id",
+        "method",
+        "order_item_id",
+        "item_id",
+        "category",
+        "click_id",
+        "order_update_id",
+    ):
+        columns = columns.add(name, "string")
+    for name in ("amount", "price", "quantity", "seconds"):
+        columns = columns.add(name, "double")
+    logs = [s for s in shop_suites(10, 3) if s.source]
+    assert len(logs) == 5
+    for of in logs:
+        names = {check_name(e) for e in of.suite.expectations}
+        assert {check_name(e) for e in of_new_rows(of.suite.expectations, columns)} == names
