@@ -25,7 +25,7 @@ from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ingest.event_time_spread import is_uneven
-from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Counts, _Done
+from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.progress import Progress
@@ -131,9 +131,6 @@ class Validated:
 
     rows: Sequence[tuple[int, Event, str | None, str]]
 
-    def persist(self) -> "Validated":
-        return self
-
     def unpersist(self) -> None:
         return None
 
@@ -150,20 +147,19 @@ class SimIngest(Ingest):
     def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         return _Done(self._source(batch, contract, files, last), [])
 
-    def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> Any:
-        return self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
+    def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[Any, dict[str, Any]]:
+        validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
+        good = [event.t for _, event, reason, _ in validated.rows if reason is None]
+        n = len(validated.rows)
+        counts: dict[str, Any] = {"read": n, "good": len(good), "quarantined": n - len(good), "markers": 0, "warned": 0, "mark": None}
+        counts |= {"first": min(good, default=None), "last": max(good, default=None)}
+        return validated, counts | {"mean": fmean(good) if good else None, "deviation": pstdev(good) if good else None}
 
     def _spread(self, validated: Any, counts: Any) -> tuple[int, ...]:
         times = sorted(event.t for _, event, reason, _ in validated.rows if reason is None)
         if not is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation):
             return ()
         return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
-
-    def _count(self, validated: Any, contract: SourceContract) -> Any:
-        good = [event.t for _, event, reason, _ in validated.rows if reason is None]
-        n = len(validated.rows)
-        ends = min(good, default=None), max(good, default=None)
-        return _Counts(n, len(good), n - len(good), 0, 0, *ends, None, fmean(good) if good else None, pstdev(good) if good else None)
 
     def _repeated(self, validated: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:

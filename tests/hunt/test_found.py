@@ -120,6 +120,16 @@ def test_the_loss_of_a_commit_that_changed_no_committed_row_causes_no_finding(se
     assert simulate(generate(seed)) is None
 
 
+def test_a_row_is_quarantined_by_a_clock_that_the_ledger_does_not_record() -> None:
+    """The clock was a month ahead at the first batch, and is right at the second: it is behind the first batch, so it is not recorded."""
+    event = Event(9, "x", NOON + 16 * DAY)
+    for owner in (0, 1):
+        skewed = Action("skew", owner, (30 * DAY,)), Action("ingest", owner)
+        land = Action("land", 0, ("a", "2.jsonl", (event,)))
+        assert simulate(History(owner, Setup(), (_LANDED, *skewed, land))) is None
+    assert simulate(generate(4007225)) is None
+
+
 def test_an_asset_that_read_a_lost_step_is_refused_by_the_sensors_until_it_is_rebuilt() -> None:
     """A table lost the step that a reader has read, and computed another one from more rows."""
     assert simulate(generate(2017281)) is None
