@@ -86,6 +86,15 @@ class LogPort(Protocol):
         ...
 
 
+class UpsertedPort(Protocol):
+    """An upserted table, and the changes that lead to it; see `platform_defs.engine.operations.time_travel.UpsertedSnapshot`."""
+
+    table: DataFrame
+    changelog: DataFrame
+    since: int
+    state: Mapping[str, Any] | None
+
+
 class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
@@ -101,8 +110,8 @@ class ViewsPort(Protocol):
         """A snapshot of a source's event log; None if it does not exist yet."""
         ...
 
-    def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
-        """A snapshot of an upserted table and its changelog, both as of the newest step; None if there is none yet."""
+    def newest(self, asset: str, known: Mapping[str, Any] | None = None) -> UpsertedPort | None:
+        """A snapshot of an upserted table and its changelog, since an earlier state if one is given; None if there is no step yet."""
         ...
 
     def metrics(self, asset: str) -> Mapping[str, int | float]:

@@ -1,18 +1,22 @@
 """The checks of a leaderboard that no row-level expectation covers: its ranks as a whole, and its changelog."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from assets.ports import EnginePort
+from assets.ports import EnginePort, UpsertedPort
+from expectations.new_rows import FULL, last_recorded
 from operators.changelog import bag_difference, fold
 from operators.errors import OperatorError
 from operators.top_k import RANK
 from operators.top_n import TopN
 
+PASSED_STATE = "passed_state"
+"""The metadata key of the check of the changelog: the newest state of the table that was equal to its changelog, all steps applied."""
 FOLDS, GAPS, AT_MOST_N = "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"
 _WHY = {
     FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on this.",
@@ -23,6 +27,9 @@ _WHY = {
 
 def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     """The checks of an upserted table; if its operator is a Top-N that shows ranks, its ranks are checked too.
+
+    The changelog is applied to the newest state of the table that has passed, and the result is compared with the table. A run with the
+    tag `FULL` applies the whole changelog; so does one if that state can no longer be read.
 
     Args:
         derived: the asset.
@@ -42,15 +49,18 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         specs=[dg.AssetCheckSpec(name, asset=key, description=_WHY[name]) for name in names],
         compute_kind="spark",
     )
-    def checks(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        snapshot = engine.views.newest(derived.name)
-        if snapshot is None:
+    def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
+        is_full = FULL in context.run.tags
+        known = None if is_full else last_recorded(context.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
+        found = engine.views.newest(derived.name, known)
+        if found is None:
             yield from (dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names)
             return
         with engine.views.naming_lost_files():
-            counted = count_failing(snapshot[0], top, [name for name in names if name != FOLDS])
+            counted = count_failing(found.table, top, [name for name in names if name != FOLDS])
         for name in names:
-            wrong = differing_rows(*snapshot, emits.key) if name == FOLDS else partitions_failing(snapshot[0], top, name)
+            is_fold = name == FOLDS
+            wrong = differing_rows(found.table, found.changelog, emits.key) if is_fold else partitions_failing(found.table, top, name)
             with engine.views.naming_lost_files():
                 shown = [str(row.asDict()) for row in wrong.limit(5).collect()] if counted.get(name, 1) else []
             yield dg.AssetCheckResult(
@@ -58,10 +68,19 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
                 asset_key=key,
                 passed=not shown,
                 description="; ".join(shown) or "no violation",
-                metadata={"partitions_or_rows_wrong": counted.get(name) or (wrong.count() if shown else 0)},
+                metadata={
+                    "partitions_or_rows_wrong": counted.get(name) or (wrong.count() if shown else 0),
+                    **(_fold_metadata(found, known, passed=not shown) if is_fold else {}),
+                },
             )
 
     return checks
+
+
+def _fold_metadata(found: UpsertedPort, known: Mapping[str, Any] | None, *, passed: bool) -> dict[str, Any]:
+    """The step after which the changelog was read, and the last state of the table that equals its changelog, for the next run."""
+    state = found.state if passed and found.state else known
+    return {"after_step": found.since, **({PASSED_STATE: dg.MetadataValue.json(dict(state))} if state else {})}
 
 
 def differing_rows(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -61,12 +61,17 @@ def checked_to(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Seq
 
 
 def _last(instance: dg.DagsterInstance, key: dg.AssetCheckKey, expected: Mapping[str, Any]) -> int:
+    found = last_recorded(instance, key, CHECKED) or {}
+    return int(found["to"]) if found and all(found.get(name) == value for name, value in expected.items()) else 0
+
+
+def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str) -> dict[str, Any] | None:
+    """A JSON object in the metadata of a check's last evaluation; None if there is none."""
     records = instance.event_log_storage.get_asset_check_execution_history(key, limit=_MOST_RUNS)
     evaluations = [r.evaluation for r in records if isinstance(r.evaluation, dg.AssetCheckEvaluation)]  # a run that began has another event
-    recorded = evaluations[0].metadata.get(CHECKED) if evaluations else None
+    recorded = evaluations[0].metadata.get(name) if evaluations else None
     found = recorded.value if isinstance(recorded, dg.JsonMetadataValue) else None
-    is_same = isinstance(found, dict) and all(found.get(name) == value for name, value in expected.items())
-    return int(found["to"]) if is_same and isinstance(found, dict) else 0
+    return found if isinstance(found, dict) else None
 
 
 def _described(expectation: Expectation) -> dict[str, Any]:

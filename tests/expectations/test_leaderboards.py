@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset
 from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, count_failing, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
+from platform_defs.engine.operations.time_travel import UpsertedSnapshot
 
 OPERATORS = {
     "row_number": TopN(by="k", order_by="v", rank_end=3),
@@ -97,10 +98,12 @@ def test_each_check_reports_the_partitions_or_rows_that_fail(spark: SparkSession
     assert "'ranks': [2, 3]" in str(found[GAPS].description)
 
 
-def evaluations(derived: DerivedAsset, snapshot: object) -> list[dg.AssetCheckEvaluation]:
+def evaluations(derived: DerivedAsset, snapshot: tuple[DataFrame, DataFrame] | None) -> list[dg.AssetCheckEvaluation]:
     """Run the checks of a leaderboard as a Dagster job, on a table and its changelog."""
     job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
-    engine = SimpleNamespace(views=SimpleNamespace(newest=lambda name: snapshot, naming_lost_files=nullcontext))
+    engine = SimpleNamespace(
+        views=SimpleNamespace(newest=lambda name, known: snapshot and UpsertedSnapshot(*snapshot, 0, None), naming_lost_files=nullcontext)
+    )
     board, checks = dg.AssetSpec(derived.name), leaderboard_checks(derived)
     defs = dg.Definitions(assets=[board], asset_checks=[checks], jobs=[job], resources={"engine": engine})
     return defs.resolve_job_def("checks").execute_in_process().get_asset_check_evaluations()

@@ -104,6 +104,13 @@ class ReadTables(LakeRoot):
             *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
+    def at_version(self, spark: SparkSession, table: str, version: int) -> DataFrame | None:
+        """The rows of an earlier version; None if its log or one of its files is deleted, or if only Delta can read the table."""
+        with suppress(DeltaError, OSError):
+            delta = DeltaTable(self.path(table), version=version)
+            return rows_of_matching_files(spark, delta, self.path(table), {}) if commits.has_all_files(delta) else None
+        return None
+
     def few_values(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:
         """The values of an integer column in the files that can match, read without Spark; see `data_skipping.few_values`."""
         delta = self.delta(table)

@@ -1,19 +1,82 @@
 """Time travel of an upserted table: its rows at an earlier time, from its changelog, or as of an event time, from the event log."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGED_AT, INSERT, fold
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
 from operators.columns import keys_of, of_keys
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.changelog_reader import STEP, as_of_step, change_column, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, as_of_step, change_column, steps_of, upserted
+from platform_defs.engine.inputs.progress import step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 
 
-def table_and_changelog(reading: Reading, asset: DerivedAsset, step: int) -> tuple[DataFrame, DataFrame]:
-    """A table and its changelog, both as of a step. The result is exact while another process writes to them."""
-    return as_of_step(reading, asset, step), steps_of(reading, asset, 0, step).drop(CHANGED_AT)
+@dataclass(frozen=True)
+class UpsertedSnapshot:
+    """An upserted table as of its newest step, and the changes that lead to it.
+
+    Args:
+        table: the table's rows.
+        changelog: changes with `change` and `step`. Merged they give the table's rows.
+        since: the step whose state the changes start with, as inserts; 0 if they start with nothing.
+        state: identifies the table's state for a later snapshot, as JSON; None if the table is not at its newest step.
+    """
+
+    table: DataFrame
+    changelog: DataFrame
+    since: int
+    state: Mapping[str, Any] | None
+
+
+def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
+    """A snapshot of a table and its changelog; None if the table has no step yet. It is exact while another process writes to them.
+
+    Args:
+        reading: reads the lake.
+        asset: the table.
+        known: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
+    """
+    reading = reading.pinned(asset.name)
+    now = stored_progress(reading.lake, asset)
+    if not now.step:
+        return None
+    state = _state(reading, asset, now.step)
+    rows = None if known is None or known["step"] > now.step else _rows_of(reading, asset, known)
+    since = 0 if rows is None or known is None else int(known["step"])
+    changelog = steps_of(reading, asset, since, now.step).drop(CHANGED_AT)
+    if rows is not None:
+        start = rows.withColumns({CHANGE: F.lit(INSERT), STEP: F.lit(since).cast("bigint")})
+        changelog = start.select(*changelog.columns).unionByName(changelog)
+    return UpsertedSnapshot(as_of_step(reading, asset, now.step), changelog, since, state)
+
+
+def _state(reading: Reading, asset: DerivedAsset, step: int) -> dict[str, Any] | None:
+    """Identifies the table's state after a step: the table and its version, the step and its id. None if the step is not applied."""
+    delta, applied = reading.lake.delta(asset.name), reading.lake.newest(asset.name, APPLIED)
+    if delta is None or applied is None or applied.value["step"] != step:
+        return None
+    return {
+        "table": reading.lake.identity(asset.name),
+        "version": delta.version(),
+        "step": step,
+        "step_id": step_id(reading.lake, asset, step),
+        "generation": stored_progress(reading.lake, asset).generation,
+    }
+
+
+def _rows_of(reading: Reading, asset: DerivedAsset, state: Mapping[str, Any]) -> DataFrame | None:
+    """The rows of an earlier state; None if the table has been rebuilt since, has lost the step, or lacks a file of that version."""
+    lake = reading.lake
+    is_same = lake.identity(asset.name) == state["table"] and stored_progress(lake, asset).generation == state["generation"]
+    if not is_same or step_id(lake, asset, state["step"]) != state["step_id"]:
+        return None
+    rows = lake.at_version(reading.spark, asset.name, state["version"])
+    return rows if rows is not None and rows.columns == lake.read(reading.spark, asset.name).columns else None
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:

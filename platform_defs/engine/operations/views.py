@@ -1,8 +1,8 @@
 """The views that users read: tables, late rows, early results and earlier states of upserted tables; and their export and publishing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -13,7 +13,7 @@ from operators.contract import SEQ, Early, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.progress import PROGRESS, Progress, stored_progress
+from platform_defs.engine.inputs.progress import PROGRESS, Progress
 from platform_defs.engine.inputs.reader import LATE, Reading
 from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.lake.tables import PinnedLake
@@ -21,7 +21,7 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.operations.export import View, ViewError, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
-from platform_defs.engine.operations.time_travel import as_known_now, as_of, table_and_changelog
+from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest
 
 
 @dataclass(frozen=True)
@@ -128,15 +128,11 @@ class Views:
         open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
         return final.unionByName(open_still)
 
-    def newest(self, asset: str) -> tuple[DataFrame, DataFrame] | None:
-        """An upserted table and its changelog, both as of its newest step; None if it has no step. Exact while another process writes."""
-        derived = self.reading.assets[asset]
+    def newest(self, asset: str, known: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
+        """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `time_travel.newest`."""
         with self.naming_lost_files():
-            step = stored_progress(self.reading.lake, derived).step
-            if not step:
-                return None
-            table, changelog = table_and_changelog(self.reading, derived, step)
-            return planned(table), planned(changelog)
+            found = newest(self.reading, self.reading.assets[asset], known)
+            return found and replace(found, table=planned(found.table), changelog=planned(found.changelog))
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""

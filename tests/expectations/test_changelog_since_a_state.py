@@ -1,0 +1,108 @@
+"""The check of a changelog reads the steps since the last state that passed; what fails keeps failing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from assets.contracts import DerivedAsset
+from expectations.leaderboards import FOLDS, leaderboard_checks
+from expectations.new_rows import FULL
+from operators import Aggregate
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.small_sources import Event, land, source
+
+SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "s": "sum(v)"}))
+
+
+def _check(engine: Engine, instance: dg.DagsterInstance, *, full: bool = False) -> tuple[bool, Any]:
+    """Whether the check passes, and the step after which it read the changelog."""
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
+    defs = dg.Definitions(assets=[dg.AssetSpec("sums")], asset_checks=[leaderboard_checks(SUMS)], jobs=[job], resources={"engine": engine})
+    done = defs.resolve_job_def("checks").execute_in_process(instance=instance, tags={FULL: "true"} if full else None)
+    [evaluation] = [e for e in done.get_asset_check_evaluations() if e.check_name == FOLDS]
+    return evaluation.passed, evaluation.metadata["after_step"].value
+
+
+def _step(engine: Engine, *keys: str) -> None:
+    land(engine, "l", f"{engine.ledger.head}.jsonl", [Event(k, 1, n).line for n, k in enumerate(keys)])
+    engine.ingest()
+    engine.advance("sums")
+
+
+def _spoil(engine: Engine, table: str, predicate: str) -> None:
+    DeltaTable(engine.lake.path(table)).delete(predicate)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine([source("l")], [SUMS])
+    _step(engine, "a", "b")
+    return engine
+
+
+def test_the_changelog_is_read_since_the_last_state_that_passed(engine: Engine, instance: dg.DagsterInstance) -> None:
+    assert _check(engine, instance) == (True, 0)
+    assert _check(engine, instance) == (True, 1)
+    _step(engine, "a", "c")
+    _step(engine, "b")
+    assert _check(engine, instance) == (True, 1)
+    assert _check(engine, instance) == (True, 3)
+    assert _check(engine, instance, full=True) == (True, 0)
+    _step(engine, "c")
+    found = engine.views.newest("sums", engine.views.newest("sums").state)  # pyright: ignore[reportOptionalMemberAccess]
+    assert found is not None
+    assert (found.since, found.changelog.where("change != '+I'").count()) == (4, 0)
+
+
+@pytest.mark.parametrize("predicate", ["k = 'a'", "k = 'b'"], ids=["a row that the new step changes", "another row"])
+def test_a_row_that_the_table_loses_is_found_until_it_is_back(engine: Engine, instance: dg.DagsterInstance, predicate: str) -> None:
+    assert _check(engine, instance) == (True, 0)
+    _spoil(engine, "sums", predicate)
+    assert _check(engine, instance) == (False, 1)
+    assert _check(engine, instance) == (False, 1)
+    engine.rebuild("sums")
+    assert _check(engine, instance)[0]
+
+
+def test_a_change_that_the_changelog_loses_is_found(engine: Engine, instance: dg.DagsterInstance) -> None:
+    assert _check(engine, instance) == (True, 0)
+    _step(engine, "c", "d")
+    _spoil(engine, "changelog/sums", "k = 'c'")
+    assert _check(engine, instance) == (False, 1)
+
+
+def test_an_older_change_that_the_changelog_loses_is_found_by_a_full_check(engine: Engine, instance: dg.DagsterInstance) -> None:
+    assert _check(engine, instance) == (True, 0)
+    _spoil(engine, "changelog/sums", "k = 'a'")
+    assert _check(engine, instance) == (True, 1)
+    assert _check(engine, instance, full=True) == (False, 0)
+
+
+def test_the_whole_changelog_is_read_if_the_state_is_gone(engine: Engine, instance: dg.DagsterInstance) -> None:
+    assert _check(engine, instance) == (True, 0)
+    old = DeltaTable(engine.lake.path("sums")).file_uris()
+    _step(engine, "a", "b")
+    for uri in old:
+        Path(uri.removeprefix("file://")).unlink()
+    assert _check(engine, instance) == (True, 0)
+    assert _check(engine, instance) == (True, 2)
+
+
+def test_another_table_of_the_same_name_is_checked_whole(
+    engine: Engine, make_module_engine: MakeEngine, instance: dg.DagsterInstance
+) -> None:
+    assert _check(engine, instance) == (True, 0)
+    other = make_module_engine([source("l")], [SUMS])
+    _step(other, "a", "b")
+    assert _check(other, instance) == (True, 0)
