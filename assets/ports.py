@@ -81,6 +81,10 @@ class LogPort(Protocol):
     id: str
     head: int
 
+    def time_of(self, seq: int) -> int | None:
+        """The time of a ledger batch in epoch ms; None if there is no such batch."""
+        ...
+
     def rows(self, after: int) -> DataFrame:
         """The rows of the batches after a batch; all rows for 0."""
         ...

@@ -17,6 +17,7 @@ import psutil
 from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
+from assets.ports import LogPort
 from expectations import shop_suites
 from expectations.checks import findings, log_findings
 from expectations.finding import check_name
@@ -192,12 +193,12 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
             else:
                 found = log_findings(engine, suite.source, suite.suite.expectations, partial(_passed, passed))
             _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {suite.table}")
-            passed |= {found.log: found.head} if found else {}
+            passed |= {found.log.id: found.log.head} if found and found.log else {}
 
 
-def _passed(batches: Mapping[str, int], expectations: Sequence[Expectation], log: str) -> dict[str, int]:
+def _passed(batches: Mapping[str, int], expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
     """The batch up to which a log's rows were checked in an earlier cycle, by check name, as the checks in Dagster have it."""
-    return dict.fromkeys(map(check_name, expectations), batches.get(log, 0))
+    return dict.fromkeys(map(check_name, expectations), batches.get(log.id, 0))
 
 
 def _advanced(engine: Engine, steps: list[Step], name: str) -> Generator[Step]:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from assets.ports import EnginePort
+from assets.ports import EnginePort, LogPort
 from expectations.finding import Finding, Row, check_name
 from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
 from expectations.validation import validate
@@ -64,13 +64,13 @@ def suite_checks(
             found = findings(engine, table, list(wanted.values()), day_column=day_column, days=days, sample=sample)
         else:
             is_full = FULL in context.run.tags
-            passed = (lambda of, log: {}) if is_full else partial(checked_to, context.instance, asset_key)
-            found = log_findings(engine, source, list(wanted.values()), passed, sample=sample)
+            known = (lambda of, log: {}) if is_full else partial(checked_to, context.instance, asset_key)
+            found = log_findings(engine, source, list(wanted.values()), known, sample=sample)
         if found is None:
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
         yield from (
-            _result(asset_key, wanted[name], finding, found, {"days": f"{days[0]} to {days[1]}"} if days else found.of(wanted[name]))
+            _result(asset_key, wanted[name], finding, found, {"days": f"{days[0]} to {days[1]}"} if days else found.new_rows(wanted[name]))
             for name, finding in found.by_check.items()
         )
 
@@ -84,27 +84,23 @@ class Findings:
     Args:
         by_check: the findings, by check name.
         schema: the table's schema.
-        log: the id of the event log of which new rows were checked.
-        start: the batch after which its rows were checked.
-        head: its last batch.
-        passed: by name of each check of new rows, the batch up to which all rows had passed before.
+        log: the event log, of which new rows were checked.
+        starts: by name of each check of new rows, the batch after which rows were checked.
     """
 
     by_check: Mapping[str, Finding]
     schema: StructType
-    log: str = ""
-    start: int = 0
-    head: int = 0
-    passed: Mapping[str, int] = field(default_factory=dict)
+    log: LogPort | None = None
+    starts: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, expectation: Expectation) -> dict[str, Any]:
-        """The metadata of a check of new rows: the batches whose rows it has checked, and up to which batch all rows have passed."""
+    def new_rows(self, expectation: Expectation) -> dict[str, Any]:
+        """The metadata of a check of new rows: the batches whose rows were checked, and the record of those that have passed."""
         name = check_name(expectation)
-        if name not in self.passed:
+        if self.log is None or name not in self.starts:
             return {}
-        to = self.head if self.by_check[name].passed else self.passed[name]
-        batches = f"{self.start + 1} to {self.head}" if self.start < self.head else "none is new"
-        return {"batches": batches, CHECKED: checked(expectation, self.log, to)}
+        start, head = self.starts[name], self.log.head
+        batches = f"{start + 1} to {head}" if start < head else "none is new"
+        return {"batches": batches, CHECKED: checked(expectation, self.log, head if self.by_check[name].passed else start)}
 
 
 def findings(
@@ -132,7 +128,7 @@ def log_findings(
     engine: EnginePort,
     source: str,
     expectations: Sequence[Expectation],
-    passed: Callable[[Sequence[Expectation], str], Mapping[str, int]],
+    known: Callable[[Sequence[Expectation], LogPort], Mapping[str, int]],
     *,
     sample: int = 10,
 ) -> Findings | None:
@@ -142,7 +138,7 @@ def log_findings(
         engine: the engine.
         source: the source.
         expectations: the expectations, whose names differ.
-        passed: returns the last batch up to which the rows of a log have passed, by check name, given expectations and the log's id.
+        known: returns the last batch up to which the rows of a log have passed, by check name; 0 or nothing for none.
         sample: how many failing rows to show.
     """
     log = engine.views.log(source)
@@ -151,16 +147,15 @@ def log_findings(
     with engine.views.naming_lost_files():
         whole = log.rows(0)
         of_rows = of_new_rows(expectations, whole.schema)
-        known = {name: batch if batch <= log.head else 0 for name, batch in passed(of_rows, log.id).items()}
-        after = {check_name(e): known.get(check_name(e), 0) for e in of_rows}
-        start = min(after.values(), default=0)
-        found = validate(log.rows(start) if start else whole, of_rows, sample) if of_rows else {}
-        others = [e for e in expectations if check_name(e) not in found]
-        found |= validate(whole, others, sample) if others else {}
+        passed = known(of_rows, log)
+        starts = {check_name(e): passed.get(check_name(e), 0) for e in of_rows}
+        found: dict[str, Finding] = {}
+        for start in sorted({0, *starts.values()}):  # a check that keeps failing starts earlier than the others
+            group = [e for e in expectations if starts.get(check_name(e), 0) == start]
+            found |= validate(log.rows(start) if start else whole, group, sample) if group else {}
         if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
             whole.write.format("noop").mode("overwrite").save()
-    by_check = {name: found[name] for name in map(check_name, expectations)}
-    return Findings(by_check, whole.schema, log.id, start, log.head, after)
+    return Findings({name: found[name] for name in map(check_name, expectations)}, whole.schema, log, starts)
 
 
 def run_days(tags: Mapping[str, str]) -> Days | None:

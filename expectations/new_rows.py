@@ -1,17 +1,18 @@
 """Checks of an event log that look at new rows only: the rows of ledger batches after the last batch whose rows passed.
 
 Rows of a log never change, so a check of single rows needs to see each row once. The evaluation of such a check records the last batch
-up to which all rows have passed, and Dagster's event log keeps it. All rows are checked again if the log was created again, if the
-expectation changed, or in a run with the tag `FULL`.
+up to which all rows have passed, and Dagster's event log keeps it. All rows are checked again if the log was created again or restored
+from a backup, if the expectation changed, or in a run with the tag `FULL`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 from great_expectations.expectations.expectation import Expectation
 from pyspark.sql.types import StructType
 
+from assets.ports import LogPort
 from expectations.counting import column_types, counting
 from expectations.finding import check_name
 from operators.contract import SEQ
@@ -19,13 +20,13 @@ from operators.contract import SEQ
 FULL = "tidemark/full_checks"
 """The tag of a run that checks all rows."""
 CHECKED = "checked_batches"
-"""The metadata key of an evaluation: the log's id, the expectation, and the last batch up to which all rows have passed."""
+"""The metadata key of an evaluation: the log, the expectation, and the last batch up to which all rows have passed, with its time."""
 _MOST_RUNS = 20
-"""So many runs are looked back upon for an evaluation; runs that ended before it have none."""
+"""How many runs are searched for the last evaluation; a run that failed before it has none."""
 
 
 def of_new_rows(expectations: Sequence[Expectation], schema: StructType) -> list[Expectation]:
-    """The expectations that hold for a log if they hold for the rows of each of its batches.
+    """Select the expectations that hold for a log if they hold for the rows of each of its batches.
 
     These are expectations of single rows that no row may violate, and of uniqueness within a batch.
     """
@@ -34,35 +35,22 @@ def of_new_rows(expectations: Sequence[Expectation], schema: StructType) -> list
     return [e for e, c in countings if c is not None and c.mostly == 1 and (not c.key or SEQ in c.key)]
 
 
-def checked(expectation: Expectation, log: str, to: int) -> dg.JsonMetadataValue:
-    """The record that the rows of a log have passed an expectation up to a batch.
-
-    Args:
-        expectation: the expectation.
-        log: the log's id.
-        to: the batch; 0 if no row is known to have passed.
-    """
-    return dg.MetadataValue.json({"log": log, "expectation": _described(expectation), "to": to})
+def checked(expectation: Expectation, log: LogPort, to: int) -> dg.JsonMetadataValue:
+    """Make the record that the rows of a log have passed an expectation up to a batch; 0 if none is known to have passed."""
+    return dg.MetadataValue.json({"log": log.id, "expectation": _described(expectation), "to": to, "time": log.time_of(to)})
 
 
-def checked_to(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Sequence[Expectation], log: str) -> dict[str, int]:
-    """The last batch up to which the rows of a log have passed, by check name; 0 if none has.
+def checked_to(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
+    """Read the last batch up to which the rows of a log have passed, by check name; 0 if none has.
 
     Args:
         instance: the instance whose event log has the evaluations.
         key: the asset of the checks.
         expectations: the expectations.
-        log: the log's id.
+        log: the log.
     """
-    return {
-        check_name(e): _last(instance, dg.AssetCheckKey(key, check_name(e)), {"log": log, "expectation": _described(e)})
-        for e in expectations
-    }
-
-
-def _last(instance: dg.DagsterInstance, key: dg.AssetCheckKey, expected: Mapping[str, Any]) -> int:
-    found = last_recorded(instance, key, CHECKED) or {}
-    return int(found["to"]) if found and all(found.get(name) == value for name, value in expected.items()) else 0
+    found = {check_name(e): (e, last_recorded(instance, dg.AssetCheckKey(key, check_name(e)), CHECKED) or {}) for e in expectations}
+    return {name: record["to"] if record and record == checked(e, log, record["to"]).value else 0 for name, (e, record) in found.items()}
 
 
 def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str) -> dict[str, Any] | None:

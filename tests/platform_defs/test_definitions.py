@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from expectations.new_rows import FULL
 from operators import Sliding
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
@@ -202,6 +203,10 @@ def test_each_job_has_these_assets_or_ops(repository):
         "land_changes",
     }
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
+    assert repository.get_job("full_checks").tags[FULL] == "true"
+    suites = {node.name for node in repository.get_job("full_checks").nodes}
+    assert len(suites) == 19
+    assert {"events__orders_suite", "seller_leaderboard_board"} <= suites
 
 
 def test_the_schedules_have_these_times(repository):

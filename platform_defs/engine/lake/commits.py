@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
@@ -193,12 +192,6 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
             raise
         return fresh
     return None
-
-
-def has_all_files(delta: DeltaTable) -> bool:
-    """Whether all data files of an opened version still exist."""
-    paths = [str(path) for path in pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()]
-    return all(info.type == pa_fs.FileType.File for info in _files(delta.table_uri).get_file_info(paths))
 
 
 def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:

@@ -26,24 +26,34 @@ Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
 """By column, the lowest and the highest value, or several such ranges; None for an open end. Timestamps are epoch ms."""
 
-_MOST_RELATIONS = 256
+_MOST_RELATIONS, _MOST_FILES = 256, 64
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
-def rows_of_matching_files(spark: SparkSession, delta: DeltaTable, path: str, within: Ranges) -> DataFrame | None:
-    """The rows of the files that can match; None if the table cannot be read as plain Parquet files, but only by Delta."""
-    files = matching_files(delta, within)
-    if files is None:
+def rows_of_matching_files(
+    spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, *, with_nulls: bool = False
+) -> DataFrame | None:
+    """The rows of the files that can match; None if the table cannot be read as plain Parquet files, but only by Delta.
+
+    Spark takes about 12 ms to list files, so the relation of a few files is kept, and each call returns a copy of it. That is safe because
+    data files never change: the relation is kept and used only while all of its files have the sizes in the table's log.
+    """
+    if not is_plain(delta):
         return None
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    chosen = _can_contain(actions, within, with_nulls=with_nulls)
+    files = tuple(_of_files(actions, "path", chosen))
     if not files:
         return no_rows(spark, schema_of(delta))
-    rows = _files_of(spark, path, tuple(files), delta.schema().to_json())
-    return copied(rows)
+    schema = delta.schema().to_json()
+    is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
+    if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, files, _of_files(actions, "size_bytes", chosen)):
+        return _files_of(spark, path, files, schema)
+    return copied(_kept_files_of(spark, path, files, schema))
 
 
-@lru_cache(maxsize=_MOST_RELATIONS)
 def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: str) -> DataFrame:
-    """The rows of Parquet files, which never change. Spark lists the files when it first reads them, which takes about 12 ms.
+    """The rows of Parquet files.
 
     Args:
         spark: the session.
@@ -53,6 +63,25 @@ def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: st
     """
     columns = StructType.fromJson(json.loads(schema))
     return spark.read.options(**STRICT).schema(columns).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
+
+
+_kept_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
+
+
+def _have_sizes(delta: DeltaTable, files: Sequence[str], sizes: Sequence[int]) -> bool:
+    """Whether all files exist with these sizes."""
+    found = _store_of(delta).get_file_info([*files])
+    return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes, strict=True))
+
+
+def _store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
+    return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(delta._table))  # pyright: ignore[reportPrivateUsage]
+
+
+def has_all_files(delta: DeltaTable) -> bool:
+    """Whether all data files of an opened version still exist."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    return _have_sizes(delta, actions["path"].to_pylist(), actions["size_bytes"].to_pylist())
 
 
 def schema_of(delta: DeltaTable) -> StructType:
@@ -90,7 +119,7 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
     files = _can_contain(actions, within)
     if sum(_of_files(actions, "size_bytes", files)) > SMALL_INPUT_BYTES:
         return None
-    store = pa_fs.PyFileSystem(DeltaStorageHandler.from_table(delta._table))  # pyright: ignore[reportPrivateUsage]
+    store = _store_of(delta)
     try:
         read = [pq.read_table(path, columns=[column], filesystem=store) for path in _of_files(actions, "path", files)]
         return pa.chunked_array([chunk for table in read for chunk in table[column].chunks], pa.int64())
@@ -119,14 +148,17 @@ def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
     return [values[n] if values else None for n in files]
 
 
-def _can_contain(actions: pa.Table, within: Ranges) -> list[int]:
-    """The indexes of the files that can contain rows within ranges."""
+def _can_contain(actions: pa.Table, within: Ranges, *, with_nulls: bool = False) -> list[int]:
+    """The indexes of the files that can contain rows within ranges, or with a null in one of the columns if `with_nulls`."""
     apart: set[int] = set()
     for column, sought in within.items():
         least, most = _statistic(actions, f"min.{column}"), _statistic(actions, f"max.{column}")
         of_each = [_not_matching(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
         apart |= set[int]().union(*of_each[:1]).intersection(*of_each)
-    return [n for n in range(actions.num_rows) if n not in apart]
+    files = range(actions.num_rows)
+    if with_nulls:
+        apart -= {n for column in within for n, nulls in enumerate(_of_files(actions, f"null_count.{column}", files)) if nulls != 0}
+    return [n for n in files if n not in apart]
 
 
 def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:

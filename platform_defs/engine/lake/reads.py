@@ -15,7 +15,16 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
-from platform_defs.engine.lake.data_skipping import Ends, Ranges, extent, few_values, no_rows, rows_of_matching_files, schema_of
+from platform_defs.engine.lake.data_skipping import (
+    Ends,
+    Ranges,
+    extent,
+    few_values,
+    has_all_files,
+    no_rows,
+    rows_of_matching_files,
+    schema_of,
+)
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
 
@@ -79,7 +88,9 @@ class ReadTables(LakeRoot):
             return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
         return None
 
-    def read(self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None) -> DataFrame:
+    def read(
+        self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None, *, with_nulls: bool = False
+    ) -> DataFrame:
         """The rows of the data files that can contain rows within ranges.
 
         Args:
@@ -87,6 +98,7 @@ class ReadTables(LakeRoot):
             table: the table.
             schema: the columns to return, null if the table lacks one; None for the table's own.
             within: the ranges. The result may have rows outside of them.
+            with_nulls: whether to read also the files that have nulls in a column with a range.
 
         Returns:
             The rows; none if the table does not exist yet (then `schema` is needed).
@@ -95,7 +107,7 @@ class ReadTables(LakeRoot):
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            chosen = rows_of_matching_files(spark, delta, self.path(table), within or {})
+            chosen = rows_of_matching_files(spark, delta, self.path(table), within or {}, with_nulls=with_nulls)
             rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
@@ -104,11 +116,11 @@ class ReadTables(LakeRoot):
             *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
-    def at_version(self, spark: SparkSession, table: str, version: int) -> DataFrame | None:
-        """The rows of an earlier version; None if its log or one of its files is deleted, or if only Delta can read the table."""
+    def at_version(self, table: str, version: int) -> DeltaTable | None:
+        """An earlier version as opened by deltalake; None if its log or one of its files is deleted."""
         with suppress(DeltaError, OSError):
             delta = DeltaTable(self.path(table), version=version)
-            return rows_of_matching_files(spark, delta, self.path(table), {}) if commits.has_all_files(delta) else None
+            return delta if has_all_files(delta) else None
         return None
 
     def few_values(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:

@@ -153,7 +153,7 @@ def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
 
 
 def copied(frame: DataFrame) -> DataFrame:
-    """A frame that reads one relation, with columns of its own, as if it were read again: both can be joined."""
+    """A copy of a frame of one relation, with new column ids, so that it can be joined with the original."""
     plan = _analyzed(frame)
     return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
 

@@ -14,6 +14,8 @@ from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.progress import step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.lake.data_skipping import rows_of_matching_files
+from platform_defs.engine.lake.reads import commits_with
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,16 @@ def _state(reading: Reading, asset: DerivedAsset, step: int) -> dict[str, Any] |
 
 
 def _rows_of(reading: Reading, asset: DerivedAsset, state: Mapping[str, Any]) -> DataFrame | None:
-    """The rows of an earlier state; None if the table has been rebuilt since, has lost the step, or lacks a file of that version."""
+    """The rows of an earlier state; None if the table was rebuilt since, lost the step, or lacks a file of that version."""
     lake = reading.lake
     is_same = lake.identity(asset.name) == state["table"] and stored_progress(lake, asset).generation == state["generation"]
     if not is_same or step_id(lake, asset, state["step"]) != state["step_id"]:
         return None
-    rows = lake.at_version(reading.spark, asset.name, state["version"])
+    delta = lake.at_version(asset.name, state["version"])
+    applied = None if delta is None else next(commits_with(delta, asset.name, APPLIED), None)
+    if delta is None or applied is None or applied.value["step"] != state["step"]:  # in a restored lake the version can be another one
+        return None
+    rows = rows_of_matching_files(reading.spark, delta, lake.path(asset.name), {})
     return rows if rows is not None and rows.columns == lake.read(reading.spark, asset.name).columns else None
 
 

@@ -31,11 +31,13 @@ class Log:
     Args:
         id: the table's Delta id, which changes when the log is created again.
         head: the last ledger batch with rows of the source.
+        time_of: returns the time of a ledger batch in epoch ms. A batch with the same number in a lake restored from a backup has another.
         rows: returns the rows of the batches after a given one; all rows for 0.
     """
 
     id: str
     head: int
+    time_of: Callable[[int], int | None]
     rows: Callable[[int], DataFrame]
 
 
@@ -75,10 +77,11 @@ class Views:
         def rows(after: int) -> DataFrame:
             seq = F.col(SEQ)
             with self.naming_lost_files():
-                found = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None)
+                found = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
                 return planned(found.where(seq.isNull() | (seq > parameter(after, seq))) if after else found)
 
-        return None if identity is None else Log(identity, head, rows)
+        times = reading.ledger.history.times
+        return None if identity is None else Log(identity, head, lambda seq: times[seq - 1] if 0 < seq <= len(times) else None, rows)
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.

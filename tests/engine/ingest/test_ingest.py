@@ -32,7 +32,11 @@ def _counts_add_up(entry: SourceEntry) -> bool:
     return entry.rows_read == entry.accepted + entry.duplicate + entry.quarantined + entry.markers
 
 
-def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize("limit", [small_queries.SMALL_INPUT_BYTES, -1], ids=["small batch", "large batch"])
+def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
     strict = source(
         "b",
         rules=(RowRule("v is positive", "v > 0", "fail"), RowRule("v is small", "v < 10", "fail"), RowRule("k is there", "k is not null")),

@@ -1,5 +1,6 @@
 """Data skipping reads all files that can contain rows of a range, and returns the rows that Delta returns."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -102,7 +103,7 @@ def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: L
 
 
 def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: SparkSession, lake: Lake) -> None:
-    listed = data_skipping._files_of.cache_info
+    listed = data_skipping._kept_files_of.cache_info
     one, other = lake.read(spark, "t"), lake.read(spark, "t")
     before = listed().misses
     again = lake.read(spark, "t")
@@ -112,9 +113,26 @@ def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: Spa
     assert one.union(other).where(one["n"] == 5).count() == 2
     write_deltalake(lake.path("t"), pa.table({"n": [5], "at": pa.array([_time(0)]), "s": ["d"]}), mode="append")
     assert lake.read(spark, "t").count() == 23
-    Path(lake.path("t"), matching_files(_delta(lake), {"n": (0, 4)})[0]).unlink()  # pyright: ignore[reportOptionalSubscript]
-    with pytest.raises((PySparkException, Py4JJavaError), match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):
-        lake.read(spark, "t").where("s = 'a'").collect()
+
+
+def test_a_relation_is_kept_only_while_its_files_have_their_sizes(spark: SparkSession, lake: Lake) -> None:
+    [file] = matching_files(_delta(lake), {"n": (0, 4)}) or []
+    path = Path(lake.path("t"), file)
+    content = path.read_bytes()
+    path.write_bytes(b"")  # as after a loss of power
+    with suppress(PySparkException, Py4JJavaError):
+        lake.read(spark, "t").count()
+    path.write_bytes(content)
+    assert lake.read(spark, "t").count() == 22
+    path.unlink()
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+        lake.read(spark, "t")
+
+
+def test_files_with_nulls_are_read_if_they_are_wanted(spark: SparkSession, lake: Lake) -> None:
+    within: Ranges = {"n": (0, 9)}
+    assert lake.read(spark, "t", within=within).count() == 10
+    assert lake.read(spark, "t", within=within, with_nulls=True).count() == 12
 
 
 def test_rows_masked_by_deletion_vectors_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
