@@ -22,7 +22,6 @@ def test_the_table_itself_is_compared(make_engine: MakeEngine, damage: str | Non
     if damage:
         DeltaTable(engine.lake.path("least")).delete(damage)
     assert bool(law_violations(engine, "least")) == (damage is not None)
-    table, changelog = engine.views.newest("least") or (None, None)
-    assert table is not None
-    assert changelog is not None
-    assert (table.count(), changelog.count()) == (0 if damage else 1, 1)
+    found = engine.views.newest("least")
+    assert found is not None
+    assert (found.table.count(), found.changelog.count()) == (0 if damage else 1, 1)
