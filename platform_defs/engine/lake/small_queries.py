@@ -36,6 +36,8 @@ from platform_defs.engine.formats.values import nullable
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
+KEPT_INPUT_BYTES = 1024 * 1024
+"""The most bytes of text whose rows are kept for several queries: rows in memory become part of each task of a query."""
 MOST_FETCHED_ROWS = 200_000
 """A query with this many rows or more is not fetched."""
 _SETTINGS = {
@@ -124,13 +126,15 @@ def kept(frame: DataFrame) -> DataFrame:
 
 
 def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
-    """The frame with its rows computed once, and aggregates over all of them, in one job; None if it is no small query.
+    """The frame with its rows computed once, and aggregates over all of them, in one job; None if it reads more than `KEPT_INPUT_BYTES`.
 
     Args:
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
-    small = _limited(frame.observe(_MEASURES, *measures)) if is_arrow_type(frame.schema) else None
+    size = _text_bytes(_analyzed(frame))
+    is_kept = size is not None and size <= KEPT_INPUT_BYTES and is_arrow_type(frame.schema)
+    small = _limited(frame.observe(_MEASURES, *measures)) if is_kept else None
     found = None if small is None else _fetched(small)
     if small is None or found is None:
         return None
@@ -199,7 +203,21 @@ def _analyzed(frame: DataFrame) -> Any:
 
 def _tables_if_small(plan: Any) -> list[Any] | None:
     """The Parquet tables that a plan reads; None if its data files exceed `SMALL_INPUT_BYTES`, or their size is not known without a job."""
-    leaves, tables, size = plan.collectLeaves(), list[Any](), 0
+    inputs = _inputs(plan)
+    if inputs is None or sum(size for _, size, _ in inputs) > SMALL_INPUT_BYTES:
+        return None
+    return [leaf for leaf, _, is_parquet in inputs if is_parquet]
+
+
+def _text_bytes(plan: Any) -> int | None:
+    """The size of a plan's files, with Parquet counted like compressed text; None if it is not known without a job."""
+    inputs = None if plan is None else _inputs(plan)
+    return None if inputs is None else sum(size * (_COMPRESSION if is_parquet else 1) for _, size, is_parquet in inputs)
+
+
+def _inputs(plan: Any) -> list[tuple[Any, int, bool]] | None:
+    """The files that a plan reads: each relation, its bytes, and whether it is Parquet; None if one is not known without a job."""
+    leaves, inputs = plan.collectLeaves(), list[tuple[Any, int, bool]]()
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
         kind = leaf.getClass().getSimpleName()
@@ -209,12 +227,11 @@ def _tables_if_small(plan: Any) -> list[Any] | None:
             return None
         relation = leaf.relation()
         is_parquet = relation.toString() == "parquet"
-        of_leaf = _file_bytes(relation, is_parquet=is_parquet)
-        if of_leaf is None:
+        size = _file_bytes(relation, is_parquet=is_parquet)
+        if size is None:
             return None
-        size += of_leaf
-        tables += [leaf] if is_parquet else []
-    return tables if size <= SMALL_INPUT_BYTES else None
+        inputs.append((leaf, size, is_parquet))
+    return inputs
 
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:

@@ -178,6 +178,13 @@ def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept
 ) -> None:
     measures = [F.count("*").alias("n")]
     assert kept_and_measured(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
+    size = small_queries._text_bytes(small_queries._analyzed(files))
+    assert size is not None
+    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size)
+    assert kept_and_measured(files, measures) is not None
+    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size - 1)
+    assert kept_and_measured(files, measures) is None
+    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size)
     monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 2)
     assert kept_and_measured(files, measures) is None
 
