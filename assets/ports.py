@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset, SourceContract
 
@@ -79,6 +80,7 @@ class LogPort(Protocol):
     """A source's event log as of a ledger batch; see `platform_defs.engine.operations.views.Log`."""
 
     id: str
+    schema: StructType
     head: int
 
     def time_of(self, seq: int) -> int | None:

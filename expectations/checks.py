@@ -144,18 +144,16 @@ def log_findings(
     log = engine.views.log(source)
     if log is None:
         return None
+    of_rows = of_new_rows(expectations, log.schema)
+    passed = known(of_rows, log)
+    starts = {check_name(e): passed.get(check_name(e), 0) for e in of_rows}
+    found: dict[str, Finding] = {}
     with engine.views.naming_lost_files():
-        whole = log.rows(0)
-        of_rows = of_new_rows(expectations, whole.schema)
-        passed = known(of_rows, log)
-        starts = {check_name(e): passed.get(check_name(e), 0) for e in of_rows}
-        found: dict[str, Finding] = {}
-        for start in sorted({0, *starts.values()}):  # a check that keeps failing starts earlier than the others
-            group = [e for e in expectations if starts.get(check_name(e), 0) == start]
-            found |= validate(log.rows(start) if start else whole, group, sample) if group else {}
+        for start in {starts.get(check_name(e), 0) for e in expectations}:  # a check that keeps failing starts earlier than the others
+            found |= validate(log.rows(start), [e for e in expectations if starts.get(check_name(e), 0) == start], sample)
         if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
-            whole.write.format("noop").mode("overwrite").save()
-    return Findings({name: found[name] for name in map(check_name, expectations)}, whole.schema, log, starts)
+            log.rows(0).write.format("noop").mode("overwrite").save()
+    return Findings({name: found[name] for name in map(check_name, expectations)}, log.schema, log, starts)
 
 
 def run_days(tags: Mapping[str, str]) -> Days | None:

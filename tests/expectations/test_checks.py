@@ -55,7 +55,7 @@ class FakeEngine:
             if error.getCondition() in NO_TABLE:
                 return None
             raise
-        return Log("id", 9, lambda seq: seq, lambda after: table.where(F.col("seq").isNull() | (F.col("seq") > after)))
+        return Log("id", table.schema, 9, lambda seq: seq, lambda after: table.where(F.col("seq").isNull() | (F.col("seq") > after)))
 
     def naming_lost_files(self):
         return nullcontext()

@@ -97,7 +97,7 @@ class Mutant:
         mutate: reintroduces it.
         only: the kinds of actions that can cause it.
         assets: the assets of the histories; none for any.
-        first: the first seed to try, near one that finds it.
+        first: the seed of its first history, near one that finds it.
     """
 
     mutate: Mutate
@@ -105,9 +105,9 @@ class Mutant:
     assets: tuple[str, ...] = ()
     first: int = 0
 
-    def history(self, seed: int) -> History:
-        """A history that can cause it."""
-        return generate(seed, self.only, self.assets)
+    def history(self, number: int) -> History:
+        """One of the histories that can cause it."""
+        return generate(self.first + number, self.only, self.assets)
 
 
 MUTANTS: Mapping[str, Mutant] = {

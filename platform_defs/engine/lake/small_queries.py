@@ -133,10 +133,10 @@ def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[Dat
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
     size = _text_bytes(_analyzed(frame))
-    is_kept = size is not None and size <= KEPT_INPUT_BYTES and is_arrow_type(frame.schema)
-    small = _limited(frame.observe(_MEASURES, *measures)) if is_kept else None
-    found = None if small is None else _fetched(small)
-    if small is None or found is None:
+    if size is None or size > KEPT_INPUT_BYTES or not is_arrow_type(frame.schema):
+        return None
+    small = _limited(frame.observe(_MEASURES, *measures))
+    if small is None or (found := _fetched(small)) is None:
         return None
     measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
     return _from_arrow(found, frame), json.loads(measured.json())

@@ -12,7 +12,7 @@ from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
 from operators.columns import keys_of, of_keys
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, as_of_step, change_column, steps_of, upserted
-from platform_defs.engine.inputs.progress import step_id, stored_progress
+from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.data_skipping import rows_of_matching_files
 from platform_defs.engine.lake.reads import commits_with
@@ -47,34 +47,28 @@ def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | Non
     now = stored_progress(reading.lake, asset)
     if not now.step:
         return None
-    state = _state(reading, asset, now.step)
-    rows = None if known is None or known["step"] > now.step else _rows_of(reading, asset, known)
+    rows = None if known is None else _rows_of(reading, asset, now, known)
     since = 0 if rows is None or known is None else int(known["step"])
     changelog = steps_of(reading, asset, since, now.step).drop(CHANGED_AT)
     if rows is not None:
         start = rows.withColumns({CHANGE: F.lit(INSERT), STEP: F.lit(since).cast("bigint")})
         changelog = start.select(*changelog.columns).unionByName(changelog)
-    return UpsertedSnapshot(as_of_step(reading, asset, now.step), changelog, since, state)
+    return UpsertedSnapshot(as_of_step(reading, asset, now.step), changelog, since, _state(reading, asset, now))
 
 
-def _state(reading: Reading, asset: DerivedAsset, step: int) -> dict[str, Any] | None:
-    """Identifies the table's state after a step: the table and its version, the step and its id. None if the step is not applied."""
+def _state(reading: Reading, asset: DerivedAsset, now: Progress) -> dict[str, Any] | None:
+    """Identifies the table's state after its newest step: the table, its version, and the step. None if the step is not applied yet."""
     delta, applied = reading.lake.delta(asset.name), reading.lake.newest(asset.name, APPLIED)
-    if delta is None or applied is None or applied.value["step"] != step:
+    if delta is None or applied is None or applied.value["step"] != now.step:
         return None
-    return {
-        "table": reading.lake.identity(asset.name),
-        "version": delta.version(),
-        "step": step,
-        "step_id": step_id(reading.lake, asset, step),
-        "generation": stored_progress(reading.lake, asset).generation,
-    }
+    table = reading.lake.identity(asset.name)
+    return {"table": table, "version": delta.version(), "step": now.step, "step_id": now.id, "generation": now.generation}
 
 
-def _rows_of(reading: Reading, asset: DerivedAsset, state: Mapping[str, Any]) -> DataFrame | None:
+def _rows_of(reading: Reading, asset: DerivedAsset, now: Progress, state: Mapping[str, Any]) -> DataFrame | None:
     """The rows of an earlier state; None if the table was rebuilt since, lost the step, or lacks a file of that version."""
     lake = reading.lake
-    is_same = lake.identity(asset.name) == state["table"] and stored_progress(lake, asset).generation == state["generation"]
+    is_same = lake.identity(asset.name) == state["table"] and now.generation == state["generation"]
     if not is_same or step_id(lake, asset, state["step"]) != state["step_id"]:
         return None
     delta = lake.at_version(asset.name, state["version"])
@@ -82,7 +76,7 @@ def _rows_of(reading: Reading, asset: DerivedAsset, state: Mapping[str, Any]) ->
     if delta is None or applied is None or applied.value["step"] != state["step"]:  # in a restored lake the version can be another one
         return None
     rows = rows_of_matching_files(reading.spark, delta, lake.path(asset.name), {})
-    return rows if rows is not None and rows.columns == lake.read(reading.spark, asset.name).columns else None
+    return rows if rows is not None and rows.columns == lake.schema(asset.name).names else None
 
 
 def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from operators.columns import FINAL_AT, parameter
 from operators.contract import SEQ, Early, plain
@@ -30,12 +31,14 @@ class Log:
 
     Args:
         id: the table's Delta id, which changes when the log is created again.
+        schema: the table's columns.
         head: the last ledger batch with rows of the source.
         time_of: returns the time of a ledger batch in epoch ms. A batch with the same number in a lake restored from a backup has another.
         rows: returns the rows of the batches after a given one; all rows for 0.
     """
 
     id: str
+    schema: StructType
     head: int
     time_of: Callable[[int], int | None]
     rows: Callable[[int], DataFrame]
@@ -80,8 +83,11 @@ class Views:
                 found = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
                 return planned(found.where(seq.isNull() | (seq > parameter(after, seq))) if after else found)
 
-        times = reading.ledger.history.times
-        return None if identity is None else Log(identity, head, lambda seq: times[seq - 1] if 0 < seq <= len(times) else None, rows)
+        def time_of(seq: int) -> int | None:
+            times = reading.ledger.history.times
+            return times[seq - 1] if 0 < seq <= len(times) else None
+
+        return None if identity is None else Log(identity, reading.lake.schema(table), head, time_of, rows)
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.
