@@ -38,16 +38,14 @@ def rows_of_matching_files(
     Spark takes about 12 ms to list files, so the relation of a few files is kept, and each call returns a copy of it. That is safe because
     data files never change: the relation is kept and used only while all of its files have the sizes in the table's log.
     """
-    if not is_plain(delta):
+    sizes = matching_files(delta, within, with_nulls=with_nulls)
+    if sizes is None:
         return None
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    chosen = _can_contain(actions, within, with_nulls=with_nulls)
-    files = tuple(_of_files(actions, "path", chosen))
-    if not files:
+    if not sizes:
         return no_rows(spark, schema_of(delta))
-    schema = delta.schema().to_json()
+    files, schema = tuple(sizes), delta.schema().to_json()
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
-    if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, files, _of_files(actions, "size_bytes", chosen)):
+    if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, sizes):
         return _files_of(spark, path, files, schema)
     return copied(_kept_files_of(spark, path, files, schema))
 
@@ -68,10 +66,10 @@ def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: st
 _kept_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
 
 
-def _have_sizes(delta: DeltaTable, files: Sequence[str], sizes: Sequence[int]) -> bool:
+def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:
     """Whether all files exist with these sizes."""
-    found = _store_of(delta).get_file_info([*files])
-    return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes, strict=True))
+    found = _store_of(delta).get_file_info([*sizes])
+    return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes.values(), strict=True))
 
 
 def _store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
@@ -81,7 +79,7 @@ def _store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
 def has_all_files(delta: DeltaTable) -> bool:
     """Whether all data files of an opened version still exist."""
     actions = pa.table(delta.get_add_actions(flatten=True))
-    return _have_sizes(delta, actions["path"].to_pylist(), actions["size_bytes"].to_pylist())
+    return _have_sizes(delta, dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)))
 
 
 def schema_of(delta: DeltaTable) -> StructType:
@@ -94,8 +92,8 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
     return spark.range(0).where(F.lit(False)).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
-def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
-    """The paths of the files that can match, relative to the table; None if the table cannot be read as plain Parquet files.
+def matching_files(delta: DeltaTable, within: Ranges, *, with_nulls: bool = False) -> dict[str, int] | None:
+    """The sizes of the files that can match, by path relative to the table; None if it cannot be read as plain Parquet files.
 
     That is so if it may have deletion vectors, as large upserted tables have, or has column mapping or partitions. A file without
     statistics of a column can match.
@@ -103,8 +101,8 @@ def matching_files(delta: DeltaTable, within: Ranges) -> list[str] | None:
     if not is_plain(delta):
         return None
     actions = pa.table(delta.get_add_actions(flatten=True))
-    paths = actions["path"].to_pylist()
-    return [paths[n] for n in _can_contain(actions, within)]
+    files = _can_contain(actions, within, with_nulls=with_nulls)
+    return dict(zip(_of_files(actions, "path", files), _of_files(actions, "size_bytes", files), strict=True))
 
 
 def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArray | None:
