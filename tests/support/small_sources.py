@@ -75,11 +75,12 @@ def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> 
             newest[name] = max([START + e.at for e in events] + ([] if known is None else [known]), default=None)
             rows[name] += [(e.k, str(e.v), iso(START + e.at), len(marks), n) for n, e in enumerate(events)]
         marks += [{}, {n: t - MINUTE - 1 for n, t in newest.items() if t is not None}]
-    frames = {name: _raw(engine.spark, of_source) for name, of_source in rows.items() if of_source}
+    frames = {name: raw_rows(engine.spark, of_source) for name, of_source in rows.items() if of_source}
     engine.ingestion.replay(frames, marks)
 
 
-def _raw(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+def raw_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+    """Rows to be replayed, given as k, v, event time (text), batch index and number within the batch."""
     frame = spark.createDataFrame(list(rows), f"k string, v string, ts string, _entry int, {ARRIVAL} bigint")
     unique = (F.col("_entry") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
     nothing = F.lit(None).cast("string")

@@ -42,6 +42,12 @@ class IngestError(TidemarkError, RuntimeError):
         return cls(f"a row to replay into {source!r} does not pass its contract: {reason}")
 
     @classmethod
+    def no_such_batch(cls, source: str, unknown: Sequence[int], batches: int) -> "IngestError":
+        """Rows to be replayed belong to batches that are not given."""
+        legal = f"0 to {batches - 1}" if batches else "none, since no batch was given"
+        return cls(f"rows to replay into {source!r} belong to the batches {list(unknown)}; legal: {legal}")
+
+    @classmethod
     def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":
         """A source's folder cannot be read."""
         return cls(

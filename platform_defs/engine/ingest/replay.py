@@ -34,7 +34,7 @@ class Replay(LedgerWriter):
             marks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 
         Raises:
-            ValueError: a row violates its contract.
+            IngestError: a row violates its contract, or belongs to none of the batches. No batch is committed.
         """
         with self.lake.writer("ledger"):
             batch = self._begin()
@@ -48,7 +48,8 @@ class Replay(LedgerWriter):
                 ]
                 batches.append(tuple(row_set))
                 last = {s.source: s for s in row_set}
-            batch.commit(batches)
+            if batches:
+                batch.commit(batches)
 
     def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
         validated = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
@@ -60,6 +61,10 @@ class Replay(LedgerWriter):
             wrong = validated.where(F.col(REASON).isNotNull()).first()
             if wrong is not None:
                 raise IngestError.not_replayed(contract.name, wrong[REASON])
+            time = millis(F.col(EVENT_TIME))
+            counted = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            if unknown := sorted(row[ENTRY] for row in counted if not 0 <= row[ENTRY] < entries):
+                raise IngestError.no_such_batch(contract.name, unknown, entries)
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
             log = validated.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
             self.lake.append(
@@ -69,8 +74,6 @@ class Replay(LedgerWriter):
                 after=self._newest_attempt(contract, head),
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
-            time = millis(F.col(EVENT_TIME))
-            counted = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
             return {entry: (count, first, last) for entry, count, first, last in counted}
         finally:
             validated.unpersist()

@@ -1,40 +1,29 @@
-"""Commits by compare-and-set: Spark writes the files, and deltalake commits them only on the version that the writer has read.
+"""Commits by compare-and-set: files are written first, and deltalake commits them only on the version that the writer has read.
 
-Spark's own append commits on whatever version is the newest, so a writer that was paused can write rows twice. Here the files are
-written first, and one commit on a given version adds them to the table. Of two commits on the same version, one fails.
+Spark's own append commits on whatever version is the newest, so a writer that was paused can write rows twice. Here one
+commit on a given version adds the files of `data_files` to the table. Of two commits on the same version, one fails.
 """
 
 import json
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from contextlib import contextmanager
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
-import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from platform_defs.engine.formats.values import nullable
+from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.small_queries import fetched, is_arrow_type, planned
-from platform_defs.paths import is_local
 
 ROWS = "rows_of"
 """In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
 APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
-_NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-_LONGEST_BOUND = 32
-_AFTER_ALL = "\U0010ffff"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _ONE_AT_A_TIME = Lock()
@@ -68,7 +57,7 @@ def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DeltaError: a commit lists fewer rows than it recorded: its file lost lines at its end.
     """
-    files = _files(delta.table_uri)
+    files = filesystem(delta.table_uri)
     for version in range(delta.version(), -1, -1):
         try:
             with files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
@@ -136,37 +125,6 @@ def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
     return DeltaTable(delta.table_uri)
 
 
-def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
-    """Write a frame as Parquet files into a new folder below a table; returns the folder's name. The files are not committed yet.
-
-    The rows of a small query are fetched and written as one file, which takes a third of the time of a write by Spark.
-    A column whose name differs from the table's only in case gets the table's name.
-    """
-    folder, names = f"commit-{uuid.uuid4().hex}", {c.lower(): c for c in columns}
-    rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
-    few = fetched(rows) if is_arrow_type(rows.schema) else None
-    if few is None:
-        planned(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
-        return folder
-    _make_local_folder(path)
-    if few.num_rows:
-        pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=_files(path), store_schema=False)
-    return folder
-
-
-def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[AddAction], int]:
-    """The `add` actions for the files of a folder, with statistics of the `bounded` columns, and the number of rows."""
-    files, actions, rows, now = _files(path), list[AddAction](), 0, time.time_ns() // 1_000_000
-    for info in files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True)):
-        if info.path.endswith(".parquet"):
-            with files.open_input_file(info.path) as opened:
-                footer = pq.read_metadata(opened)
-            if footer.num_rows:
-                rows += footer.num_rows
-                actions.append(AddAction(info.path, info.size, {}, now, True, json.dumps(_statistics(footer, bounded))))
-    return actions, rows
-
-
 def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
     """Commit files on exactly the version at which the table was opened.
 
@@ -213,71 +171,9 @@ def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _make_local_folder(path: str) -> None:
-    """Create a table's folder if it is on a disk; an object store needs none."""
-    if path.startswith("file:"):
-        path = pa_fs.FileSystem.from_uri(path)[1]
-    if is_local(path):
-        Path(path).mkdir(parents=True, exist_ok=True)
-
-
-def _files(path: str) -> pa_fs.FileSystem:
-    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path)))
-
-
 def _nullable(schema: StructType) -> Schema:
     """A schema for a Delta table: all columns nullable, without the metadata of the frame's columns."""
-    return Schema.from_json(json.dumps(_all_nullable(schema.jsonValue())))
-
-
-def _all_nullable(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_all_nullable(p) for p in part]
-    if not isinstance(part, dict):
-        return part
-    flags = {k: True for k in ("nullable", "containsNull", "valueContainsNull") if k in part}
-    return {k: _all_nullable(v) for k, v in part.items()} | flags | ({"metadata": {}} if "metadata" in part else {})
-
-
-def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:
-    """A file's statistics for Delta's log: the number of rows, and the bounds of columns."""
-    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-    indexes = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
-    for column in bounded:
-        chunks = [footer.row_group(g).column(indexes[column]).statistics for g in range(footer.num_row_groups)] if column in indexes else []
-        if not chunks or any(c is None or not c.has_null_count for c in chunks):
-            continue
-        found["nullCount"][column] = sum(c.null_count for c in chunks)
-        bounds = [c for c in chunks if c.has_min_max]
-        if bounds and all(c.has_min_max or not c.num_values for c in chunks):
-            with suppress(OverflowError, ValueError):  # a date outside Python's range
-                low, high = (of(_end(c, name) for c in bounds) for of, name in ((min, "min"), (max, "max")))
-                found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
-                found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
-    return {"numRecords": footer.num_rows, **found}
-
-
-def _end(chunk: Any, name: str) -> Any:
-    """A bound in comparable form: timestamps as raw numbers, as their range exceeds Python's."""
-    return getattr(chunk, f"{name}_raw" if _is_instant(chunk) else name)
-
-
-def _is_instant(chunk: Any) -> bool:
-    return chunk.logical_type.type == "TIMESTAMP" and json.loads(chunk.logical_type.to_json()).get("isAdjustedToUTC", False)
-
-
-def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
-    """A bound as JSON; none for a type whose bounds are not used."""
-    if _is_instant(chunk):
-        try:
-            return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
-        except OverflowError:
-            return {}
-    if isinstance(value, str):
-        return {column: value if len(value) <= _LONGEST_BOUND else cut(value, slice(_LONGEST_BOUND))}
-    if isinstance(value, date):
-        return {column: value.isoformat()}
-    return {column: value} if isinstance(value, int) and not isinstance(value, bool) else {}
+    return Schema.from_json(nullable(schema).json())
 
 
 @contextmanager

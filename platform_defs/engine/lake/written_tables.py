@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.compaction import MaintainedTables
+from platform_defs.engine.lake.data_files import add_actions, write_files
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
@@ -85,9 +86,9 @@ class WrittenTables(ReadTables, MaintainedTables):
         delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
-        folder = commits.write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
+        folder = write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
         bounded = bounded_columns(frame.schema, pruned_by)
-        actions, rows = commits.add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
+        actions, rows = add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
         stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.still_mine()
         if delta is None:

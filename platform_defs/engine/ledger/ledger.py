@@ -16,10 +16,12 @@ from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.batches import Entries, together
+from platform_defs.engine.ledger.clocks import CLOCK_STEP, first_time, is_set_back, processing_times, time_of_batch
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import COLUMNS, History, SourceHistory, newest_by_source
 from platform_defs.engine.ledger.known_files import KnownFiles
+from platform_defs.engine.ledger.order import why_not_next
 from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, entries_of, moved, table_of
 from platform_defs.engine.ledger.store import EVERYTHING, FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 
@@ -36,8 +38,6 @@ __all__ = [
     "as_table",
     "moved",
 ]
-_CLOCK_STEP = 60_000
-"""A clock that stepped back by less than this is not recorded."""
 _NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
 
 
@@ -118,7 +118,7 @@ class Ledger:
         head, times, last = self._history.head, self._history.times, dict(self._last)
         before = times[-1] if head else None
         for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
-            wrong = _wrong(entry, head, before, last)
+            wrong = why_not_next(entry, head, before, last)
             if wrong:
                 return LedgerError.corrupted(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
             head, before = head + 1, entry[0].ingested_at
@@ -198,48 +198,24 @@ class Ledger:
         return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
 
     def processing_times(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
-        """`after`, and the processing times of the batches `after < seq <= head`, in epoch ms, ascending.
-
-        A batch's processing time is its wall clock, but at most that of each later batch: times from a clock that had jumped ahead are
-        corrected by the first batch after the clock was set back.
-        """
-        clocks = self.history.clocks.between(after, head)
-        backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
-        least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
-        return after, least.take(backwards) if len(clocks) else pa.array([], pa.int64())
+        """`after`, and the processing times of the batches `after < seq <= head`; see `clocks.processing_times`."""
+        return after, processing_times(self.history.clocks.between(after, head))
 
     def clock_set_back(self, after: int, head: int) -> bool:
         """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
-        clocks = self.history.clocks.between(max(0, after - 1), head)
-        return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+        return is_set_back(self.history.clocks.between(max(0, after - 1), head))
 
     def first_batch_at(self) -> int:
-        """The wall clock at the first batch; now if there is none.
-
-        If it is in the future, the clock was wrong then: the result is the least wall clock of all batches, at most now.
-        """
-        now, clocks = self.wall_clock(), self.history.clocks
-        if not len(clocks):
-            return now
-        return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
+        """The wall clock at the first batch; now if there is none. See `clocks.first_time` for a clock that was wrong then."""
+        return first_time(self.history.clocks, self.wall_clock())
 
     def last_active_at(self, source: str) -> int | None:
         """The wall clock at which rows of a source were last read, or its watermark was last set; None if neither has happened.
 
-        If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
+        See `clocks.time_of_batch` for a clock that was wrong then.
         """
         seq = self.source(source).active_in
-        if seq is None:
-            return None
-        now, clocks = self.wall_clock(), self.history.clocks
-        if clocks[seq - 1] <= now + _CLOCK_STEP:  # a second host, or a clock that is corrected, may be a moment behind
-            return min(now, clocks[seq - 1])
-        later = clocks.between(seq)
-        known = pc.min(later).as_py()
-        if known is not None and known <= now:
-            return known
-        before = clocks.between(0, seq - 1)
-        return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
+        return None if seq is None else time_of_batch(self.history.clocks, seq, self.wall_clock())
 
     def require(self, seq: int, witness: str) -> None:
         """Raise unless the ledger has a batch that another table records.
@@ -314,22 +290,4 @@ class Ledger:
 
 def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
     """A row with the wall clock, if that is behind the ledger's clock."""
-    return replace(row, clock=clock) if clock < row.ingested_at - _CLOCK_STEP else row
-
-
-def _wrong(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
-    """Why a batch does not follow those before it; None if it does."""
-    seq, now = entry[0].seq, entry[0].ingested_at
-    if seq != head + 1:
-        return f"it follows batch {head}, so batches between them are missing"
-    if len({row.source for row in entry}) < len(entry):
-        return "it records a source twice"
-    if any(row.ingested_at != now for row in entry) or (before is not None and now <= before):
-        return f"its ingested_at {now} is not later than that of the batch before, {before}"
-    return next((w for row in entry if (w := _fallen(row, last.get(row.source)))), None)
-
-
-def _fallen(row: SourceEntry, last: SourceEntry | None) -> str | None:
-    if last is None or last.watermark is None or (row.watermark is not None and row.watermark >= last.watermark):
-        return None
-    return f"the watermark of {row.source!r} decreases from {last.watermark} to {row.watermark}"
+    return replace(row, clock=clock) if clock < row.ingested_at - CLOCK_STEP else row

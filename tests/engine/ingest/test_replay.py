@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from platform_defs.engine.ingest import replay as replay_module
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
-from tests.support.small_sources import Event, land, replay, rows_of, source
+from tests.support.small_sources import Event, land, raw_rows, replay, rows_of, source
 
 
 @pytest.mark.parametrize("written", ["a batch", "uncommitted rows"])
@@ -40,3 +41,15 @@ def test_a_replay_is_refused_after_another_writer_has_committed(
     assert ("c",) not in rows_of(ours.views.table("events/l"), "k")
     replay(ours, [{"l": [Event("c", 3, 0)]}])
     assert ("c",) in rows_of(ours.reading.log("l", ours.ledger.head), "k")
+
+
+def test_rows_of_no_given_batch_are_refused_and_no_batch_commits_nothing(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
+    replay(engine, [])
+    assert engine.ledger.head == 0
+    rows = raw_rows(engine.spark, [("a", "1", "2026-01-01T00:00:00Z", batch, batch) for batch in (0, 1, 4)])
+    with pytest.raises(IngestError, match=r"rows to replay into 'l' belong to the batches \[1, 4\]; legal: 0 to 0"):
+        engine.ingestion.replay({"l": rows}, [{}])
+    with pytest.raises(IngestError, match=r"legal: none, since no batch was given"):
+        engine.ingestion.replay({"l": rows}, [])
+    assert engine.ledger.head == 0

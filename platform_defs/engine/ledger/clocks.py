@@ -1,0 +1,53 @@
+"""The wall clocks of the ledger's batches: times from a clock that had jumped, or was set back, are corrected by later batches."""
+
+import pyarrow as pa
+
+from platform_defs.engine.ledger.columns import Column, pc
+
+CLOCK_STEP = 60_000
+"""In ms: a smaller step back of the clock is not recorded, since a second host, or a clock that is corrected, may be a moment behind."""
+
+
+def processing_times(clocks: pa.ChunkedArray) -> pa.Array:
+    """The processing times of consecutive batches in epoch ms, ascending.
+
+    A batch's processing time is its wall clock, but at most that of each later batch: times from a clock that had jumped ahead are
+    corrected by the first batch after the clock was set back.
+
+    Args:
+        clocks: the wall clocks of the batches.
+    """
+    if not len(clocks):
+        return pa.array([], pa.int64())
+    backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
+    least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
+    return least.take(backwards)
+
+
+def is_set_back(clocks: pa.ChunkedArray) -> bool:
+    """Whether one of the wall clocks is less than the one before it."""
+    return pc.any(pc.less(clocks.slice(1), clocks.slice(0, max(0, len(clocks) - 1)))).as_py() is True
+
+
+def first_time(clocks: Column, now: int) -> int:
+    """The wall clock at the first batch; `now` if there is none.
+
+    If it is in the future, the clock was wrong then: the result is the least wall clock of all batches, at most `now`.
+    """
+    if not len(clocks):
+        return now
+    return clocks[0] if clocks[0] <= now else min(now, pc.min(clocks.between(0)).as_py())
+
+
+def time_of_batch(clocks: Column, seq: int, now: int) -> int:
+    """The wall clock at a batch.
+
+    If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
+    """
+    if clocks[seq - 1] <= now + CLOCK_STEP:
+        return min(now, clocks[seq - 1])
+    known = pc.min(clocks.between(seq)).as_py()
+    if known is not None and known <= now:
+        return known
+    before = clocks.between(0, seq - 1)
+    return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now

@@ -1,0 +1,28 @@
+"""The order of the ledger's batches: numbers have no gaps, times increase, and no watermark decreases."""
+
+from platform_defs.engine.ledger.rows import Entry, SourceEntry
+
+
+def why_not_next(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
+    """Why a batch does not follow those before it; None if it does.
+
+    Args:
+        entry: the batch's rows.
+        head: the number of the batch before it; 0 if there is none.
+        before: the time of that batch.
+        last: the newest row of each source before it.
+    """
+    seq, now = entry[0].seq, entry[0].ingested_at
+    if seq != head + 1:
+        return f"it follows batch {head}, so batches between them are missing"
+    if len({row.source for row in entry}) < len(entry):
+        return "it records a source twice"
+    if any(row.ingested_at != now for row in entry) or (before is not None and now <= before):
+        return f"its ingested_at {now} is not later than that of the batch before, {before}"
+    return next((w for row in entry if (w := _why_decreasing(row, last.get(row.source)))), None)
+
+
+def _why_decreasing(row: SourceEntry, last: SourceEntry | None) -> str | None:
+    if last is None or last.watermark is None or (row.watermark is not None and row.watermark >= last.watermark):
+        return None
+    return f"the watermark of {row.source!r} decreases from {last.watermark} to {row.watermark}"
