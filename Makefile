@@ -109,8 +109,7 @@ bench-setup: setup
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
 ui: setup ## open Dagster's UI on this project
-	@set -e; home="$$($(BIN)/python -m platform_defs.settings dagster_home)"; mkdir -p "$$home"; \
-	[ -e "$$home/dagster.yaml" ] || printf 'nux: {enabled: false}\ntelemetry: {enabled: false}\n' > "$$home/dagster.yaml"; \
+	@set -e; home="$$($(BIN)/python -m platform_defs.dagster_home)"; \
 	DAGSTER_HOME="$$home" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and Spark's temporary files; keeps .venv, the JARs and the lake

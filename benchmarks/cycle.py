@@ -18,7 +18,7 @@ from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
 from assets.ports import LogPort
-from expectations import shop_suites
+from expectations import table_suites
 from expectations.checks import findings, log_findings
 from expectations.finding import check_name
 from platform_defs.engine import Engine
@@ -27,6 +27,7 @@ from platform_defs.engine.operations.in_parallel import advance_in_parallel, com
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource, session
 from platform_defs.settings import Settings
+from platform_defs.shop import shop
 from platform_defs.simulator import Shop, ShopDay, drop, simulate
 
 PHASES = ("ingest", "advance", "account", "checks")
@@ -186,7 +187,7 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
         with meter.part(cycle, "account", part):
             for name, is_right in compute_in_parallel(names, partial(_is_accounted, engine)).items():
                 _require(is_right, f"the account of {name}")
-    for suite in shop_suites(checked.hot_items, checked.category_hot_items) if checked else ():
+    for suite in table_suites(shop(checked)) if checked else ():
         with meter.part(cycle, "checks", suite.table):
             if suite.source is None:
                 found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)

@@ -4,7 +4,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, Sourc
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES
 from benchmarks.workload import WATERMARK_BOUND, Workload
-from expectations import suites
+from expectations import shop as suites
 from operators import IntervalJoin
 
 SCHEMAS = {

@@ -1,17 +1,17 @@
-"""Great Expectations suites of the shop's data, and the factory that turns them into Dagster asset checks."""
+"""Asset checks: Great Expectations suites of event logs and tables, and the checks of leaderboards."""
 
 from dataclasses import dataclass
 
 import dagster as dg
 from great_expectations import ExpectationSuite
 
-from assets import keys
-from expectations import suites
+from assets.factories.keys import event_key
+from assets.pipeline import Pipeline
 from expectations.checks import suite_checks
 from expectations.leaderboards import leaderboard_checks
 from operators.columns import FINAL_AT
 
-__all__ = ["TableSuite", "all_checks", "leaderboard_checks", "shop_suites", "suite_checks"]
+__all__ = ["TableSuite", "all_checks", "leaderboard_checks", "suite_checks", "table_suites"]
 
 
 @dataclass(frozen=True)
@@ -32,44 +32,25 @@ class TableSuite:
     day_column: str | None = None
     source: str | None = None
 
+    @property
+    def checks(self) -> dg.AssetChecksDefinition:
+        """The suite as checks of the asset."""
+        return suite_checks(self.key, self.table, self.suite, day_column=self.day_column, source=self.source)
 
-def shop_suites(hot_items: int, category_hot_items: int) -> list[TableSuite]:
-    """The suites of the shop's datasets.
 
-    Args:
-        hot_items: how many items the ranking of a window keeps.
-        category_hot_items: how many items a ranking of a category keeps.
-    """
-    logs = {
-        keys.ORDERS: suites.orders(),
-        keys.PAYMENTS: suites.payments(),
-        keys.ORDER_ITEMS: suites.order_items(),
-        keys.CLICKS: suites.clicks(),
-        keys.ORDER_UPDATES: suites.order_updates(),
-    }
-    tables: dict[str, ExpectationSuite] = {
-        keys.PAYMENT_ORDER_WIDE: suites.payment_order_wide(),
-        keys.ORDER_WIDE: suites.order_wide(),
-        keys.PAYMENT_WIDE: suites.payment_wide(),
-        keys.ITEM_SALES: suites.item_sales(),
-        keys.ITEM_CLICKS: suites.item_clicks(),
-        keys.ITEM_CONVERSION: suites.item_conversion(),
-        keys.HOT_ITEMS: suites.hot_items(keys.HOT_ITEMS, hot_items),
-        keys.CATEGORY_HOT_ITEMS: suites.hot_items(keys.CATEGORY_HOT_ITEMS, category_hot_items, "category"),
-    }
-    upserted: dict[str, ExpectationSuite] = {
-        keys.SELLER_REVENUE: suites.seller_revenue(),
-        keys.ORDER_STATUS_BOARD: suites.order_status_board(),
-    }
-    return [
-        *[TableSuite(keys.event_key(name), f"events/{name}", suite, source=name) for name, suite in logs.items()],
-        *[TableSuite(dg.AssetKey(name), name, suite, FINAL_AT) for name, suite in tables.items()],
-        *[TableSuite(dg.AssetKey(name), name, suite) for name, suite in upserted.items()],
+def table_suites(pipeline: Pipeline) -> list[TableSuite]:
+    """The suites of a pipeline: of event logs, then of tables, in the pipeline's order."""
+    suites = pipeline.suites_by_name()
+    logs = [TableSuite(event_key(s.name), s.log, suites[s.name], source=s.name) for s in pipeline.sources if s.name in suites]
+    tables = [
+        TableSuite(dg.AssetKey(t.name), t.name, suites[t.name], FINAL_AT if t.operator.reads.closes_ranges else None)
+        for t in pipeline.tables
+        if t.name in suites
     ]
+    return [*logs, *tables]
 
 
-def all_checks(hot_items: int, category_hot_items: int) -> list[dg.AssetChecksDefinition]:
-    """The checks of the shop's datasets; the arguments are those of `shop_suites`."""
-    return [
-        suite_checks(s.key, s.table, s.suite, day_column=s.day_column, source=s.source) for s in shop_suites(hot_items, category_hot_items)
-    ]
+def all_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
+    """The checks of a pipeline, except those that its assets contain: its suites, and the checks of its upserted tables."""
+    upserted = [table for table in pipeline.tables if not table.operator.reads.closes_ranges]
+    return [*(suite.checks for suite in table_suites(pipeline)), *map(leaderboard_checks, upserted)]

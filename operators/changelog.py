@@ -15,6 +15,8 @@ from operators.errors import OperatorError
 CHANGE = "change"
 CHANGED_AT = "changed_at"
 """A column of the engine's changelogs: when the change was committed, by the ledger's clock."""
+STEP = "step"
+"""A column of the engine's changelogs: the number of the step that made the change."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 """The columns of a Delta table's change data feed, as a source reads it, that describe the commit and not the row."""

@@ -1,16 +1,20 @@
 """The Dagster code location."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import dagster as dg
 
-from assets.event_time import event_time_asset
-from assets.events import event_logs
-from assets.partitions import daily
-from assets.upserted import upserted_asset
-from expectations import all_checks, leaderboard_checks
+from assets.factories.closed_range_table import event_time_asset
+from assets.factories.event_log import event_logs
+from assets.factories.partitions import daily
+from assets.factories.upserted_table import upserted_asset
+from assets.pipeline import Pipeline
+from expectations import all_checks
 from expectations.new_rows import FULL
-from operators.timing import length_ms
-from platform_defs.jobs import RETRIES, advance_job, export_job, ingest_job, land_changes_job, maintenance_job
-from platform_defs.pipeline import shop
+from platform_defs.first_day import first_day
+from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
@@ -18,31 +22,56 @@ from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
 
 
-def build(values: Settings) -> dg.Definitions:
-    """The Dagster definitions for the given settings."""
-    sources, derived = shop(values)
-    days = daily(values.first_day, length_ms(values.future_skew, "future_skew") + length_ms(values.payment_within, "payment_within"))
-    names = [s.name for s in sources]
-    closed = [asset for asset in derived if asset.operator.reads.closes_ranges]
-    tables = [event_time_asset(asset, sources=names, days=days, completeness=values.completeness) for asset in closed]
-    upserted = [asset for asset in derived if asset not in closed]
-    tables += [upserted_asset(asset, sources=names) for asset in upserted]
-    checks = [*all_checks(values.hot_items, values.category_hot_items), *map(leaderboard_checks, upserted)]
-    full_checks = dg.define_asset_job(
+def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
+    """The Dagster definitions of a pipeline: assets, checks, jobs, sensors, schedules and resources.
+
+    Args:
+        values: the settings.
+        pipeline: the pipeline; by default the one that the settings name.
+    """
+    pipeline = configured_pipeline(values) if pipeline is None else pipeline
+    days = daily(first_day(values, pipeline), pipeline.ahead_ms)
+    names = [s.name for s in pipeline.sources]
+    tables = [
+        event_time_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name))
+        if table.operator.reads.closes_ranges
+        else upserted_asset(table, sources=names)
+        for table in pipeline.tables
+    ]
+    checks = all_checks(pipeline)
+    jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job], [nightly_maintenance]
+    sensors = [new_input]
+    if tables:
+        jobs, sensors, schedules = [*jobs, _advance(pipeline)], [*sensors, ledger_moved], [*schedules, nightly]
+    if checks:
+        jobs, schedules = [*jobs, _full_checks(checks)], [*schedules, nightly_checks]
+    return dg.Definitions(
+        assets=[event_logs(pipeline.sources), *tables],
+        asset_checks=checks,
+        jobs=jobs,
+        sensors=sensors,
+        schedules=schedules,
+        resources={"spark": SparkResource(), "engine": engine_resource(values, pipeline)},
+        executor=dg.in_process_executor,
+    )
+
+
+def _advance(pipeline: Pipeline) -> Any:
+    return dg.define_asset_job(
+        ADVANCE,
+        selection=dg.AssetSelection.assets(*(table.name for table in pipeline.tables)),
+        description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables.",
+        op_retry_policy=RETRIES,
+    )
+
+
+def _full_checks(checks: Sequence[dg.AssetChecksDefinition]) -> Any:
+    return dg.define_asset_job(
         "full_checks",
         selection=dg.AssetSelection.checks(*checks),
         tags={FULL: "true"},
         description="Runs the checks of all tables on all rows. Other runs check only new rows, or those of their days, where they can.",
         op_retry_policy=RETRIES,
-    )
-    return dg.Definitions(
-        assets=[event_logs(sources), *tables],
-        asset_checks=checks,
-        jobs=[ingest_job, advance_job, full_checks, maintenance_job, export_job, land_changes_job],
-        sensors=[new_input, ledger_moved],
-        schedules=[nightly, nightly_maintenance, nightly_checks],
-        resources={"spark": SparkResource(), "engine": engine_resource(values)},
-        executor=dg.in_process_executor,
     )
 
 

@@ -1,13 +1,12 @@
-"""The Dagster jobs: ingest new files, advance and check tables, maintain the lake, export a table, land another table's changes."""
+"""The Dagster jobs that every pipeline has, except `advance`: ingest, maintain the lake, export a table, land another table's changes."""
 
 from collections.abc import Mapping
 
 import dagster as dg
 from pydantic import Field
 
-from assets.contracts import LEADERBOARDS, WIDE, WINDOWS
-from assets.events import EVENTS
-from assets.partitions import range_of, start_of, within
+from assets.factories.event_log import EVENTS
+from assets.factories.partitions import range_of, start_of, within
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
@@ -21,12 +20,8 @@ ingest_job = dg.define_asset_job(
     "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest the files that have landed.", op_retry_policy=RETRIES
 )
 
-advance_job = dg.define_asset_job(
-    "advance",
-    selection=dg.AssetSelection.groups(WIDE, WINDOWS, LEADERBOARDS),
-    description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables.",
-    op_retry_policy=RETRIES,
-)
+ADVANCE = "advance"
+"""The name of the job that advances a pipeline's tables."""
 
 
 @dg.op(required_resource_keys={"engine"})
@@ -117,7 +112,7 @@ def range_tags(first: object, last: object) -> dict[str, str]:
 
 def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartitionsDefinition | None:
     """The days of the job `advance`; None without a repository."""
-    days = None if repository is None else repository.get_job(advance_job.name).partitions_def
+    days = None if repository is None else repository.get_job(ADVANCE).partitions_def
     return days if isinstance(days, dg.DailyPartitionsDefinition) else None
 
 

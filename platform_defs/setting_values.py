@@ -15,7 +15,9 @@ from platform_defs.paths import PathError, canonical, canonical_local, canonical
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500
-_EARLIEST, _LATEST = date(1900, 1, 1), date(2100, 1, 1)
+EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
+_PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")
+_PIPELINE_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _MASTER = re.compile(
@@ -37,8 +39,8 @@ def _checked_lease(value: str) -> str:
 
 def _checked_day(value: str) -> str:
     day = date.fromisoformat(value)
-    if not _EARLIEST <= day <= _LATEST:
-        raise ValueError(f"legal: a day from {_EARLIEST} to {_LATEST}; each day is a partition")
+    if not EARLIEST_DAY <= day <= LATEST_DAY:
+        raise ValueError(f"legal: a day from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition")
     return str(day)
 
 
@@ -102,6 +104,16 @@ def _jar_folder(value: str) -> str:
     return found
 
 
+def _pipeline_name(value: str) -> str:
+    """`MODULE:NAME`, or a file's canonical path with an optional `:NAME`."""
+    found = _PIPELINE_FILE.fullmatch(value)
+    if found is not None:
+        return f"{_canonical(found[1], canonical_local)}{found[2] or ''}"
+    if not _PIPELINE_MODULE.fullmatch(value):
+        raise ValueError("legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or a path FILE.py or FILE.py:NAME")
+    return value
+
+
 def _canonical(value: str, resolve: Callable[[str, Path], str]) -> str:
     try:
         return resolve(value, PROJECT)
@@ -109,6 +121,7 @@ def _canonical(value: str, resolve: Callable[[str, Path], str]) -> str:
         raise ValueError(f"legal: {error.legal}") from None
 
 
+PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Duration = Annotated[str, AfterValidator(_checked_duration)]
 LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]

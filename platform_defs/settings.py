@@ -10,7 +10,6 @@ one, so that it means the same for the command line and for a Dagster daemon.
 import difflib
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -34,6 +33,7 @@ from platform_defs.setting_values import (
     Master,
     Memory,
     Mirror,
+    PipelineName,
     Trigger,
 )
 
@@ -53,6 +53,9 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True, hide_input_in_errors=True
     )
 
+    pipeline: PipelineName | None = Field(
+        default=None, description="your pipeline: MODULE:NAME, or the path of a Python file; the example shop when unset"
+    )
     lake: LakeFolder = Field(
         default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)"
     )
@@ -102,7 +105,7 @@ class Settings(BaseSettings):
         default=5_000_000, ge=1, le=10**12, description="approximate number of rows in one step of an advance; bounds the memory"
     )
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
-    first_day: Day = Field(default="2016-01-01", description="the first daily partition")
+    first_day: Day | None = Field(default=None, description="the first daily partition; when unset, that of the pipeline")
     traceback: bool = Field(
         default=False, description="whether an error of Spark is shown with its traceback and its text, which may quote rows"
     )
@@ -200,17 +203,3 @@ def _shown(value: Any) -> str:
     before, at, after = text.rpartition("@")
     scheme, slashes, _ = before.rpartition("://")
     return shortened(f"{scheme if scheme.isalnum() else ''}{slashes}{HIDDEN}@{after}" if at else text)
-
-
-def main(field: str) -> int:
-    """Print one setting, for use in scripts; the exit status is 1 if a setting is illegal."""
-    try:
-        sys.stdout.write(f"{getattr(settings(), field)}\n")
-    except SettingsError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

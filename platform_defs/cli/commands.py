@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from assets.partitions import end_of
+from assets.factories.partitions import end_of
 from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render

@@ -8,18 +8,19 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from assets.keys import PAYMENT_ORDER_WIDE
+from assets.shop.names import PAYMENT_ORDER_WIDE
 from platform_defs.cli import render
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
+from platform_defs.dagster_home import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.jobs import range_tags
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
+from platform_defs.shop import shop
 from platform_defs.simulator import SOURCES, Shop, drop, simulate
 
-_DAGSTER_YAML = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
 _QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
 Tick = Callable[[str], object]
@@ -48,7 +49,7 @@ def run(
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
     values = _settings(data, folder)
-    definitions, engine = build(values), make_engine(values, SparkResource())
+    definitions, engine = build(values, pipeline := shop(values)), make_engine(values, SparkResource(), pipeline)
     folder.begin(engine)
     instance = _instance(values)
     planned: dict[str, Any] = {}
@@ -74,11 +75,7 @@ def _settings(data: Path | None, folder: DemoLake) -> Settings:
 
 def _instance(values: Settings) -> dg.DagsterInstance:
     """The demo's Dagster instance, without the assets of earlier demos."""
-    home = Path(values.dagster_home)
-    home.mkdir(parents=True, exist_ok=True)
-    if not (home / "dagster.yaml").exists():
-        (home / "dagster.yaml").write_text(_DAGSTER_YAML)
-    instance = dg.DagsterInstance.from_config(str(home))
+    instance = dg.DagsterInstance.from_config(str(prepare(values.dagster_home)))
     instance.wipe_assets(list(instance.all_asset_keys()))
     return instance
 

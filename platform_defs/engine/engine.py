@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
+from assets.pipeline_checks import checked_tables
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.accounting.traced_rows import names_rows
@@ -20,8 +21,8 @@ from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
+from platform_defs.engine.inputs.folder_checks import check_folders
 from platform_defs.engine.inputs.handled_batches import newest_handled
-from platform_defs.engine.inputs.pipeline_checks import checked_assets
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.errors import UnreadableLogError
@@ -69,7 +70,8 @@ class Engine:
     earlier: "Engine | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "assets", checked_assets(self.lake.root, self.sources, self.assets, self.folders))
+        object.__setattr__(self, "assets", checked_tables(self.sources, self.assets))
+        check_folders(self.lake.root, {n: folder for n, folder in self.folders.items() if n in self.sources}, self.assets)
 
     @cached_property
     def spark(self) -> SparkSession:

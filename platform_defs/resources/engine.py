@@ -2,24 +2,32 @@
 
 import dagster as dg
 
+from assets.pipeline import Pipeline
 from operators.timing import length_ms
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.pipeline import shop
+from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 
 
-def make_engine(values: Settings, spark: SparkResource, earlier: Engine | None = None) -> Engine:
-    """The shop's engine; it uses the cached ledger and folder listings of an earlier engine on the same lake."""
-    sources, derived = shop(values)
+def make_engine(values: Settings, spark: SparkResource, pipeline: Pipeline | None = None, earlier: Engine | None = None) -> Engine:
+    """The engine of a pipeline.
+
+    Args:
+        values: the settings.
+        spark: the session, which starts when it is first needed.
+        pipeline: the pipeline; by default the one that the settings name.
+        earlier: an earlier engine on the same lake, whose cached ledger and folder listings are used.
+    """
+    pipeline = configured_pipeline(values) if pipeline is None else pipeline
     return Engine(
         Lake(values.lake, length_ms(values.lease, "lease") / 1000),
-        {s.name: s for s in sources},
-        {d.name: d for d in derived},
+        pipeline.sources_by_name,
+        pipeline.tables_by_name,
         lambda: spark.spark_session,
         max_step=values.max_step,
-        folders={s.name: f"{values.landing_root}/{s.name}" for s in sources},
+        folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
         max_files=values.max_files,
         earlier=earlier,
     )
@@ -30,7 +38,7 @@ def configured_engine() -> Engine:
     return make_engine(settings(), SparkResource())
 
 
-def engine_resource(values: Settings) -> dg.ResourceDefinition:
+def engine_resource(values: Settings, pipeline: Pipeline | None = None) -> dg.ResourceDefinition:
     """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
 
     Dagster creates the resource again for each tick of a sensor. A later engine uses the cached ledger and folder listings of the first
@@ -40,7 +48,7 @@ def engine_resource(values: Settings) -> dg.ResourceDefinition:
 
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Engine:
-        made = make_engine(values, context.resources.spark, first[0] if first else None)
+        made = make_engine(values, context.resources.spark, pipeline, first[0] if first else None)
         if made.lake.is_local and not first:
             first.append(made)
         return made

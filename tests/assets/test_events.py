@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.events import event_logs
+from assets.factories.event_log import event_logs
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError

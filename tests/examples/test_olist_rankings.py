@@ -5,9 +5,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets import plans
 from assets.contracts import DerivedAsset
-from assets.schemas import Policy, order_items
+from assets.shop import tables as plans
+from assets.shop.sources import Policy, order_items
 from examples.olist.prepare import ITEMS, prepare
 from operators import TopK, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine

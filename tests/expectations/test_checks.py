@@ -16,13 +16,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from assets.keys import event_key
-from assets.plans import payment_order_wide
-from assets.schemas import orders, payments
-from expectations import all_checks, suite_checks, suites
+from assets.factories.keys import event_key
+from assets.shop.sources import orders, payments
+from assets.shop.tables import payment_order_wide
+from expectations import all_checks, suite_checks
+from expectations import shop as suites
 from expectations.checks import NO_TABLE, RANGE_END, RANGE_START, findings, run_days
 from platform_defs.engine.inputs.schemas import event_schema, log_schema
 from platform_defs.engine.operations.views import Log
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
@@ -76,7 +79,7 @@ class Case:
 
     @property
     def checks(self):
-        return next(d for d in all_checks(10, 3) if next(iter(d.check_keys)).asset_key == self.key)
+        return next(d for d in all_checks(shop(Settings())) if next(iter(d.check_keys)).asset_key == self.key)
 
     def rows(self):
         """Good rows, and corrupted ones tagged with the check they violate; each with its own identity."""

@@ -14,8 +14,10 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
 from pyspark.sql.types import DoubleType, IntegerType, MapType, StringType, StructField, StructType, TimestampType
 
-from expectations import shop_suites
+from expectations import table_suites
 from expectations.counting import Counting, column_types, counting
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
 
 INT, TEXT = IntegerType(), StringType()
 SCHEMA = StructType(
@@ -46,7 +48,7 @@ def test_an_expectation_is_counted_by_three_conditions() -> None:
 
 
 def test_every_expectation_of_the_shop_is_counted() -> None:
-    for suite in shop_suites(10, 3):
+    for suite in table_suites(shop(Settings())):
         for expectation in suite.suite.expectations:
             types = dict.fromkeys(_columns(expectation), TEXT if isinstance(expectation, IN_SET) else INT)
             assert counting(expectation, types), expectation

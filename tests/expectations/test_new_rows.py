@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from expectations import shop_suites, suite_checks
+from expectations import suite_checks, table_suites
 from expectations.finding import check_name
 from expectations.new_rows import FULL, of_new_rows
 from platform_defs.engine import Engine
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.small_sources import Event, land, source
@@ -194,7 +196,7 @@ def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
         columns = columns.add(name, "string")
     for name in ("amount", "price", "quantity", "seconds"):
         columns = columns.add(name, "double")
-    logs = [s for s in shop_suites(10, 3) if s.source]
+    logs = [s for s in table_suites(shop(Settings())) if s.source]
     assert len(logs) == 5
     for of in logs:
         names = {check_name(e) for e in of.suite.expectations}

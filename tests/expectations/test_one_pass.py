@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from expectations import one_pass, suites
+from expectations import one_pass
+from expectations import shop as suites
 from expectations.finding import Finding, check_name
 from expectations.validation import batch_of, run, validate
 

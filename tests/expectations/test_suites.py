@@ -2,8 +2,11 @@ from itertools import chain
 
 import pytest
 
-from expectations import all_checks, suites
+from expectations import shop as suites
+from expectations import table_suites
 from expectations.finding import check_name
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
 from platform_defs.simulator import trade
 
 OLIST_STATUSES = {"delivered", "shipped", "canceled", "unavailable", "invoiced", "processing", "created", "approved"}
@@ -12,7 +15,7 @@ LOGS = [suites.orders(), suites.payments(), suites.order_items(), suites.clicks(
 WIDE = [suites.payment_order_wide(), suites.order_wide(), suites.payment_wide()]
 WINDOWS = [suites.item_sales(), suites.item_clicks(), suites.item_conversion()]
 LEADERBOARDS = [suites.seller_revenue(), suites.order_status_board()]
-HOT = [suites.hot_items("hot_items", 10), suites.hot_items("category_hot_items", 10, "category")]
+HOT = [suites.hot_items_of("hot_items", 10), suites.hot_items_of("category_hot_items", 10, "category")]
 SUITES = [*LOGS, *WIDE, *WINDOWS, *HOT, *LEADERBOARDS]
 WARNINGS = {"customer_id_not_null", "amount_not_null", "status_known", "method_known", "payment_not_above_order", "category_not_null"}
 
@@ -36,7 +39,8 @@ def test_the_known_values_are_those_of_the_simulator_and_of_olist():
 
 
 def test_each_expectation_is_an_asset_check():
-    keys = set(chain.from_iterable(definition.check_keys for definition in all_checks(10, 10)))
+    definitions = [suite.checks for suite in table_suites(shop(Settings()))]
+    keys = set(chain.from_iterable(definition.check_keys for definition in definitions))
     logs, tables = [f"events/{suite.name}" for suite in LOGS], [suite.name for suite in SUITES[len(LOGS) :]]
     assert {k.asset_key.to_user_string() for k in keys} == {*logs, *tables}
     assert len(keys) == sum(len(suite.expectations) for suite in SUITES)

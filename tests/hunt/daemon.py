@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import end_of
+from assets.factories.partitions import end_of
 from platform_defs import sensors
 from platform_defs.engine.inputs.progress import ProgressError
 from platform_defs.jobs import RANGE_END

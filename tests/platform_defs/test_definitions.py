@@ -15,12 +15,12 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
-from platform_defs.pipeline import shop
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
 from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
+from platform_defs.shop import shop
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, START
 
@@ -418,9 +418,9 @@ def test_the_parameters_of_the_pipeline_come_from_the_settings(values):
         "category_hot_items": 2,
         "leaderboard": 5,
     }
-    sources, derived = shop(values.model_copy(update=changes))
-    operators = {asset.name: asset.operator for asset in derived}
-    assert {s.watermark.bound_ms for s in sources} == {90_000}
+    pipeline = shop(values.model_copy(update=changes))
+    operators = {table.name: table.operator for table in pipeline.tables}
+    assert {s.watermark.bound_ms for s in pipeline.sources} == {90_000}
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
     assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
     assert (operators["hot_items"].k, operators["category_hot_items"].k) == (4, 2)
@@ -428,8 +428,8 @@ def test_the_parameters_of_the_pipeline_come_from_the_settings(values):
 
 
 def test_assets_are_ordered_after_their_inputs(values):
-    sources, derived = shop(values)
-    known = {s.name for s in sources}
-    for asset in derived:
-        assert {*asset.inputs} <= known
-        known.add(asset.name)
+    pipeline = shop(values)
+    known = {s.name for s in pipeline.sources}
+    for table in pipeline.tables:
+        assert {*table.inputs} <= known
+        known.add(table.name)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from operators.timing import length_ms
 from platform_defs.definitions import build
-from platform_defs.pipeline import shop
+from platform_defs.pipelines import PipelineError, configured_pipeline
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
+from platform_defs.shop import shop
 
 ENVIRONMENT = st.text(st.characters(exclude_characters="\0"), max_size=40)
 LIKELY = [
@@ -133,11 +134,14 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
 
 def _check_usable(values: Settings) -> None:
     """Assert that an engine and its assets can be made from the values."""
-    engine = make_engine(values, SparkResource())
+    engine = make_engine(values, SparkResource(), shop(values))
     assert engine.lake.root == values.lake == Settings(lake=values.lake).lake
     for duration in (values.payment_within, values.sales_window, values.idle_timeout, values.duplicate_horizon, values.future_skew):
         assert 0 <= length_ms(duration, "duration") <= 36_500 * 86_400_000
-    assert shop(values)
+    if values.pipeline is not None:
+        with pytest.raises(PipelineError, match=r"^TIDEMARK_PIPELINE is ") as raised:
+            configured_pipeline(values)
+        assert len(str(raised.value)) < 1_000
 
 
 @pytest.mark.parametrize("pair", [("lake", "landing"), ("sales_window", "sales_slide"), ("lake", "jars"), ("landing", "dagster_home")])

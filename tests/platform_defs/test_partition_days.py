@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.event_time import IN_DAYS, event_time_asset
-from assets.partitions import daily, within
+from assets.factories.closed_range_table import IN_DAYS, event_time_asset
+from assets.factories.partitions import daily, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.jobs import range_tags
 from tests.support.small_sources import DAY, START, join

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from platform_defs.settings import HOME, PROJECT, Settings, main, settings
+from platform_defs.settings import HOME, PROJECT, Settings, settings
 
 LEGAL = {
     "lake": ("s3a://bucket/lake", "s3a://bucket/lake"),
@@ -37,6 +37,7 @@ LEGAL = {
     "max_step": ("1000", 1000),
     "max_files": ("3", 3),
     "first_day": ("2020-02-29", "2020-02-29"),
+    "pipeline": ("/data/rides.py:made", "/data/rides.py:made"),
     "completeness": ("0.9", 0.9),
 }
 ILLEGAL = [
@@ -57,6 +58,9 @@ ILLEGAL = [
     ("early_results", "every so often"),
     ("first_day", "1 March 2026"),
     ("first_day", "2026-02-30"),
+    ("pipeline", "rides/pipeline"),
+    ("pipeline", "a-b:c"),
+    ("pipeline", "rides.py:"),
     ("completeness", "1.1"),
     ("completeness", "nan"),
     ("lake", ""),
@@ -184,16 +188,6 @@ def test_an_unknown_variable_is_a_warning_without_its_value(monkeypatch, caplog)
         "TIDEMARK_LANDINGS is not a setting and is ignored; did you mean TIDEMARK_LANDING?",
         "TIDEMARK_QQQQQQQ is not a setting and is ignored",
     ]
-
-
-def test_a_setting_is_printed_for_a_script(monkeypatch, capsys):
-    settings.cache_clear()
-    assert main("lake") == 0
-    monkeypatch.setenv("TIDEMARK_LAKE", "")
-    settings.cache_clear()
-    assert main("lake") == 1
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err[:20]) == (f"{HOME}/lake\n", "error: TIDEMARK_LAKE")
 
 
 def test_the_password_of_a_mirror_is_not_in_the_settings_text():

@@ -6,15 +6,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold, net
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold, net
 from operators.columns import check_free, parameter
 from operators.contract import Emits
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import PinnedLake
 
-STEP = "step"
-"""The column of a changelog with the number of the step that made the change."""
 APPLIED = "folded"
 """The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, and that step's `seq`."""
 

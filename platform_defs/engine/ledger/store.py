@@ -118,6 +118,8 @@ class DeltaLedgerStore:
     _delta: DeltaTable | None = field(default=None, init=False)
     _incarnation: str | None = field(default=None, init=False)
     _known: int = field(default=0, init=False)
+    _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
+    """The opened table, and the version that `look` returned for it: the table is looked at often, and seldom has a new version."""
 
     @property
     def name(self) -> str:
@@ -135,9 +137,13 @@ class DeltaLedgerStore:
                 self._delta.update_incremental()
             if self._delta is None:
                 return None
-            self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
+            number = self._delta.version()
+            if self._last is not None and self._last[0] is self._delta and self._last[1].number == number:
+                return self._last[1]
+            self._incarnation = self.lake.incarnation(TABLE, number)
             self._check_format(self._delta)
-            return Version(str(self._delta.metadata().id), self._delta.version(), _rows_of(self._delta))
+            self._last = self._delta, Version(str(self._delta.metadata().id), number, _rows_of(self._delta))
+            return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
             self._delta = None
             why = error.why if isinstance(error, UnreadableLogError) else _one_line(error)

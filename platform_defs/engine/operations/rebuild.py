@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, STEP, UPDATE_AFTER, UPDATE_BEFORE
 from operators.timing import DAY_MS, ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import day_start
-from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP
+from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.lake.commits import APPLICATION

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, INSERT, fold
+from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold
 from operators.columns import keys_of, of_keys
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, as_of_step, change_column, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.data_skipping import rows_of_matching_files

@@ -1,4 +1,4 @@
-"""An engine checks the rules between its sources and assets when it is made."""
+"""A pipeline's sources and tables are checked against each other, and their folders when an engine is made."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_an_asset_is_ordered_after_its_inputs(tmp_path: Path) -> None:
 
 
 def test_a_missing_input_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="`inputs` is 'r'; legal: names of sources and assets: l, pairs; 'pairs' reads it"):
+    with pytest.raises(ContractError, match="`inputs` is 'r'; legal: names of sources and tables: l, pairs; 'pairs' reads it"):
         engine(tmp_path, [L], [join()])
 
 
@@ -55,7 +55,7 @@ def test_an_asset_that_reads_itself_is_refused(tmp_path: Path) -> None:
 def test_a_name_used_twice_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ContractError, match=f"`name` is '{name}'; legal: .*differ in more than case"):
         engine(tmp_path, [L], [asset(name, TOTAL)])
-    with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of the source or asset under this key"):
+    with pytest.raises(ContractError, match="`name` is 'x'; legal: 'l', the name of the source or table under this key"):
         Engine(Lake(str(tmp_path)), {"x": L}, {}, no_session)
 
 

@@ -7,8 +7,8 @@ import dagster as dg
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
-from assets.keys import event_key
-from assets.metadata import moment, table_schema
+from assets.factories.keys import event_key
+from assets.factories.metadata import moment, table_schema
 from assets.ports import EnginePort, SourceEntryPort
 
 EVENTS = "events"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.keys import event_key
+from assets.factories.keys import event_key
 from assets.ports import EnginePort
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 

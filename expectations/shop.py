@@ -1,4 +1,4 @@
-"""The Great Expectations suites of the shop: one for each dataset.
+"""The Great Expectations suites of the shop: one for each event log and table.
 
 An expectation's `meta["check"]` is the name of its asset check, and its `description` says why it matters. A failed expectation of
 severity `critical` is an error, one of severity `warning` is a warning. A null violates only the not-null expectations.
@@ -6,7 +6,7 @@ severity `critical` is an error, one of severity `warning` is a warning. A null 
 
 from typing import Literal
 
-import great_expectations as gx
+from great_expectations import ExpectationSuite
 from great_expectations.expectations.core.expect_column_pair_values_a_to_be_greater_than_b import ExpectColumnPairValuesAToBeGreaterThanB
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
@@ -17,6 +17,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
 
 from assets.contracts import EVENT_TIME_RAW
+from assets.shop import names
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.top_k import RANK
@@ -27,7 +28,33 @@ IgnoreRow = Literal["never", "any_value_is_missing"]
 CRITICAL, WARNING = "critical", "warning"
 
 
-def orders() -> gx.ExpectationSuite:
+def shop_suites(hot_items: int, category_hot_items: int) -> dict[str, ExpectationSuite]:
+    """The suites, by the name of a source or table.
+
+    Args:
+        hot_items: how many items the ranking of a window keeps.
+        category_hot_items: how many items a ranking of a category keeps.
+    """
+    return {
+        names.ORDERS: orders(),
+        names.PAYMENTS: payments(),
+        names.ORDER_ITEMS: order_items(),
+        names.CLICKS: clicks(),
+        names.ORDER_UPDATES: order_updates(),
+        names.PAYMENT_ORDER_WIDE: payment_order_wide(),
+        names.ORDER_WIDE: order_wide(),
+        names.PAYMENT_WIDE: payment_wide(),
+        names.ITEM_SALES: item_sales(),
+        names.ITEM_CLICKS: item_clicks(),
+        names.ITEM_CONVERSION: item_conversion(),
+        names.HOT_ITEMS: hot_items_of(names.HOT_ITEMS, hot_items),
+        names.CATEGORY_HOT_ITEMS: hot_items_of(names.CATEGORY_HOT_ITEMS, category_hot_items, "category"),
+        names.SELLER_REVENUE: seller_revenue(),
+        names.ORDER_STATUS_BOARD: order_status_board(),
+    }
+
+
+def orders() -> ExpectationSuite:
     """The log of orders."""
     own = [
         _not_null("order_id", "An order without its id can never be paid."),
@@ -35,10 +62,10 @@ def orders() -> gx.ExpectationSuite:
         _known("status", STATUSES),
         _not_negative("amount"),
     ]
-    return gx.ExpectationSuite(name="orders", expectations=[*own, *_log()])
+    return ExpectationSuite(name="orders", expectations=[*own, *_log()])
 
 
-def payments() -> gx.ExpectationSuite:
+def payments() -> ExpectationSuite:
     """The log of payments."""
     own = [
         _not_null("payment_id", "The id distinguishes the payment from other payments of the order."),
@@ -47,12 +74,12 @@ def payments() -> gx.ExpectationSuite:
         _known("method", METHODS),
         _not_negative("amount"),
     ]
-    return gx.ExpectationSuite(name="payments", expectations=[*own, *_log()])
+    return ExpectationSuite(name="payments", expectations=[*own, *_log()])
 
 
-def payment_order_wide() -> gx.ExpectationSuite:
+def payment_order_wide() -> ExpectationSuite:
     """Each payment joined with its order; one side may be missing, never both."""
-    return gx.ExpectationSuite(
+    return ExpectationSuite(
         name="payment_order_wide",
         expectations=[
             _not_null("order_id", "Every row has the join key, from either side."),
@@ -77,7 +104,7 @@ def payment_order_wide() -> gx.ExpectationSuite:
     )
 
 
-def order_items() -> gx.ExpectationSuite:
+def order_items() -> ExpectationSuite:
     """The log of orders' items."""
     own = [
         _not_null("order_item_id", "The id distinguishes the item from other items of the order."),
@@ -87,20 +114,20 @@ def order_items() -> gx.ExpectationSuite:
         _not_negative("price"),
         ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_named("quantity_positive", "An order has at least one unit.")),
     ]
-    return gx.ExpectationSuite(name="order_items", expectations=[*own, *_log()])
+    return ExpectationSuite(name="order_items", expectations=[*own, *_log()])
 
 
-def clicks() -> gx.ExpectationSuite:
+def clicks() -> ExpectationSuite:
     """The log of clicks."""
     own = [
         _not_null("click_id", "The id distinguishes the click from other clicks."),
         _not_null("item_id", "Clicks are counted by item."),
         _not_negative("seconds", "A duration is not negative."),
     ]
-    return gx.ExpectationSuite(name="clicks", expectations=[*own, *_log()])
+    return ExpectationSuite(name="clicks", expectations=[*own, *_log()])
 
 
-def order_updates() -> gx.ExpectationSuite:
+def order_updates() -> ExpectationSuite:
     """The log of order updates."""
     own = [
         _not_null("order_update_id", "The id distinguishes the update from other updates of the order."),
@@ -108,10 +135,10 @@ def order_updates() -> gx.ExpectationSuite:
         _not_null("status", "Orders are ranked by status."),
         _known("status", STATUSES),
     ]
-    return gx.ExpectationSuite(name="order_updates", expectations=[*own, *_log()])
+    return ExpectationSuite(name="order_updates", expectations=[*own, *_log()])
 
 
-def order_wide() -> gx.ExpectationSuite:
+def order_wide() -> ExpectationSuite:
     """Each order joined with each of its items; one side may be missing, never both."""
     own = [
         _not_null("order_id", "Every row has the join key, from either side."),
@@ -123,10 +150,10 @@ def order_wide() -> gx.ExpectationSuite:
         _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="A pair of an order and an item occurs once."),
         _not_negative("price"),
     ]
-    return gx.ExpectationSuite(name="order_wide", expectations=[*own, *_results()])
+    return ExpectationSuite(name="order_wide", expectations=[*own, *_results()])
 
 
-def payment_wide() -> gx.ExpectationSuite:
+def payment_wide() -> ExpectationSuite:
     """Each payment joined with its order and that order's items."""
     own = [
         _not_null("payment_id", "Every row contains a payment."),
@@ -138,29 +165,29 @@ def payment_wide() -> gx.ExpectationSuite:
         _ordered("payment_not_before_order", "payment_event_time", "wide_event_time", "A payment follows its order and its items."),
         _not_negative("payment_amount"),
     ]
-    return gx.ExpectationSuite(name="payment_wide", expectations=[*own, *_results()])
+    return ExpectationSuite(name="payment_wide", expectations=[*own, *_results()])
 
 
-def item_sales() -> gx.ExpectationSuite:
+def item_sales() -> ExpectationSuite:
     """Sales of each item in each window."""
     own = [
         _at_least("orders", 1, "A window without sales has no row."),
         _at_least("units", 1, "An order has at least one unit."),
         _not_negative("revenue"),
     ]
-    return gx.ExpectationSuite(name="item_sales", expectations=[*own, *_by_window("item_id", "category")])
+    return ExpectationSuite(name="item_sales", expectations=[*own, *_by_window("item_id", "category")])
 
 
-def item_clicks() -> gx.ExpectationSuite:
+def item_clicks() -> ExpectationSuite:
     """How often each item was clicked in each window."""
     own = [
         _at_least("clicks", 1, "A window without a click has no row."),
         _not_negative("seconds", "A duration is not negative."),
     ]
-    return gx.ExpectationSuite(name="item_clicks", expectations=[*own, *_by_window("item_id", "category")])
+    return ExpectationSuite(name="item_clicks", expectations=[*own, *_by_window("item_id", "category")])
 
 
-def item_conversion() -> gx.ExpectationSuite:
+def item_conversion() -> ExpectationSuite:
     """Clicks joined with sales."""
     own = [
         _not_null("item_id", "Every row has the join key, from either side."),
@@ -170,33 +197,33 @@ def item_conversion() -> gx.ExpectationSuite:
             ignore_row_if="any_value_is_missing",
         ),
     ]
-    return gx.ExpectationSuite(name="item_conversion", expectations=[*own, *_results(or_equal=True)])
+    return ExpectationSuite(name="item_conversion", expectations=[*own, *_results(or_equal=True)])
 
 
-def hot_items(name: str, k: int, *group: str) -> gx.ExpectationSuite:
+def hot_items_of(name: str, k: int, *group: str) -> ExpectationSuite:
     """A ranking of each window, or of each window and group."""
     ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_named("rank_in_range", f"A ranking has {k} ranks."))
     one_item = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="The order is total, so no two items share a rank.")
-    return gx.ExpectationSuite(name=name, expectations=[ranks, one_item, *_by_window("item_id", "category")])
+    return ExpectationSuite(name=name, expectations=[ranks, one_item, *_by_window("item_id", "category")])
 
 
-def seller_revenue() -> gx.ExpectationSuite:
+def seller_revenue() -> ExpectationSuite:
     """The revenue of each seller in each category."""
     own = [
         _unique("one_row_a_key", "category", "seller_id", why="The table is upserted by key, so a key has one row."),
         _not_negative("revenue"),
         _at_least("items", 1, "A seller without sales has no row."),
     ]
-    return gx.ExpectationSuite(name="seller_revenue", expectations=own)
+    return ExpectationSuite(name="seller_revenue", expectations=own)
 
 
-def order_status_board() -> gx.ExpectationSuite:
+def order_status_board() -> ExpectationSuite:
     """The orders of each status."""
     own = [
         ExpectColumnValuesToBeUnique(column="order_id", **_named("one_row_an_order", "An order is in one status at a time.")),
         _not_null("status", "Orders are ranked by status."),
     ]
-    return gx.ExpectationSuite(name="order_status_board", expectations=own)
+    return ExpectationSuite(name="order_status_board", expectations=own)
 
 
 def _by_window(*key: str) -> list[Expectation]:

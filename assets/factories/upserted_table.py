@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.event_time import LAW, AdvanceConfig, law_check
-from assets.keys import input_keys
-from assets.lineage import column_lineage
-from assets.metadata import table_schema
+from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
+from assets.factories.keys import input_keys
+from assets.factories.lineage import column_lineage
+from assets.factories.metadata import table_schema
 from assets.ports import EnginePort
 
 HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.day_checks import log_days
-from assets.keys import input_keys
-from assets.lineage import column_lineage
-from assets.metadata import moment, table_schema
-from assets.partitions import day_at, days_of, end_of, range_of, span, start_of
+from assets.factories.daily_checks import log_days
+from assets.factories.keys import input_keys
+from assets.factories.lineage import column_lineage
+from assets.factories.metadata import moment, table_schema
+from assets.factories.partitions import day_at, days_of, end_of, range_of, span, start_of
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
 from operators.timing import DAY_MS

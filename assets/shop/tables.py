@@ -1,7 +1,7 @@
 """The shop's derived tables: definitions composed of operators."""
 
 from assets.contracts import LEADERBOARDS, WINDOWS, DerivedAsset
-from assets.keys import (
+from assets.shop.names import (
     CATEGORY_HOT_ITEMS,
     CATEGORY_LEADERBOARD,
     CLICKS,

@@ -5,7 +5,7 @@ from typing import TypedDict
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
-from assets.keys import CLICKS, ORDER_ITEMS, ORDER_UPDATES, ORDERS, PAYMENTS
+from assets.shop.names import CLICKS, ORDER_ITEMS, ORDER_UPDATES, ORDERS, PAYMENTS
 
 ORDER = (
     StructType()

@@ -1,0 +1,131 @@
+"""A pipeline: the sources, the tables that are computed from them, and the expectations that their rows must meet."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset, SourceContract
+from assets.names import first_twice
+from assets.pipeline_checks import checked_tables
+from operators.timing import length_ms
+
+if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
+    from great_expectations import ExpectationSuite
+
+Suites = Mapping[str, "ExpectationSuite"]
+DEFAULT_COMPLETENESS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Sources and tables. Assets, checks, sensors, schedules and the command line are made from this value.
+
+    Args:
+        sources: the sources.
+        tables: the tables, in any order.
+        suites: by the name of a source or table, the expectations for the rows of its event log or table; or a function without
+            parameters that returns them, so that Great Expectations is imported only where checks run.
+        completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
+            day and side; a day below it is a warning. One number holds for all tables.
+        first_day: the first daily partition, ISO. None for the day of the oldest event in the lake.
+
+    Raises:
+        ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns
+            of its inputs.
+
+    Example:
+        ```python
+        pipeline = Pipeline(
+            sources=[SourceContract(name="rides", schema=RIDE, event_time="started_at")],
+            tables=[
+                DerivedAsset(
+                    name="rides_per_hour",
+                    inputs=("rides",),
+                    operator=WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"rides": "count(*)"}),
+                )
+            ],
+        )
+        ```
+    """
+
+    sources: Sequence[SourceContract]
+    tables: Sequence[DerivedAsset] = ()
+    suites: Suites | Callable[[], Suites] = field(default_factory=dict)
+    completeness: float | Mapping[str, float] = DEFAULT_COMPLETENESS
+    first_day: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise ContractError.bad_value("sources", self.sources, "at least one source")
+        object.__setattr__(self, "sources", _values("sources", self.sources, SourceContract))
+        object.__setattr__(self, "tables", _values("tables", self.tables, DerivedAsset))
+        object.__setattr__(self, "tables", tuple(checked_tables(self.sources_by_name, self.tables_by_name).values()))
+        self._check_completeness()
+        if self.first_day is not None:
+            _check_day(self.first_day)
+
+    def _check_completeness(self) -> None:
+        given = self.completeness if isinstance(self.completeness, Mapping) else {}
+        if (unknown := next((name for name in given if name not in self.tables_by_name), None)) is not None:
+            raise ContractError.bad_value("completeness", unknown, f"names of tables: {', '.join(self.tables_by_name)}")
+        for least in given.values() if isinstance(self.completeness, Mapping) else [self.completeness]:
+            if not 0 <= least <= 1:
+                raise ContractError.bad_value("completeness", least, "a share from 0 to 1")
+
+    @property
+    def sources_by_name(self) -> dict[str, SourceContract]:
+        """The sources, by name."""
+        return {source.name: source for source in self.sources}
+
+    @property
+    def tables_by_name(self) -> dict[str, DerivedAsset]:
+        """The tables, by name, each after those that it reads."""
+        return {table.name: table for table in self.tables}
+
+    def suites_by_name(self) -> Suites:
+        """The expectations, by the name of a source or table.
+
+        Raises:
+            ContractError: there is no source or table with a name.
+        """
+        found = self.suites() if callable(self.suites) else self.suites
+        known = [*self.sources_by_name, *self.tables_by_name]
+        for name in found:
+            if name not in known:
+                raise ContractError.bad_value("suites", name, f"names of sources and tables: {', '.join(known)}")
+        return found
+
+    def completeness_of(self, table: str) -> float:
+        """The least share of matched rows of a table."""
+        return self.completeness.get(table, DEFAULT_COMPLETENESS) if isinstance(self.completeness, Mapping) else self.completeness
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far `final_at` may be ahead of the wall clock, in ms: a source's future skew, and the lookbacks of consecutive operators."""
+        skews = [length_ms(s.future_skew, "future_skew") for s in self.sources if s.future_skew is not None]
+        after_event: dict[str, int] = {}
+        for table in self.tables:
+            before = max(after_event.get(name, 0) for name in table.inputs)
+            after_event[table.name] = before + table.operator.reads.longest_lookback
+        return max(skews, default=0) + max(after_event.values(), default=0)
+
+
+def _check_day(day: object) -> None:
+    legal = "a day, YYYY-MM-DD"
+    try:
+        date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        raise ContractError.bad_value("first_day", day, legal) from None
+
+
+def _values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:
+    """The values as a tuple, if each is of a kind and has a name of its own."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise ContractError.bad_value(parameter, value, f"a list of {kind.__name__} values")
+    names = [value.name for value in values]
+    if (again := first_twice(names)) is not None:
+        raise ContractError.bad_value(parameter, again, "names that differ in more than case; rename one of the two")
+    return tuple(values)

@@ -1,0 +1,52 @@
+"""Checks of the folders of input files, against each other and against the lake's tables."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset
+from assets.names import RESERVED
+from platform_defs.engine.formats.files import is_local
+
+
+def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, DerivedAsset]) -> None:
+    """Raise if a file could be below the folders of two sources, which would ingest it twice, or in the folder of a table.
+
+    Args:
+        root: the lake's root.
+        folders: each source's folder of input files.
+        assets: the derived assets, by name.
+
+    Raises:
+        ContractError: a folder overlaps another, or a table of the lake.
+    """
+    lake = _resolved(root)
+    for name, folder in folders.items():
+        inside = _resolved(folder).removeprefix(lake)
+        if lake.startswith(_resolved(folder)):
+            raise _bad_folder(name, folder, f"a folder that does not contain the lake, {root}")
+        top = inside.split("/", 1)[0] if inside != _resolved(folder) else ""
+        if top.startswith("_") or top in (RESERVED - {"landing"}) | assets.keys():
+            raise _bad_folder(name, folder, f"a folder outside the lake's tables, such as {root}/landing/{name}")
+    for one, other in _pairs(folders):
+        legal = f"a folder of its own: that of {one!r} is {folders[one]}, so a file would be ingested twice"
+        raise _bad_folder(other, folders[other], legal)
+
+
+def _bad_folder(source: str, folder: str, legal: str) -> ContractError:
+    return ContractError.bad_value("folders", {source: folder}, legal)
+
+
+def _pairs(folders: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The pairs of sources whose folders are the same, or one inside the other."""
+    resolved = {name: _resolved(folder) for name, folder in folders.items()}
+    for one, other in combinations(resolved, 2):
+        if resolved[one].startswith(resolved[other]) or resolved[other].startswith(resolved[one]):
+            yield one, other
+
+
+def _resolved(path: str) -> str:
+    """A folder's path with a slash at its end: a local path with its symbolic links resolved, a URI as it is written."""
+    local = path.removeprefix("file://") if path.startswith("file:///") else path
+    return f"{str(Path(local).resolve()) if is_local(local) else local.rstrip('/')}/".replace("//", "/")

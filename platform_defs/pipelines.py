@@ -1,0 +1,85 @@
+"""The configured pipeline: that of the setting `TIDEMARK_PIPELINE`, or the shop."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from assets.pipeline import Pipeline
+from operators.errors import TidemarkError
+from platform_defs.safe_text import shortened
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
+
+DEFAULT_NAME = "pipeline"
+_VARIABLE = "TIDEMARK_PIPELINE"
+
+
+class PipelineError(TidemarkError, ValueError):
+    """The configured pipeline cannot be loaded."""
+
+    @classmethod
+    def of(cls, target: str, why: str) -> "PipelineError":
+        """What is wrong with the setting."""
+        return cls(
+            f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.py or "
+            f"FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without parameters that returns one"
+        )
+
+
+def configured_pipeline(values: Settings) -> Pipeline:
+    """The pipeline of the settings.
+
+    Raises:
+        PipelineError: the module or the name does not exist, or is no pipeline.
+        OperatorError: the pipeline is not valid; its message names the parameter.
+    """
+    return shop(values) if values.pipeline is None else load(values.pipeline)
+
+
+def load(target: str) -> Pipeline:
+    """The pipeline of a module: `MODULE:NAME`, `FILE.py` or `FILE.py:NAME`.
+
+    An error that the module itself raises is raised as it is, with its traceback.
+
+    Raises:
+        PipelineError: the module or the name does not exist, or is no pipeline.
+    """
+    where, _, name = target.partition(":") if not target.endswith(".py") else (target, "", "")
+    module = _of_file(target, Path(where)) if where.endswith(".py") else _of_name(target, where)
+    found: Any = getattr(module, name or DEFAULT_NAME, None)
+    if found is None:
+        raise PipelineError.of(target, f"{where} has no {name or DEFAULT_NAME!r}")
+    made = found() if callable(found) else found
+    if not isinstance(made, Pipeline):
+        raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(made).__name__}, not a Pipeline")
+    return made
+
+
+def _of_name(target: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # a module that this one imports
+            raise
+        raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
+    except (TypeError, ValueError) as error:  # no name of a module, such as `.a` or an empty one
+        raise PipelineError.of(target, f"{name!r} is no name of a module") from error
+
+
+def _of_file(target: str, file: Path) -> ModuleType:
+    """A file as a module; modules beside it can be imported."""
+    if not file.is_file():
+        raise PipelineError.of(target, f"there is no file {file}")
+    folder = str(file.parent.resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise PipelineError.of(target, f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)
+    spec.loader.exec_module(module)
+    return module

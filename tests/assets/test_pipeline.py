@@ -1,0 +1,60 @@
+"""A pipeline as a value: it is checked when it is made, and knows the order of its tables."""
+
+import pytest
+
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset, SourceContract
+from assets.pipeline import Pipeline
+from operators import Aggregate, IntervalJoin, Tumbling, WindowedAggregate
+from tests.support.small_sources import HOUR, ROW
+
+RIDES, FARES = (SourceContract(name=name, schema=ROW, event_time="ts", future_skew="2 hours") for name in ("rides", "fares"))
+WIDE = DerivedAsset(name="wide", inputs=("rides", "fares"), operator=IntervalJoin(on="k", lower=0, upper="3 hours", how="full"))
+COUNTS = DerivedAsset(
+    name="counts", inputs=("wide",), operator=WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"})
+)
+TOTALS = DerivedAsset(name="totals", inputs=("rides",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
+def test_tables_are_ordered_after_their_inputs():
+    pipeline = Pipeline(sources=[RIDES, FARES], tables=[COUNTS, WIDE, TOTALS])
+    assert [*pipeline.tables_by_name] == ["wide", "counts", "totals"]
+    assert [*pipeline.sources_by_name] == ["rides", "fares"]
+
+
+def test_results_are_ahead_of_the_clock_by_the_skew_and_the_lookbacks_of_consecutive_operators():
+    """A ride of two hours from now is unmatched three hours later, in a window that ends within the next hour."""
+    assert Pipeline(sources=[RIDES, FARES], tables=[COUNTS, WIDE]).ahead_ms == 6 * HOUR
+    assert Pipeline(sources=[RIDES]).ahead_ms == 2 * HOUR
+
+
+def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_names():
+    tables = [WIDE, COUNTS]
+    assert Pipeline(sources=[RIDES, FARES], tables=tables, completeness=0.9).completeness_of("wide") == 0.9
+    named = Pipeline(sources=[RIDES, FARES], tables=tables, completeness={"wide": 0.99})
+    assert (named.completeness_of("wide"), named.completeness_of("counts")) == (0.99, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sources": []}, r"`sources` is \[\]; legal: at least one source"),
+        ({"sources": [RIDES, RIDES]}, r"`sources` is 'rides'; legal: names that differ"),
+        ({"sources": [WIDE]}, r"`sources` is .*; legal: a list of SourceContract values"),
+        ({"tables": [WIDE, WIDE]}, r"`tables` is 'wide'; legal: names that differ"),
+        ({"tables": [COUNTS]}, r"`inputs` is 'wide'; legal: names of sources and tables: rides, fares, counts; 'counts' reads it"),
+        ({"completeness": {"wides": 0.5}}, r"`completeness` is 'wides'; legal: names of tables: wide"),
+        ({"completeness": 1.5}, r"`completeness` is 1.5; legal: a share from 0 to 1"),
+        ({"first_day": "soon"}, r"`first_day` is 'soon'; legal: a day, YYYY-MM-DD"),
+        ({"first_day": 20200101}, r"`first_day` is 20200101; legal: a day, YYYY-MM-DD"),
+    ],
+)
+def test_an_illegal_pipeline_is_refused_with_the_parameter_and_what_is_legal(changes, message):
+    with pytest.raises(ContractError, match=message):
+        Pipeline(**{"sources": [RIDES, FARES], "tables": [WIDE], **changes})
+
+
+def test_a_suite_of_an_unknown_table_is_refused_when_the_suites_are_made():
+    pipeline = Pipeline(sources=[RIDES], suites=lambda: {"ridez": None})
+    with pytest.raises(ContractError, match=r"`suites` is 'ridez'; legal: names of sources and tables: rides"):
+        pipeline.suites_by_name()

@@ -1,0 +1,107 @@
+"""Dagster's events in SQLite with open connections: what is stored, by whom it can be read, and how many connections it takes."""
+
+import multiprocessing
+import os
+import sqlite3
+import threading
+from collections import Counter
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from platform_defs.dagster_home import prepare
+from platform_defs.resources.event_log import _MOST_OPEN, EventLogStorage
+
+
+@dg.asset(check_specs=[dg.AssetCheckSpec("is_counted", asset="numbers")])
+def numbers() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"rows": 3}, check_results=[dg.AssetCheckResult(check_name="is_counted", passed=True)])
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with dg.DagsterInstance.from_config(str(prepare(str(tmp_path / "home")))) as made:
+        yield made
+
+
+def _databases(instance: dg.DagsterInstance) -> Path:
+    return Path(instance.root_directory) / "history" / "runs"
+
+
+def test_the_configured_instance_uses_this_storage(instance):
+    assert isinstance(instance.event_log_storage, EventLogStorage)
+
+
+def test_dagsters_own_class_reads_the_same_events(instance):
+    run = dg.materialize([numbers], instance=instance)
+    stored = instance.all_logs(run.run_id)
+    instance.dispose()
+    others = SqliteEventLogStorage(str(_databases(instance)))
+    assert [e.to_json() for e in others.get_logs_for_run(run.run_id)] == [e.to_json() for e in stored]
+    record = others.get_asset_records([dg.AssetKey("numbers")])[0]
+    assert record.asset_entry.last_materialization.asset_materialization.metadata["rows"].value == 3
+
+
+def test_a_run_opens_a_few_connections_only(instance, monkeypatch):
+    opened, connect = Counter[str](), sqlite3.connect
+
+    def counted(database, *args, **options):
+        opened[Path(database).parent.name] += 1
+        return connect(database, *args, **options)
+
+    dg.materialize([numbers], instance=instance)
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", counted)
+    run = dg.materialize([numbers], instance=instance)
+    assert len(instance.all_logs(run.run_id)) > 10
+    assert opened["runs"] <= 6, "the run's database, which is created by several connections; that of all runs is open"
+
+
+def test_old_databases_are_closed(instance):
+    for _ in range(_MOST_OPEN + 2):
+        dg.materialize([numbers], instance=instance)
+    assert len(instance.event_log_storage._engines) == _MOST_OPEN
+
+
+def test_an_event_modifies_the_file_that_the_ui_watches(instance):
+    seen = threading.Event()
+    run = dg.materialize([numbers], instance=instance)
+    instance.event_log_storage.watch(run.run_id, None, lambda *_: seen.set())
+    try:
+        instance.report_engine_event("hello", run.dagster_run)
+        assert seen.wait(30)
+    finally:
+        instance.event_log_storage.dispose()
+
+
+def _materialize(home: str) -> None:
+    with dg.DagsterInstance.from_config(home) as instance:
+        assert dg.materialize([numbers], instance=instance).success
+
+
+def test_two_processes_store_events_at_the_same_time(instance):
+    spawn = multiprocessing.get_context("spawn")
+    others = [spawn.Process(target=_materialize, args=(instance.root_directory,)) for _ in range(2)]
+    for other in others:
+        other.start()
+    dg.materialize([numbers], instance=instance)
+    for other in others:
+        other.join(60)
+    assert [other.exitcode for other in others] == [0, 0]
+    assert len(instance.fetch_materializations(dg.AssetKey("numbers"), limit=9).records) == 3
+
+
+def test_a_forked_process_opens_connections_of_its_own(instance, monkeypatch):
+    dg.materialize([numbers], instance=instance)
+    before = {*instance.event_log_storage._engines.values()}
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert instance.get_latest_materialization_event(dg.AssetKey("numbers"))
+    assert before.isdisjoint(instance.event_log_storage._engines.values())
+
+
+def test_wiping_deletes_every_event(instance):
+    run = dg.materialize([numbers], instance=instance)
+    instance.event_log_storage.wipe()
+    assert instance.all_logs(run.run_id) == []
+    assert dg.materialize([numbers], instance=instance).success

@@ -1,0 +1,133 @@
+"""The setting TIDEMARK_PIPELINE: a pipeline of one's own in place of the shop, with all of its assets, checks, jobs and sensors."""
+
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from platform_defs.definitions import build
+from platform_defs.pipelines import PipelineError, configured_pipeline, load
+from platform_defs.resources.engine import make_engine
+from platform_defs.resources.spark import SparkResource
+from platform_defs.settings import Settings
+
+TEXT = """
+from great_expectations import ExpectationSuite
+from great_expectations.expectations import ExpectColumnValuesToNotBeNull
+
+from assets.contracts import DerivedAsset, SourceContract
+from assets.pipeline import Pipeline
+from operators import Aggregate, Tumbling, WindowedAggregate
+from schemas_of_rides import RIDE
+
+pipeline = Pipeline(
+    sources=[SourceContract(name="rides", schema=RIDE, event_time="started_at")],
+    tables=[
+        DerivedAsset(
+            name="rides_per_hour",
+            inputs=("rides",),
+            operator=WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"rides": "count(*)"}),
+            group="reports",
+        ),
+        DerivedAsset(name="rides_so_far", inputs=("rides",), operator=Aggregate(by="zone", aggregates={"rides": "count(*)"})),
+    ],
+    suites={
+        "rides": ExpectationSuite(
+            name="rides", expectations=[ExpectColumnValuesToNotBeNull(column="zone", meta={"check": "zone_not_null"})]
+        )
+    },
+)
+
+
+def made():
+    return pipeline
+
+
+number = 1
+"""
+SCHEMA = """
+from pyspark.sql.types import StructType
+
+RIDE = StructType().add("zone", "string").add("started_at", "timestamp")
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "rides_pipeline.py").write_text(TEXT)
+    (tmp_path / "schemas_of_rides.py").write_text(SCHEMA)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("rides_pipeline", "schemas_of_rides"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path / "rides_pipeline.py"
+
+
+@pytest.fixture
+def values(file: Path, tmp_path: Path) -> Settings:
+    return Settings(lake=str(tmp_path / "lake"), pipeline=str(file))
+
+
+@pytest.mark.parametrize("name", ["", ":pipeline", ":made"])
+def test_a_pipeline_is_loaded_from_a_file(file, name):
+    assert [*load(f"{file}{name}").tables_by_name] == ["rides_per_hour", "rides_so_far"]
+
+
+def test_a_pipeline_is_loaded_from_a_module(file, monkeypatch):
+    monkeypatch.syspath_prepend(file.parent)
+    assert [*load("rides_pipeline:pipeline").sources_by_name] == ["rides"]
+
+
+def test_without_the_setting_the_pipeline_is_the_shop(tmp_path):
+    assert "payment_order_wide" in configured_pipeline(Settings(lake=str(tmp_path))).tables_by_name
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("{file}:pipelines", "has no 'pipelines'"),
+        ("{file}:number", "'number' is a int, not a Pipeline"),
+        ("{folder}/absent.py", "there is no file"),
+        ("no_such_module:pipeline", "there is no module 'no_such_module'; is its folder on PYTHONPATH"),
+        ("os.nothing:pipeline", "there is no module 'os.nothing'"),
+    ],
+)
+def test_what_is_no_pipeline_is_refused_with_the_legal_forms(file, target, message):
+    with pytest.raises(PipelineError, match=rf"TIDEMARK_PIPELINE is .*{message}.*legal: MODULE:NAME"):
+        load(target.format(file=file, folder=file.parent))
+
+
+def test_an_error_of_the_users_module_is_raised_as_it_is(file):
+    (file.parent / "schemas_of_rides.py").write_text("import no_such_library\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        load(str(file))
+
+
+def test_the_code_location_has_the_assets_checks_jobs_and_sensors_of_the_pipeline(values):
+    repository = build(values).get_repository_def()
+    graph = repository.asset_graph
+    assert {k.to_user_string() for k in graph.get_all_asset_keys()} == {"events/rides", "rides_per_hour", "rides_so_far"}
+    assert {(c.asset_key.to_user_string(), c.name) for c in graph.asset_check_keys} == {
+        ("events/rides", "zone_not_null"),
+        ("rides_per_hour", "conservation_law"),
+        ("rides_per_hour", "event_times_in_partitions"),
+        ("rides_so_far", "conservation_law"),
+        ("rides_so_far", "changelog_folds_to_the_table"),
+    }
+    assert graph.get(dg.AssetKey("rides_per_hour")).group_name == "reports"
+    assert {job.name for job in repository.get_all_jobs()} >= {"ingest", "advance", "full_checks", "maintenance"}
+    assert {node.name for node in repository.get_job("advance").nodes} >= {"rides_per_hour", "rides_so_far"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved"}
+
+
+def test_a_pipeline_of_sources_only_has_no_job_that_advances_tables(values, file):
+    file.write_text(TEXT.replace("tables=[", "tables=[] and ["))
+    repository = build(values).get_repository_def()
+    assert not repository.has_job("advance")
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input"}
+
+
+def test_the_engine_is_that_of_the_pipeline(values):
+    engine = make_engine(values, SparkResource())
+    assert (set(engine.sources), set(engine.assets)) == ({"rides"}, {"rides_per_hour", "rides_so_far"})
+    assert engine.folders == {"rides": f"{values.lake}/landing/rides"}
