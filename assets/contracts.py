@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -20,6 +19,7 @@ from assets.contract_checks import (
     check_options,
     check_sql,
 )
+from assets.ddl import schema_of
 from assets.names import first_twice
 from operators.contract import EVENT_TIME, NewRows, Operator
 from operators.timing import Duration, length_ms
@@ -116,7 +116,7 @@ class SourceContract:
     Args:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
-        schema: the columns, a `StructType`, or DDL if a Spark session runs; columns that are not nullable must have a value. At most
+        schema: the columns, a `StructType` or DDL text; columns that are not nullable must have a value. At most
             1,000, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with `_`; no two may differ in case alone, and
             none may be one of `ENGINE_COLUMNS` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
@@ -168,10 +168,10 @@ class SourceContract:
         """The schema as a `StructType`."""
         if isinstance(self.schema, StructType):
             return self.schema
-        try:
-            return cast(StructType, StructType.fromDDL(self.schema))
-        except PySparkException as error:
-            raise ContractError.bad_value("schema", self.schema, "DDL such as 'order_id STRING NOT NULL, amount INT'") from error
+        found = schema_of(self.schema) if isinstance(self.schema, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if found is None:
+            raise ContractError.bad_value("schema", self.schema, "a StructType, or DDL such as 'order_id STRING NOT NULL, amount INT'")
+        return found
 
     @property
     def by_ingest_time(self) -> bool:

@@ -1,0 +1,35 @@
+"""DDL is read without a Spark session, and as Spark reads it."""
+
+import pytest
+from pyspark.sql.types import StructType
+
+from assets.contract_checks import ContractError
+from assets.contracts import SourceContract
+from assets.ddl import schema_of
+
+VALID = [
+    "a STRING NOT NULL COMMENT 'the \"a\"', `b-c` DECIMAL(12, 2), c TIMESTAMP, d TIMESTAMP_NTZ, e TIMESTAMP_LTZ, f DATE",
+    "g BIGINT, h TINYINT, i SMALLINT, j FLOAT, k BOOLEAN, l BINARY, n VARIANT, o INTEGER, p LONG, q SHORT, r BYTE, s DECIMAL, v REAL",
+    "x NUMERIC(3), y DEC(3,1), z DOUBLE, t VARCHAR(3), u CHAR(3)",
+    "e ARRAY<STRUCT<x: INT, `y z`: STRING>>, f MAP<STRING, ARRAY<DOUBLE>>, g STRUCT<a: INT COMMENT 'c', b: INT NOT NULL>, h STRUCT<a INT>",
+    "date date, timestamp timestamp, order int, group string, value double, key string, year int, end timestamp",
+]
+OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID"]
+INVALID = ["", "a", "a nosuch", "a int b int", "a int PRIMARY KEY", "a int); DROP TABLE t --", "select 1", "a decimal(x)", 3]
+
+
+@pytest.mark.parametrize("ddl", VALID)
+def test_the_schema_needs_no_session(ddl, monkeypatch):
+    monkeypatch.setattr(StructType, "fromDDL", lambda _: pytest.fail("Spark was asked"))
+    assert schema_of(ddl)
+
+
+@pytest.mark.parametrize("ddl", [*VALID, *OTHERS])
+def test_the_schema_is_the_one_that_spark_reads(spark, ddl):
+    assert schema_of(ddl) == StructType.fromDDL(ddl)
+
+
+@pytest.mark.parametrize("ddl", INVALID)
+def test_a_schema_that_is_not_valid_is_refused(ddl):
+    with pytest.raises(ContractError, match=r"`schema` is .*; legal: (a StructType, or DDL such as|1 to 1000 columns)"):
+        SourceContract(name="l", schema=ddl, event_time="a")
