@@ -47,10 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST)))
 
 
+FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
+"""Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
+
+
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
     """The only session of the run, with the product's settings."""
-    return session(Settings(driver_memory="3g", shuffle_partitions=2))
+    return session(Settings(driver_memory="3g", shuffle_partitions=2), **FEW_CACHED_TABLES)
 
 
 @pytest.fixture(scope="module")
