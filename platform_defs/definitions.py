@@ -20,6 +20,7 @@ from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
+from platform_defs.side_by_side import SideBySide
 
 
 def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
@@ -32,10 +33,11 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
     days = daily(first_day(values, pipeline), pipeline.ahead_ms)
     names = [s.name for s in pipeline.sources]
+    worker = SideBySide()
     tables = [
-        event_time_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name))
+        event_time_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name), worker=worker)
         if table.operator.reads.closes_ranges
-        else upserted_asset(table, sources=names)
+        else upserted_asset(table, sources=names, worker=worker)
         for table in pipeline.tables
     ]
     checks = all_checks(pipeline)

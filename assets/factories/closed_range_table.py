@@ -1,7 +1,8 @@
 """The factory of derived assets with daily partitions: partitions, checks, metadata and lineage from one definition."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from assets.factories.keys import input_keys
 from assets.factories.lineage import column_lineage
 from assets.factories.metadata import moment, table_schema
 from assets.factories.partitions import day_at, days_of, end_of, range_of, span, start_of
+from assets.factories.work import Advanced, Days, OneByOne, Worker
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
 from operators.timing import DAY_MS
@@ -42,6 +44,7 @@ def event_time_asset(
     sources: Sequence[str],
     days: dg.DailyPartitionsDefinition,
     completeness: float = 0.0,
+    worker: Worker | None = None,
 ) -> dg.AssetsDefinition:
     """Make a derived table an asset with daily partitions by `final_at`.
 
@@ -53,7 +56,10 @@ def event_time_asset(
         sources: which of its inputs are sources; the others are derived assets.
         days: the partitions.
         completeness: the least share of matched rows among the matched and unmatched ones, by day.
+        worker: does the tables' work; by default each table's work is done in its own step.
     """
+    worker = OneByOne() if worker is None else worker
+    worker.add(derived, partial(_work, derived))
     joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if joins else LAW_BY_WINDOW)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
@@ -74,27 +80,33 @@ def event_time_asset(
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        first, last = days_of(context)
-        finalized = _first_finalized_day(engine, derived, first), last
-        done = _advance(engine, derived.name, first, last, config)
-        accounts = engine.accounts.days(derived.name, finalized)
+        selected = first, last = days_of(context)
+        rebuilt = _rebuilt(engine, derived.name, first, last) if config.rebuild else {}
+        done = worker.do(context, engine, derived.name, selected) if not rebuilt else _work(derived, engine, selected)
+        accounts = done.accounts
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
-        checks = [law_check(accounts, engine.accounts.count_differences(derived.name, finalized))]
-        checks.append(_in_days(engine.pending.event_times(derived.name), days))
+        checks = [law_check(done), _in_days(engine.pending.event_times(derived.name), days)]
         checks += [_completeness(context, accounts, completeness)] if joins else []
-        yield dg.MaterializeResult(metadata=_metadata(engine, derived) | done, check_results=checks)
+        yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
 
     return table
 
 
-def _advance(engine: EnginePort, name: str, first: date, last: date, config: AdvanceConfig) -> dict[str, Any]:
-    done: dict[str, Any] = {}
-    if config.rebuild:
-        rebuilt = engine.rebuild(name, first, last)
-        done = {"rebuilt": span(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
-    steps = list(engine.steps(name, end_of(last)))
-    return done | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
+def _rebuilt(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
+    rebuilt = engine.rebuild(name, first, last)
+    return {"rebuilt": span(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
+
+
+def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advanced:
+    """Advance the table to the end of the last day, and account for the rows that this finalizes."""
+    assert days is not None, "the asset has partitions"
+    first, last = days
+    finalized = _first_finalized_day(engine, derived, first), last
+    steps = list(engine.steps(derived.name, end_of(last)))
+    accounts = engine.accounts.days(derived.name, finalized)
+    metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
+    return Advanced(metadata, accounts, engine.accounts.count_differences(derived.name, finalized))
 
 
 def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
@@ -133,16 +145,17 @@ def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[A
         context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
 
 
-def law_check(accounts: Sequence[AccountPort], count_differences: Mapping[tuple[str, int], tuple[int, int]]) -> dg.AssetCheckResult:
-    """The conservation law over accounts, and a comparison of the ledger's counts with the log's rows."""
+def law_check(advanced: Advanced) -> dg.AssetCheckResult:
+    """The conservation law over a table's accounts, and the comparison of the ledger's counts with the log's rows."""
+    accounts = advanced.accounts
     broken = [a for a in accounts if not a.holds]
     differing = [
         f"{source}, batch {seq}: the ledger counts {in_ledger} rows, the log contains {held}"
-        for (source, seq), (in_ledger, held) in count_differences.items()
+        for (source, seq), (in_ledger, held) in advanced.count_differences.items()
     ]
     return dg.AssetCheckResult(
         check_name=LAW,
-        passed=not broken and not differing,
+        passed=advanced.holds,
         severity=dg.AssetCheckSeverity.ERROR,
         description=", ".join([*(f"{a.side} {a.day}" for a in broken[:10]), *differing[:10]]) or "every row is accounted for",
         metadata={

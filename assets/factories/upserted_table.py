@@ -1,6 +1,8 @@
 """The factory of upserted assets. They have no daily partitions, because none of their rows is ever final."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -9,12 +11,13 @@ from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_lineage
 from assets.factories.metadata import table_schema
+from assets.factories.work import Advanced, Days, OneByOne, Worker
 from assets.ports import EnginePort
 
 HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
 
 
-def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.AssetsDefinition:
+def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker | None = None) -> dg.AssetsDefinition:
     """Make an upserted table an asset without partitions.
 
     Materialising it handles the rows that arrived since, and reports its metrics: partitions, rows, changes for each input row, and
@@ -23,7 +26,10 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.Asset
     Args:
         derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
+        worker: does the tables' work; by default each table's work is done in its own step.
     """
+    worker = OneByOne() if worker is None else worker
+    worker.add(derived, partial(_work, derived))
 
     @dg.asset(
         name=derived.name,
@@ -37,15 +43,19 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str]) -> dg.Asset
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         rebuilt = engine.rebuild(derived.name) if config.rebuild else None
-        steps = list(engine.steps(derived.name))
-        metadata = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
-        if rebuilt is not None:
-            metadata["changes_repaired"] = rebuilt.missing + rebuilt.extra
-        if engine.pending.described(derived.name)["steps"]:
-            frame = engine.views.table(derived.name)
-            schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
-            metadata |= {**engine.views.metrics(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
-        checks = [law_check(engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name))]
-        yield dg.MaterializeResult(metadata=metadata, check_results=checks)
+        done = worker.do(context, engine, derived.name, None) if rebuilt is None else _work(derived, engine, None)
+        repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
+        yield dg.MaterializeResult(metadata={**done.metadata, **repaired}, check_results=[law_check(done)])
 
     return table
+
+
+def _work(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced:
+    """Handle the rows that arrived since the last step, and account for all rows."""
+    steps = list(engine.steps(derived.name))
+    metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
+    if engine.pending.described(derived.name)["steps"]:
+        frame = engine.views.table(derived.name)
+        schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
+        metadata |= {**engine.views.metrics(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
+    return Advanced(metadata, engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name))

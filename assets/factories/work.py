@@ -1,0 +1,65 @@
+"""The work of a table's asset: the table is advanced and accounted for, and the asset's step reports both."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Protocol
+
+import dagster as dg
+
+from assets.contracts import DerivedAsset
+from assets.ports import AccountPort, EnginePort
+
+Days = tuple[date, date]
+"""The first and the last day of a run over partitions."""
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A table that was advanced and accounted for.
+
+    Args:
+        metadata: the metadata of the materialisation.
+        accounts: the accounts, by side and day.
+        count_differences: the batches whose row counts in ledger and log differ; see `AccountsPort.count_differences`.
+    """
+
+    metadata: Mapping[str, Any]
+    accounts: Sequence[AccountPort]
+    count_differences: Mapping[tuple[str, int], tuple[int, int]]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the conservation law holds, so that tables that read this one may be advanced."""
+        return all(account.holds for account in self.accounts) and not self.count_differences
+
+
+Work = Callable[[EnginePort, Days | None], Advanced]
+"""Advances a table, for a run over days or over none."""
+
+
+class Worker(Protocol):
+    """Does the work of tables."""
+
+    def add(self, table: DerivedAsset, work: Work) -> None:
+        """Make a table's work known."""
+        ...
+
+    def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
+        """Do a table's work, or wait for it if it has begun."""
+        ...
+
+
+class OneByOne:
+    """Does the work of each table in the step of its asset."""
+
+    def __init__(self) -> None:
+        self._work: dict[str, Work] = {}
+
+    def add(self, table: DerivedAsset, work: Work) -> None:
+        """Make a table's work known."""
+        self._work[table.name] = work
+
+    def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
+        """Do a table's work."""
+        return self._work[table](engine, days)

@@ -1,0 +1,139 @@
+"""The tables of a Dagster run are advanced side by side: in which order, what a failure or a broken law stops, and how it ends."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+
+from assets.factories.work import Advanced
+from platform_defs.side_by_side import SideBySide
+
+READS = {"a": (), "b": (), "c": ("a",), "d": ("c", "b")}
+SOON_S = 20
+
+
+@dataclass
+class Tables:
+    """Assets whose work is a function of a test; `begun` and `ended` record it."""
+
+    work: dict[str, Callable[[], object]] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    holds: dict[str, bool] = field(default_factory=dict)
+
+    def materialize(self, **options: Any) -> dg.ExecuteInProcessResult:
+        worker = SideBySide()
+        return dg.materialize([self._asset(name, worker) for name in READS], raise_on_error=False, resources={"engine": None}, **options)
+
+    def _asset(self, name: str, worker: SideBySide) -> dg.AssetsDefinition:
+        worker.add(SimpleNamespace(name=name, inputs=READS[name]), lambda *_: self._do(name))
+        spec = dg.AssetCheckSpec("law", asset=name, blocking=True)
+
+        @dg.asset(name=name, deps=READS[name], check_specs=[spec], config_schema={"x": dg.Field(int, is_required=False)})
+        def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+            done = worker.do(context, None, name, None)
+            return dg.MaterializeResult(metadata=done.metadata, check_results=[dg.AssetCheckResult(passed=done.holds, check_name="law")])
+
+        return asset
+
+    def _do(self, name: str) -> Advanced:
+        self.begun.append(name)
+        found = self.work.get(name, lambda: None)()
+        self.ended.append(name)
+        broken = {} if self.holds.get(name, True) else {("l", 1): (1, 2)}
+        return Advanced({"of": name, "thread": threading.current_thread().name, "found": str(found)}, [], broken)
+
+
+def _of(run: dg.ExecuteInProcessResult) -> dict[str, str]:
+    return {
+        e.asset_key.to_user_string(): e.materialization.metadata["of"].value  # pyright: ignore[reportOptionalMemberAccess]
+        for e in run.get_asset_materialization_events()
+    }
+
+
+def test_tables_that_do_not_read_each_other_are_worked_on_at_once():
+    both = threading.Barrier(2)
+    tables = Tables({"a": lambda: both.wait(SOON_S), "b": lambda: both.wait(SOON_S)})
+    run = tables.materialize()
+    assert run.success
+    assert _of(run) == {name: name for name in READS}
+
+
+def test_a_table_is_worked_on_once_and_after_its_inputs():
+    tables = Tables()
+    assert tables.materialize().success
+    assert sorted(tables.begun) == sorted(READS)
+    assert tables.begun.index("c") > tables.begun.index("a")
+    assert tables.begun[-1] == tables.ended[-1] == "d"
+
+
+def test_a_table_whose_input_breaks_the_law_is_not_worked_on():
+    tables = Tables(holds={"a": False})
+    run = tables.materialize()
+    assert not run.success
+    assert _of(run) == {"a": "a", "b": "b"}
+    assert sorted(tables.begun) == ["a", "b"]
+
+
+def test_the_error_of_a_tables_work_is_that_of_its_step_and_other_tables_are_not_affected():
+    tables = Tables({"a": lambda: 1 // 0})
+    run = tables.materialize()
+    assert _of(run) == {"b": "b"}
+    [failed] = [e for e in run.all_events if e.is_step_failure]
+    assert (failed.step_key, failed.step_failure_data.error.cause.cls_name) == ("a", "ZeroDivisionError")
+
+
+def test_a_step_that_is_tried_again_does_its_work_itself_and_so_do_those_after_it():
+    divisors = iter([0, 1])
+    tables = Tables({"a": lambda: 1 // next(divisors)})
+    worker = SideBySide()
+    assets = [tables._asset(name, worker) for name in READS]
+    job = dg.define_asset_job("job", op_retry_policy=dg.RetryPolicy(max_retries=1))
+    definitions = dg.Definitions(assets=assets, jobs=[job], resources={"engine": None})
+    run = definitions.resolve_job_def("job").execute_in_process()
+    assert run.success
+    assert sorted(tables.ended) == sorted(READS)
+    assert tables.begun.count("a") == 2
+    assert tables.ended[-1] == "d"
+
+
+def test_a_run_that_configures_a_step_works_on_one_table_after_the_other():
+    tables = Tables()
+    run = tables.materialize(run_config={"ops": {"b": {"config": {"x": 1}}}})
+    threads = {e.materialization.metadata["thread"].value for e in run.get_asset_materialization_events()}
+    assert threads == {threading.main_thread().name}
+
+
+def test_a_run_of_several_processes_works_on_one_table_in_each_step(monkeypatch):
+    monkeypatch.setattr("platform_defs.side_by_side.IN_PROCESS", ())
+    tables = Tables()
+    assert tables.materialize().success
+    assert sorted(tables.begun) == sorted(READS)
+
+
+def test_only_the_selected_tables_are_worked_on():
+    tables = Tables()
+    run = tables.materialize(selection=["b", "c"])
+    assert run.success
+    assert sorted(tables.begun) == ["b", "c"]
+
+
+def test_an_interrupt_ends_the_work_of_all_tables(monkeypatch):
+    ended, cancelled = threading.Event(), threading.Event()
+    monkeypatch.setattr("platform_defs.side_by_side.cancel_jobs", cancelled.set)
+
+    def until_cancelled() -> None:
+        assert cancelled.wait(SOON_S)
+        ended.set()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt("Ctrl-C")
+
+    tables = Tables({"a": until_cancelled, "b": until_cancelled})
+    monkeypatch.setattr("platform_defs.side_by_side.Future.result", interrupted)
+    assert not tables.materialize().success
+    assert ended.is_set()
+    assert sorted(tables.begun) == ["a", "b"]
