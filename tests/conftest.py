@@ -12,7 +12,7 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.spark import session
+from platform_defs.resources.spark import session, spark_config
 from platform_defs.settings import Settings
 from tests.support.clock import Clock
 
@@ -50,11 +50,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 """Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LATE_COMPILATION = " ".join(
+    f"-XX:Tier4{name}={value}"
+    for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
+).replace("=", "Threshold=")
+"""The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
+
 
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
     """The only session of the run, with the product's settings."""
-    return session(Settings(driver_memory="3g", shuffle_partitions=2), **FEW_CACHED_TABLES)
+    values = Settings(driver_memory="3g", shuffle_partitions=2)
+    options = f"{spark_config(values)[JAVA_OPTIONS]} {LATE_COMPILATION}"
+    return session(values, **FEW_CACHED_TABLES, **{JAVA_OPTIONS: options})
 
 
 @pytest.fixture(scope="module")
