@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import date
 from threading import Event, Lock
+from typing import Any
 
 import dagster as dg
 
@@ -53,7 +54,8 @@ class SideBySide:
     def _selected(self, context: dg.AssetExecutionContext) -> list[str]:
         """The run's tables; none if its steps run in several processes, or are configured, for example to rebuild."""
         run, job = context.run, context.job_def
-        if job.executor_def.name not in IN_PROCESS or any(op.get("config") for op in run.run_config.get("ops", {}).values()):
+        ops: Any = run.run_config.get("ops", {})
+        if job.executor_def.name not in IN_PROCESS or any(op.get("config") for op in ops.values()):
             return []
         steps = run.step_keys_to_execute
         return [node.name for node in job.nodes if node.name in self._tables and (steps is None or node.name in steps)]

@@ -1,6 +1,6 @@
 """Parses the arguments of the command line. An error names the argument, its value and what is legal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
@@ -52,3 +52,9 @@ def canonical_folder(option: str, text: str, resolve: Callable[[str], str]) -> s
         return resolve(text)
     except PathError as error:
         raise ArgumentError.bad_value(option, without_credentials(text), error.legal) from None
+
+
+def require_known(argument: str, name: str, legal: Iterable[str]) -> None:
+    """Raise `ArgumentError` unless a name is one of the legal ones."""
+    if name not in legal:
+        raise ArgumentError.bad_value(argument, name, ", ".join(legal))

@@ -1,8 +1,9 @@
 """The command line: `tidemark`."""
 
+import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, cast
 
@@ -17,16 +18,17 @@ from operators.errors import TidemarkError
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
 from platform_defs.cli import tables as tables_cli
-from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval
-from platform_defs.cli.failures import Failures
+from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval, require_known
+from platform_defs.cli.failures import Failures, StatusError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
-from platform_defs.paths import canonical, canonical_local
+from platform_defs.paths import canonical_local
 from platform_defs.resources.engine import configured_engine as _engine
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
@@ -95,14 +97,26 @@ def ingest(
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
     engine = _engine()
-    advancing = AdvanceAll(partial(engine.steps, checked=True), _reads(engine), _report_failed)
+    added = Counter[str]()
+
+    def steps(name: str) -> Generator[Step]:
+        for step in engine.steps(name, checked=True):
+            added[name] += step.rows
+            yield step
+
+    advancing = AdvanceAll(steps, _reads(engine), _report_failed)
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
-        def on_batch(_: object) -> None:
+        def on_batch(batch: Entry) -> None:
             bar.update(task, advance=1)
             if every:
+                began = time.monotonic()
+                errors.print(escape(render.batch_line(batch)), highlight=False, soft_wrap=True)
                 advancing()
+                tables = ", ".join(f"{name} {rows:,}" for name, rows in added.items() if rows) or "none"
+                errors.print(f"  rows added: {tables}; {time.monotonic() - began:.1f} s", highlight=False, soft_wrap=True)
+                added.clear()
 
         try:
             entries, failed = engine.ingest(every_text, on_batch, advancing.retry), None
@@ -132,7 +146,7 @@ def advance(assets: AssetNames = None, as_json: Json = False) -> None:
 
 def _known_assets(engine: Engine, assets: list[str] | None) -> list[str]:
     for name in assets or []:
-        _require_known("assets", name, engine.assets)
+        require_known("assets", name, engine.assets)
     return assets or [*engine.assets]
 
 
@@ -220,49 +234,12 @@ def maintain(as_json: Json = False) -> None:
 
 @app.command()
 def status(assets: AssetNames = None, as_json: Json = False) -> None:
-    """Show sources, watermarks, lag, counts and the conservation law."""
+    """Show sources, watermarks, lag, counts and the conservation law; exits with 1 if the law does not hold for a table."""
     engine = _engine()
-    render.show(as_json, render.status(engine, _known_assets(engine, assets)), render.print_status)
-
-
-@app.command()
-def publish(
-    asset: Annotated[str, typer.Argument(help="An upserted asset, e.g. category_leaderboard.")],
-    folder: Annotated[str, typer.Argument(help="The target folder, a path or a URI; one folder for each asset.")],
-    as_json: Json = False,
-) -> None:
-    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
-    target = canonical_folder("folder", folder, canonical)
-    engine = _engine()
-    _require_known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
-    published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
-    render.show(
-        as_json,
-        published,
-        lambda t: render.out.print(f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False),
-    )
-
-
-@app.command()
-def late(
-    source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
-    asset: Annotated[str, typer.Option(help="The asset for which rows are late.")] = "payment_order_wide",
-    limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
-    as_json: Json = False,
-) -> None:
-    """Show the late rows of a source for an asset: their number, and the first of them."""
-    engine = _engine()
-    _require_known("asset", asset, [name for name, a in engine.assets.items() if {*a.inputs} & {*engine.sources}])
-    _require_known("source", source, [name for name in engine.assets[asset].inputs if name in engine.sources])
-    if not engine.ledger.head and not as_json:
-        render.out.print("Nothing was ingested yet.")
-        return
-    render.show(as_json, render.late(engine, source, asset, limit), render.print_late)
-
-
-def _require_known(argument: str, name: str, legal: Iterable[str]) -> None:
-    if name not in legal:
-        raise ArgumentError.bad_value(argument, name, ", ".join(legal))
+    report = render.status(engine, _known_assets(engine, assets))
+    render.show(as_json, report, render.print_status)
+    if broken := [name for name, asset in report["assets"].items() if not asset["law"]["holds"]]:
+        raise StatusError.broken(broken)
 
 
 def _day(option: str, text: str) -> date:

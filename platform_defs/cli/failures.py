@@ -1,6 +1,6 @@
 """Runs several assets in turn: if one fails, only the assets that read it are skipped."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +21,18 @@ class AdvanceError(TidemarkError, RuntimeError):
         each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
         others = "assets that do not read these were advanced"
         return cls(f"{', '.join(failed)} could not be advanced; {others}. Committed steps remain.\n{each}")
+
+
+class StatusError(TidemarkError, RuntimeError):
+    """The conservation law does not hold for a table."""
+
+    @classmethod
+    def broken(cls, tables: Sequence[str]) -> "StatusError":
+        """Tables for which the law does not hold, or that cannot be accounted for."""
+        return cls(
+            f"the conservation law does not hold for {', '.join(tables)}; the report above says for which rows. "
+            "`tidemark rebuild NAME --downstream` recomputes a table and those that read it"
+        )
 
 
 @dataclass

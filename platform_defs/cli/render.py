@@ -26,6 +26,8 @@ from platform_defs.engine.operations.rebuild import Rebuilt
 from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
+USUAL = ("rows_read", "accepted")
+"""The counts that a table of batches always shows; the others if one of them is not 0."""
 RARE = ("markers", "warned")
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
@@ -164,10 +166,25 @@ def _as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object
 
 def print_entries(report: dict[str, Any]) -> None:
     """Ledger batches."""
-    rows = [
-        [e["seq"], e["kind"], name, *[s[c] for c in COUNTS], s["watermark"]] for e in report["entries"] for name, s in e["sources"].items()
-    ]
-    _table("Ledger batches", ["seq", "kind", "source", *COUNTS, "watermark"], rows) if rows else out.print("Nothing new has landed.")
+    found = [(e, name, s) for e in report["entries"] for name, s in e["sources"].items()]
+    if not found:
+        out.print("Nothing new has landed.")
+        return
+    shown = [c for c in COUNTS if c in USUAL or any(s[c] for _, _, s in found)]
+    kinds = ["kind"] if any(e["kind"] != "rows" for e, _, _ in found) else []
+    rows = [[e["seq"], *[e[kind] for kind in kinds], name, *[s[c] for c in shown], s["watermark"]] for e, name, s in found]
+    _table("Ledger batches", ["seq", *kinds, "source", *shown, "watermark"], rows)
+
+
+def batch_line(batch: Entry) -> str:
+    """A ledger batch as one line: the counts of each source that are not 0, and its watermark."""
+    parts = [_source_line(name, counts) for name, counts in entry(batch)["sources"].items() if any(counts[c] for c in COUNTS)]
+    return f"batch {batch[0].seq}: {'; '.join(parts) or batch[0].kind}"
+
+
+def _source_line(name: str, counts: dict[str, Any]) -> str:
+    found = ", ".join(f"{counts[c]:,} {c.replace('_', ' ')}" for c in COUNTS if counts[c])
+    return f"{name} {found}, watermark {counts['watermark'] or 'none yet'}"
 
 
 def print_steps(report: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""The commands that show a table, export it, or land another table's changes: `tidemark show | export | land-changes`."""
+"""The commands that show, export or publish a table, show late rows, or land another table's changes."""
 
 from typing import Annotated, Any
 
 import typer
 
 from platform_defs.cli import render
-from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
+from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, require_known
 from platform_defs.engine.operations.export import view_of
 from platform_defs.paths import canonical
 from platform_defs.resources.engine import configured_engine as _engine
@@ -66,6 +66,43 @@ def land_changes(
     landed = engine.ingestion.land_changes(table, source, first=first)
     report = {"source": source, "versions": [{"version": one.version, "rows": one.rows} for one in landed]}
     render.show(as_json, report, _print_landed)
+
+
+@app.command()
+def publish(
+    asset: Annotated[str, typer.Argument(help="An upserted asset, e.g. category_leaderboard.")],
+    folder: Annotated[str, typer.Argument(help="The target folder, a path or a URI; one folder for each asset.")],
+    as_json: Json = False,
+) -> None:
+    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
+    target = canonical_folder("folder", folder, canonical)
+    engine = _engine()
+    require_known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
+    published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
+    render.show(
+        as_json,
+        published,
+        lambda t: render.out.print(f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False),
+    )
+
+
+@app.command()
+def late(
+    source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
+    asset: Annotated[str | None, typer.Option(help="The asset for which rows are late; by default the first that reads it.")] = None,
+    limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show the late rows of a source for an asset: their number, and the first of them."""
+    engine = _engine()
+    require_known("source", source, [name for name in engine.sources if any(name in a.inputs for a in engine.assets.values())])
+    readers = [name for name, a in engine.assets.items() if source in a.inputs]
+    asset = readers[0] if asset is None else asset
+    require_known("asset", asset, readers)
+    if not engine.ledger.head and not as_json:
+        render.out.print("Nothing was ingested yet.")
+        return
+    render.show(as_json, render.late(engine, source, asset, limit), render.print_late)
 
 
 def _print_export(done: dict[str, Any]) -> None:

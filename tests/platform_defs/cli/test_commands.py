@@ -197,6 +197,7 @@ def test_late_shows_the_late_rows(demo):
     assert "payment_id" in result.out
     assert f"Late rows of payments for payment_order_wide: {late}" in result.out
     assert max(map(len, result.out.splitlines())) <= 80
+    assert tidemark("late", "clicks", "--json").json["asset"] == "item_clicks", "the first asset that reads the source"
     report = tidemark("late", "payments", "--limit", "1", "--json").json
     assert (report["source"], report["asset"], report["total"], len(report["rows"])) == ("payments", WIDE, late, 1)
     assert {"payment_id", "event_time", "seq", "arrival"} <= set(report["rows"][0])

@@ -1,5 +1,6 @@
 """If one asset fails, the command line and the maintenance job still process the others, and then fail with the failed names."""
 
+import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,8 +13,9 @@ from typer.testing import CliRunner
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN
 from platform_defs.cli import commands as cli
-from platform_defs.cli.failures import AdvanceError
+from platform_defs.cli.failures import AdvanceError, StatusError
 from platform_defs.engine import MaintenanceError, StepError
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.jobs import maintenance_job
 
@@ -57,10 +59,11 @@ class FakeEngine:
     def drain(self) -> None:
         return None
 
-    def ingest(self, every: str | None, on_batch: Callable[[object], None]) -> list[Any]:
-        for n in range(self.entries):
+    def ingest(self, every: str | None, on_batch: Callable[[Entry], None], _: object) -> list[Any]:
+        for n in range(1, self.entries + 1):
             self.error = None if n >= self.fixed_at else self.error
-            on_batch(n)
+            rows = SourceEntry(seq=n, kind="rows", ingested_at=n, source="l", rows_read=1_200, accepted=1_199, quarantined=1, watermark=0)
+            on_batch((rows, SourceEntry(seq=n, kind="rows", ingested_at=n, source="r")))
         return []
 
     def maintain(self) -> list[Maintained]:
@@ -86,6 +89,32 @@ def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.M
     assert isinstance(error_raised, AdvanceError)
     assert str(error_raised).startswith("bad could not be advanced; assets that do not read these were")
     assert "ARITHMETIC_OVERFLOW" in str(error_raised)
+
+
+def test_a_stream_prints_what_each_batch_has_ingested_and_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = run(monkeypatch, FakeEngine(entries=2, error=None), "ingest", "--every", "1 second")
+    lines = [line for line in out.splitlines() if line.strip()]
+    assert lines[0] == "batch 1: l 1,200 rows read, 1,199 accepted, 1 quarantined, watermark 1970-01-01 00:00:00.000Z"
+    assert re.fullmatch(r"  rows added: (\w+ 1, ){3}\w+ 1; \d\.\d s", lines[1])
+    assert lines[2].startswith("batch 2: l ")
+
+
+@pytest.mark.parametrize(
+    ("law", "code"),
+    [
+        ({"holds": True, "broken": []}, 0),
+        ({"holds": False, "broken": []}, 1),
+        ({"holds": False, "broken": [], "refused": "other inputs"}, 1),
+    ],
+)
+def test_status_fails_if_the_law_does_not_hold(monkeypatch: pytest.MonkeyPatch, law: dict[str, Any], code: int) -> None:
+    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": {"steps": 0, "waits_for": None, "law": law}}}
+    monkeypatch.setattr(cli.render, "status", lambda *_: report)
+    out, error_raised = run(monkeypatch, FakeEngine(), "status")
+    assert "bad: nothing is finalized yet" in out, "the report is shown"
+    assert isinstance(error_raised, StatusError) == bool(code)
+    if code:
+        assert str(error_raised).startswith("the conservation law does not hold for bad; ")
 
 
 def test_maintenance_shows_every_table_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:

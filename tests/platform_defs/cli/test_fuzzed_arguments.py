@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from operators import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.cli import demo
+from platform_defs.cli import demo, tables
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
@@ -100,7 +100,8 @@ def _no_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TIDEMARK_LAKE", str(lake))
         patch.setattr(demo, "run", _reached)
         patch.setattr(SparkResource, "spark_session", property(_reached))
-        patch.setattr(cli, "_engine", lambda: make_engine(Settings(), SparkResource()))
+        for module in (cli, tables):
+            patch.setattr(module, "_engine", lambda: make_engine(Settings(), SparkResource()))
         settings.cache_clear()
         yield
     settings.cache_clear()

@@ -48,6 +48,17 @@ def test_a_long_value_is_cut_and_its_length_shown(width: int, capsys: pytest.Cap
     assert "(1,000 characters)" in out
 
 
+def test_a_table_of_batches_fits_80_columns_and_leaves_out_counts_of_0(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(render.out, "_width", 80)
+    counts = {"rows_read": 1_000_000, "accepted": 999_999, "duplicate": 0, "quarantined": 1, "markers": 0, "warned": 0}
+    source = {**counts, "watermark": "2026-03-01 12:00:00.000Z", "idle": False}
+    render.print_entries({"entries": [{"seq": 12, "kind": "rows", "sources": {"order_updates": source}}]})
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert [*filter(None, out.splitlines()[1].split("  "))] == ["seq", " source", "rows read", " accepted", " quarantined", " watermark"]
+    assert "12:00:00.000Z" in out
+
+
 def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([]))
     assert capsys.readouterr().out == "No row of payments is late for wide.\n"
