@@ -17,10 +17,10 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
 
 
 def table_schema(struct: StructType) -> dg.TableSchema:
-    """A Spark schema as a Dagster table schema."""
+    """A Spark schema as a Dagster table schema; a column's comment is its description."""
     return dg.TableSchema(
         [
-            dg.TableColumn(f.name, f.dataType.simpleString(), constraints=dg.TableColumnConstraints(nullable=f.nullable))
+            dg.TableColumn(f.name, f.dataType.simpleString(), f.metadata.get("comment"), dg.TableColumnConstraints(nullable=f.nullable))
             for f in struct.fields
         ]
     )

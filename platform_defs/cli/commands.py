@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from assets.factories.partitions import end_of
 from operators.errors import TidemarkError
+from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import render
 from platform_defs.cli import tables as tables_cli
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
+app.add_typer(new_cli.app)
 AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]

@@ -49,7 +49,7 @@ number = 1
 SCHEMA = """
 from pyspark.sql.types import StructType
 
-RIDE = StructType().add("zone", "string").add("started_at", "timestamp")
+RIDE = StructType().add("zone", "string", metadata={"comment": "where it began"}).add("started_at", "timestamp")
 """
 
 
@@ -118,6 +118,12 @@ def test_the_code_location_has_the_assets_checks_jobs_and_sensors_of_the_pipelin
     assert {job.name for job in repository.get_all_jobs()} >= {"ingest", "advance", "full_checks", "maintenance"}
     assert {node.name for node in repository.get_job("advance").nodes} >= {"rides_per_hour", "rides_so_far"}
     assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved"}
+
+
+def test_a_columns_comment_is_its_description(values):
+    schema = build(values).get_repository_def().asset_graph.get(dg.AssetKey(["events", "rides"])).metadata["dagster/column_schema"]
+    found = {column.name: column.description for column in schema.columns}
+    assert (found["zone"], found["started_at"]) == ("where it began", None)
 
 
 def test_a_pipeline_of_sources_only_has_no_job_that_advances_tables(values, file):

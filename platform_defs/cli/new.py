@@ -1,0 +1,96 @@
+"""The command that makes a pipeline of one's own: `tidemark new FOLDER`."""
+
+import random
+import shlex
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from platform_defs.cli import render
+from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
+from platform_defs.paths import canonical_local
+from platform_defs.setting_values import PROJECT
+
+app = typer.Typer()
+TEMPLATE = Path(__file__).resolve().parent.parent / "template"
+_ZONES = ("north", "south", "airport", "harbour", "centre")
+_README = """# A pipeline
+
+`pipeline.py` defines the sources, the tables that are made of them, and the expectations that their rows must meet. `landing/` has a day of
+made-up rides and fares. Load the settings of this folder first, in each shell; `tidemark` is in {bin}:
+
+    set -a; . ./.env; set +a
+    export PATH={bin}:$PATH
+
+    tidemark ingest              # read the files in landing/
+    tidemark advance             # make the tables, as far as the watermark allows
+    tidemark status              # is every row accounted for?
+    tidemark show busy_zones     # the rows of a table
+    pytest                       # the tests in test_pipeline.py
+    make -C {project} ui         # the same in Dagster
+
+Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable("lake/ride_fares").to_pandas()`.
+"""
+
+
+@app.command()
+def new(
+    folder: Annotated[str, typer.Argument(help="The folder to create: absent or empty.")],
+    as_json: Json = False,
+) -> None:
+    """Create a small working pipeline of your own, with sample rows, settings and a test."""
+    target = Path(canonical_folder("folder", folder, canonical_local))
+    report = {"folder": str(target), "files": create(target)}
+    render.show(as_json, report, _print_new)
+
+
+def create(folder: Path) -> list[str]:
+    """Write the files of a new pipeline; returns their names.
+
+    Raises:
+        ArgumentError: the folder contains something.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
+    for source, lines in _sample().items():
+        (folder / "landing" / source).mkdir(parents=True)
+        (folder / "landing" / source / "2026-03-01.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for file in sorted(TEMPLATE.glob("*.py")):
+        shutil.copyfile(file, folder / file.name)
+    (folder / ".env").write_text(_settings(folder), encoding="utf-8")
+    names = {"bin": shlex.quote(str(PROJECT / ".venv/bin")), "project": shlex.quote(str(PROJECT))}
+    (folder / "README.md").write_text(_README.format(**names), encoding="utf-8")
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def _settings(folder: Path) -> str:
+    values = {"PIPELINE": "pipeline.py", "LAKE": "lake", "LANDING": "landing", "DAGSTER_HOME": "dagster"}
+    return "".join(f"TIDEMARK_{name}={shlex.quote(str(folder / value))}\n" for name, value in values.items())
+
+
+def _sample() -> dict[str, list[str]]:
+    """A day of rides and fares, always the same; every ninth ride has no fare."""
+    rng, rides, fares = random.Random(3), list[str](), list[tuple[int, str]]()
+    for number in range(60):
+        start = 8 * 60 + number * 6 + rng.randrange(6)
+        paid, ride = start + 5 + rng.randrange(60), f"ride-{number:02d}"
+        rides.append(f"{ride},{rng.choice(_ZONES)},{_time(start)}")
+        if number % 9 != 4:
+            fares.append((paid, f"{ride},{rng.randrange(500, 4_500) / 100:.2f},{_time(paid)}"))
+    return {"rides": ["ride_id,zone,started_at", *rides], "fares": ["ride_id,amount,paid_at", *[line for _, line in sorted(fares)]]}
+
+
+def _time(minute: int) -> str:
+    return f"2026-03-01T{minute // 60:02d}:{minute % 60:02d}:00Z"
+
+
+def _print_new(report: dict[str, Any]) -> None:
+    render.out.print(f"Created {render.plain(report['folder'])}:", highlight=False, soft_wrap=True)
+    for file in report["files"]:
+        render.out.print(f"  {render.plain(file)}", highlight=False)
+    render.out.print("README.md says what to do next.", highlight=False)
+
+
+__all__ = ["app"]

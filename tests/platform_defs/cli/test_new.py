@@ -1,0 +1,81 @@
+"""`tidemark new` writes a pipeline that works: its settings are found, its tests pass, its sample rows make tables."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from platform_defs.cli import commands as cli
+from platform_defs.cli.arguments import ArgumentError
+from platform_defs.definitions import build
+from platform_defs.pipelines import load
+from platform_defs.settings import Settings
+from platform_defs.testing import Sandbox
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    target = tmp_path / "my rides"
+    result = CliRunner().invoke(cli.app, ["new", str(target), "--json"])
+    assert json.loads(result.output)["files"] == [
+        ".env",
+        "README.md",
+        "landing/fares/2026-03-01.csv",
+        "landing/rides/2026-03-01.csv",
+        "pipeline.py",
+        "test_pipeline.py",
+    ]
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "pipeline", raising=False)
+    return target
+
+
+def test_a_shell_and_dagster_read_the_settings(folder):
+    script = 'set -a; . ./.env; python3 -c "import os, json; print(json.dumps(dict(os.environ)))"'
+    loaded = json.loads(subprocess.run(["/bin/sh", "-c", script], cwd=folder, capture_output=True, check=True, text=True).stdout)
+    values = {name.removeprefix("TIDEMARK_").lower(): value for name, value in loaded.items() if name.startswith("TIDEMARK_")}
+    assert values["pipeline"] == f"{folder}/pipeline.py"
+    settings = Settings(**values)
+    assert (settings.lake, settings.landing) == (f"{folder}/lake", f"{folder}/landing")
+    checks = {c.name for c in build(settings).get_repository_def().asset_graph.asset_check_keys}
+    assert {"amount_is_plausible", "join_completeness", "conservation_law"} <= checks
+
+
+def test_the_tests_of_the_new_pipeline_pass(spark, folder, tmp_path):
+    spec = importlib.util.spec_from_file_location("test_pipeline", folder / "test_pipeline.py")
+    load(str(folder / "pipeline.py"))
+    module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
+    spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
+    module.test_rides_are_joined_and_counted(tmp_path / "sandbox")
+
+
+def test_the_sample_rows_make_every_table(spark, folder, tmp_path):
+    sandbox = Sandbox(load(str(folder / "pipeline.py")), tmp_path / "sandbox")
+    for source in ("rides", "fares"):
+        sandbox.land(source, "1.csv", (folder / "landing" / source / "2026-03-01.csv").read_text())
+    sandbox.run()
+    joined = sandbox.rows("ride_fares", "ride_id", "amount")
+    assert len(joined) == 60
+    assert [ride for ride, amount in joined if amount is None] == [f"ride-{n:02d}" for n in range(4, 60, 9)]
+    assert sum(rides for _, rides in sandbox.rows("rides_per_hour", "zone", "rides")) == 60
+    assert max(rank for (rank,) in sandbox.rows("busy_zones", "rank")) == 3
+    with pytest.raises(KeyError, match="ridez"):
+        sandbox.land("ridez", "1.csv", "")
+
+
+@pytest.mark.parametrize("content", ["a file", "a folder with a file"])
+def test_nothing_is_written_into_a_folder_that_contains_something(tmp_path, content):
+    target = tmp_path / "taken"
+    if content == "a file":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    result = CliRunner().invoke(cli.app, ["new", str(target)])
+    assert isinstance(result.exception, ArgumentError)
+    assert "legal: a folder that is absent or empty; nothing was written" in str(result.exception)
+    assert [p.name for p in tmp_path.rglob("*")] == ["taken", *(["mine"] if content != "a file" else [])]
