@@ -20,6 +20,7 @@ from assets.contract_checks import (
     check_sql,
 )
 from assets.ddl import schema_of
+from assets.expressions import check_expression
 from assets.names import first_twice
 from operators.contract import EVENT_TIME, NewRows, Operator
 from operators.timing import Duration, length_ms
@@ -155,6 +156,7 @@ class SourceContract:
         check_columns([f for f in self.struct.fields if not self.is_added(f)], self.struct.fieldNames())
         check_key(self.unique_key, self.struct)
         check_sql("event_time", self.event_time)
+        self._check_expressions()
         if not isinstance(self.watermark, BoundedOutOfOrderness | Punctuated):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError.bad_value("watermark", self.watermark, "BoundedOutOfOrderness(...) or Punctuated(...)")
         for parameter in ("duplicate_horizon", "idle_timeout", "future_skew"):
@@ -162,6 +164,15 @@ class SourceContract:
         if (again := first_twice([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options)
+
+    def _check_expressions(self) -> None:
+        """Raise `ContractError` if an expression reads a column that the schema does not have."""
+        columns, of, added = self.struct.fieldNames(), f"source {self.name!r}", (*ENGINE_COLUMNS, INGESTED_AT)
+        read = [("event_time", self.event_time), *(("condition", rule.condition) for rule in self.rules)]
+        if isinstance(self.watermark, Punctuated):
+            read += [("watermark", self.watermark.watermark), ("marker", self.watermark.marker or "true")]
+        for parameter, expression in read:
+            check_expression(parameter, expression, columns, of, added)
 
     @cached_property
     def struct(self) -> StructType:

@@ -1,9 +1,11 @@
 """Checks of a pipeline's sources and tables against each other."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
+from assets.expressions import check_columns_exist, check_expression
 from assets.names import first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
@@ -19,7 +21,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
 
     Raises:
         ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, an operator does not
-            accept the columns of its inputs, or a result has a column that its changelog adds.
+            accept the columns of its inputs or reads one that they do not have, or a result has a column that its changelog adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
@@ -28,6 +30,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         raise ContractError.bad_value("name", again, "names of sources and tables that differ in more than case; rename one of the two")
     ordered = in_order(sources, tables)
     _check_changelogs(sources, ordered)
+    _check_expressions(sources, ordered)
     return ordered
 
 
@@ -74,6 +77,24 @@ def _check_changelogs(sources: Mapping[str, SourceContract], assets: Mapping[str
                 way_out = f"rename it in the source's schema, or if it has change kinds, give its name to {kind} as `change`"
                 legal = f"columns other than {CHANGE}, {CHANGED_AT} and {STEP}, which the changelog of {name!r} adds; {way_out}"
                 raise ContractError.bad_value("operator", column, legal)
+
+
+def _check_expressions(sources: Mapping[str, SourceContract], tables: Mapping[str, DerivedAsset]) -> None:
+    """Raise if an operator of one input reads a column that the input does not have, as far as its columns are known."""
+    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
+    for name, table in tables.items():
+        columns = known.get(table.inputs[0]) if len(table.inputs) == 1 else None
+        if columns is None:
+            continue
+        operator: Any = table.operator
+        added, of = [EVENT_TIME, SEQ, ARRIVAL, *filter(None, [operator.reads.change])], repr(table.inputs[0])
+        by = getattr(operator, "by", ())
+        check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
+        check_columns_exist("order_by", [o.column for o in getattr(operator, "order", ())], columns, of, added)
+        for expression in getattr(operator, "aggregates", {}).values():
+            check_expression("aggregates", expression, columns, of, added)
+        if isinstance(operator, NamesColumns) and table.shape is None:
+            known[name] = operator.result_columns(columns)
 
 
 def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:

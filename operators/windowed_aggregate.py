@@ -98,6 +98,10 @@ class WindowedAggregate(WindowedOperator):
         """One result for each key and window."""
         return (*self.key, WINDOW_START, WINDOW_END)
 
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        return (*self.key, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT)
+
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
 

@@ -1,0 +1,60 @@
+"""Checks of SQL expressions against the columns that they can read, before any row is read and without a Spark session."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from assets.contract_checks import ContractError
+from assets.names import folded
+
+_WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
+"""Functions that Spark calls without parentheses if no column has their name."""
+
+
+def check_expression(parameter: str, expression: str, columns: Sequence[str], of: str, added: Sequence[str] = ()) -> None:
+    """Raise `ContractError` if an expression reads a column that does not exist.
+
+    Args:
+        parameter: the parameter that has the expression, for the error.
+        expression: SQL. What the parser does not understand is left to Spark, which checks it before the first row is read.
+        columns: the columns that the expression can read.
+        of: whose columns these are, for the error, such as `source 'rides'`.
+        added: columns that the engine adds, which the error does not list.
+    """
+    if (unknown := unknown_column(expression, [*columns, *added])) is not None:
+        raise no_column(parameter, expression, unknown, columns, of)
+
+
+def check_columns_exist(parameter: str, names: Iterable[str], columns: Sequence[str], of: str, added: Sequence[str] = ()) -> None:
+    """Raise `ContractError` if one of the names is not a column; see `check_expression`."""
+    known = {folded(column) for column in (*columns, *added)}
+    for name in names:
+        if folded(name) not in known:
+            raise no_column(parameter, name, name, columns, of)
+
+
+def no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], of: str) -> ContractError:
+    """The error for a column that does not exist."""
+    nearest = difflib.get_close_matches(unknown, columns, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    missing = "" if value == unknown else f"{unknown!r} is no column of {of}; "
+    return ContractError.bad_value(parameter, value, f"{missing}the columns of {of} are {', '.join(columns)}{hint}")
+
+
+def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
+    """The first name in an expression that is neither a column nor a lambda's parameter; None if there is none, or it is not certain."""
+    known = {folded(column) for column in columns}
+    try:
+        tree = sqlglot.parse_one(expression, dialect="spark")
+    except SqlglotError:
+        return None
+    if tree is None or tree.find(exp.Query) is not None:  # a subquery has columns of its own
+        return None
+    for column in tree.find_all(exp.Column):
+        name = column.parts[0].name
+        if folded(name) not in known and name.lower() not in _WITHOUT_PARENTHESES and name != "*":
+            return name
+    return None

@@ -1,0 +1,136 @@
+"""An expression that reads an unknown column is found without Spark; one that Spark accepts is never refused."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset, Punctuated, RowRule, SourceContract
+from assets.expressions import unknown_column
+from assets.pipeline import Pipeline
+from operators import Aggregate, TopK, TopN, Tumbling, WindowedAggregate
+
+COLUMNS = (
+    "a INT, b STRING, ts STRING, t TIMESTAMP, arr ARRAY<STRUCT<price: INT>>, m MAP<STRING, INT>, s STRUCT<x: STRUCT<y: INT>>, `b-c` STRING"
+)
+NAMES = ["a", "b", "ts", "t", "arr", "m", "s", "b-c"]
+LEGAL = [
+    "to_timestamp(ts, 'yyyy')",
+    "timestampadd(HOUR, 1, t)",
+    "dateadd(DAY, a, t)",
+    "datediff(DAY, t, t) > 1",
+    "timestampdiff(MINUTE, t, t)",
+    "exists(arr, x -> x.price > a)",
+    "transform(arr, (v, i) -> v.price + i + a)",
+    "aggregate(arr, 0, (acc, v) -> acc + v.price)",
+    "s.x.y > 3",
+    "S.X.y + A",
+    "m['k'] + arr[0].price",
+    "extract(YEAR FROM t)",
+    "interval 3 days + t",
+    "t > timestamp '2020-01-01'",
+    '`b-c` = "text"',
+    "current_timestamp > t",
+    "current_date() < t",
+    "user = b",
+    "cast(ts as timestamp)",
+    "a::decimal(3,1)",
+    "try_to_timestamp(concat(b, 'T', ts))",
+    "a <=> 1",
+    "b rlike 'a'",
+    "date_trunc('DAY', t)",
+    "named_struct('q', a).q",
+    "if(a is not distinct from 1, b, ts)",
+    "b like any ('a', 'b')",
+    "from_json(b, 'z INT').z",
+    "unix_millis(t)",
+    "case when a > 1 then b else ts end",
+    "count(*)",
+    "sum(a) filter (where b = 'x')",
+    "max_by(b, t)",
+    "try_cast(b as int)",
+    "b ilike 'x'",
+    "arr.price",
+    "window(t, '1 hour').start",
+]
+
+
+def test_what_spark_accepts_is_not_refused(spark):
+    frame = spark.createDataFrame([], COLUMNS)
+    for expression in LEGAL:
+        assert unknown_column(expression, NAMES) is None, expression
+        assert frame.select(F.expr(expression)).schema, expression
+
+
+@pytest.mark.parametrize(
+    ("expression", "unknown"),
+    [
+        ("to_timestamp(tss, 'yyyy')", "tss"),
+        ("exists(arr, x -> x.price > z)", "z"),
+        ("ss.x.y", "ss"),
+        ("sum(amount) - a", "amount"),
+        ("`b-d` = 'x'", "b-d"),
+    ],
+)
+def test_an_unknown_column_is_found(expression, unknown):
+    assert unknown_column(expression, NAMES) == unknown
+
+
+@pytest.mark.parametrize("expression", ["a in (select z from other)", "a ->", ")(", "SELECT 1"])
+def test_what_is_not_certain_is_left_to_spark(expression):
+    assert unknown_column(expression, NAMES) is None
+
+
+RIDES = {"name": "rides", "schema": "zone STRING, started_at TIMESTAMP, fare INT", "event_time": "started_at"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"event_time": "started"},
+            r"`event_time` is 'started'; legal: the columns of source 'rides' are zone, started_at, fare; did you mean 'started_at'\?",
+        ),
+        (
+            {"rules": (RowRule("fare_not_negative", "fair >= 0"),)},
+            r"`condition` is 'fair >= 0'; legal: 'fair' is no column of source 'rides'; .*; did you mean 'fare'\?",
+        ),
+        ({"watermark": Punctuated("mark")}, r"`watermark` is 'mark'; legal: the columns of source 'rides' are"),
+        ({"watermark": Punctuated("started_at", marker="is_mark")}, r"`marker` is 'is_mark'; legal: the columns of source 'rides' are"),
+    ],
+)
+def test_a_contract_names_the_parameter_and_the_columns(changes, message):
+    with pytest.raises(ContractError, match=message):
+        SourceContract(**{**RIDES, **changes})
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        (
+            WindowedAggregate(by="zones", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
+            r"`by` is 'zones'; legal: the columns of 'rides' are zone, started_at, fare; did you mean 'zone'\?",
+        ),
+        (
+            WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"total": "sum(fair)"}),
+            r"`aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'; ",
+        ),
+        (Aggregate(by="zone", aggregates={"total": "sum(fair)"}), r"`aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'"),
+        (TopN(by="area", order_by="fare DESC", rank_end=3), r"`by` is 'area'; legal: the columns of 'rides' are"),
+        (TopN(by="zone", order_by="fair DESC", rank_end=3), r"`order_by` is 'fair'; legal: the columns of 'rides' are"),
+    ],
+)
+def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
+    table = DerivedAsset(name="made", inputs=("rides",), operator=operator)
+    with pytest.raises(ContractError, match=message):
+        Pipeline(sources=[SourceContract(**RIDES)], tables=[table])
+
+
+def test_the_columns_of_a_window_are_those_that_its_readers_can_use():
+    counts = DerivedAsset(
+        name="counts",
+        inputs=("rides",),
+        operator=WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
+    )
+    top = DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="m DESC"))
+    with pytest.raises(ContractError, match=r"`order_by` is 'm'; legal: the columns of 'counts' are zone, window_start, window_end, n"):
+        Pipeline(sources=[SourceContract(**RIDES)], tables=[counts, top])
