@@ -117,7 +117,8 @@ class SourceContract:
     Args:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
-        schema: the columns, a `StructType` or DDL text; columns that are not nullable must have a value. At most
+        schema: the columns, a `StructType` or DDL text, of which a few forms, such as `a: int`, need a Spark session. Columns that are
+            not nullable must have a value. At most
             1,000, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with `_`; no two may differ in case alone, and
             none may be one of `ENGINE_COLUMNS` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on

@@ -1,8 +1,8 @@
 """Schemas as DDL text, such as `zone STRING NOT NULL, fare DECIMAL(8,2) COMMENT 'in euros'`, read without a Spark session."""
 
-from typing import Any, cast
+import re
 
-import sqlglot
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -27,43 +27,50 @@ from pyspark.sql.types import (
     VarcharType,
     VariantType,
 )
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-_ATOMIC: dict[exp.DType, type[DataType]] = {
-    exp.DType.TEXT: StringType,
-    exp.DType.BOOLEAN: BooleanType,
-    exp.DType.TINYINT: ByteType,
-    exp.DType.SMALLINT: ShortType,
-    exp.DType.INT: IntegerType,
-    exp.DType.BIGINT: LongType,
-    exp.DType.FLOAT: FloatType,
-    exp.DType.DOUBLE: DoubleType,
-    exp.DType.BINARY: BinaryType,
-    exp.DType.DATE: DateType,
-    exp.DType.TIMESTAMPTZ: TimestampType,
-    exp.DType.TIMESTAMPLTZ: TimestampType,
-    exp.DType.TIMESTAMPNTZ: TimestampNTZType,
-    exp.DType.VARIANT: VariantType,
+_ATOMIC: dict[str, type[DataType]] = {
+    "string": StringType,
+    "boolean": BooleanType,
+    "tinyint": ByteType,
+    "byte": ByteType,
+    "smallint": ShortType,
+    "short": ShortType,
+    "int": IntegerType,
+    "integer": IntegerType,
+    "bigint": LongType,
+    "long": LongType,
+    "float": FloatType,
+    "real": FloatType,
+    "double": DoubleType,
+    "binary": BinaryType,
+    "date": DateType,
+    "timestamp": TimestampType,
+    "timestamp_ltz": TimestampType,
+    "timestamp_ntz": TimestampNTZType,
+    "variant": VariantType,
 }
-_SIZED = {exp.DType.DECIMAL: DecimalType, exp.DType.VARCHAR: VarcharType, exp.DType.CHAR: CharType}
+_DECIMALS = ("decimal", "dec", "numeric")
+_MOST_DIGITS = 38
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\['\\])*')|([A-Za-z_0-9]+)|([<>(),:]))")
+_ESCAPED = re.compile(r"\\(['\\])")
+
+
+class _NotValidError(ValueError):
+    """The text is not in the part of Spark's grammar that this module reads."""
 
 
 def schema_of(ddl: str) -> StructType | None:
     """The schema that a DDL text describes, as Spark reads it; None if the text is not valid.
 
-    Types that the parser does not know are read by Spark if a session runs, and are not valid otherwise.
+    Types and forms that are not read here, such as intervals, are read by Spark if a session runs; without one they are not valid.
     """
     try:
-        made = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
-        return StructType([_field(column) for column in made.this.expressions])
-    except (SqlglotError, KeyError, AttributeError, TypeError, ValueError):
+        return _Reader(ddl).schema()
+    except _NotValidError:
         return _by_spark(ddl)
 
 
 def _by_spark(ddl: str) -> StructType | None:
-    from pyspark.errors import PySparkException
-
     if SparkSession.getActiveSession() is None:
         return None
     try:
@@ -73,28 +80,115 @@ def _by_spark(ddl: str) -> StructType | None:
     return found if isinstance(found, StructType) else None
 
 
-def _field(column: Any) -> StructField:
-    nullable, metadata = True, {}
-    for constraint in column.args.get("constraints") or ():
-        if isinstance(constraint.kind, exp.NotNullColumnConstraint) and not constraint.kind.args.get("allow_null"):
+class _Reader:
+    """Reads a DDL text from its first token to its last."""
+
+    def __init__(self, ddl: str) -> None:
+        self._tokens, at, end = list[str](), 0, len(ddl.rstrip())
+        while at < end:
+            found = _TOKEN.match(ddl, at, end)
+            if found is None:
+                raise _NotValidError(ddl)
+            self._tokens.append(next(group for group in found.groups() if group is not None))
+            at = found.end()
+        self._at = 0
+
+    def schema(self) -> StructType:
+        fields = self._fields(colon=False)
+        if self._at < len(self._tokens):
+            raise _NotValidError(self._tokens)
+        return StructType(fields)
+
+    def _fields(self, *, colon: bool) -> list[StructField]:
+        fields = [self._field(colon=colon)]
+        while self._skips(","):
+            fields.append(self._field(colon=colon))
+        return fields
+
+    def _field(self, *, colon: bool) -> StructField:
+        """A column, or a struct's field, whose type may follow a colon."""
+        name = self._name()
+        _ = colon and self._skips(":")
+        kind, nullable, metadata = self._type(), True, {}
+        if self._skips("not"):
+            self._expect("null")
             nullable = False
-        elif isinstance(constraint.kind, exp.CommentColumnConstraint):
-            metadata = {"comment": constraint.kind.this.this}
-        else:
-            raise ValueError(constraint)
-    return StructField(column.name, _type(column.kind), nullable, metadata)
+        if self._skips("comment"):
+            metadata = {"comment": self._text()}
+        return StructField(name, kind, nullable, metadata)
 
-
-def _type(kind: exp.DataType) -> DataType:
-    inner: list[Any] = kind.expressions
-    match kind.this:
-        case exp.DType.STRUCT:
-            return StructType([_field(column) for column in inner])
-        case exp.DType.ARRAY:
-            return ArrayType(_type(inner[0]))
-        case exp.DType.MAP:
-            return MapType(_type(inner[0]), _type(inner[1]))
-        case name if name in _SIZED:
-            return _SIZED[name](*[int(cast(Any, size).this.this) for size in inner])
-        case name:
+    def _type(self) -> DataType:
+        name = self._next().lower()
+        if name in _ATOMIC:
             return _ATOMIC[name]()
+        if name in _DECIMALS:
+            return self._decimal()
+        if name in ("varchar", "char", "character"):
+            [length] = self._sizes(1, 1)
+            return VarcharType(length) if name == "varchar" else CharType(length)
+        self._expect("<", after=name in ("array", "map", "struct"))
+        made: DataType
+        if name == "struct":
+            made = StructType(self._fields(colon=True))
+        elif name == "array":
+            made = ArrayType(self._type())
+        else:
+            key = self._type()
+            self._expect(",")
+            made = MapType(key, self._type())
+        self._expect(">")
+        return made
+
+    def _decimal(self) -> DecimalType:
+        sizes = self._sizes(0, 2)
+        precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+        if not scale <= precision <= _MOST_DIGITS:
+            raise _NotValidError(sizes)
+        return DecimalType(precision, scale)
+
+    def _sizes(self, least: int, most: int) -> list[int]:
+        """Numbers in parentheses, separated by commas."""
+        sizes = list[int]()
+        if self._skips("("):
+            sizes.append(self._number())
+            while self._skips(","):
+                sizes.append(self._number())
+            self._expect(")")
+        if not least <= len(sizes) <= most:
+            raise _NotValidError(sizes)
+        return sizes
+
+    def _number(self) -> int:
+        text = self._next()
+        if not text.isdecimal():
+            raise _NotValidError(text)
+        return int(text)
+
+    def _name(self) -> str:
+        token = self._next()
+        if token.startswith("`"):
+            return token[1:-1].replace("``", "`")
+        if not token[0].isalpha() and token[0] != "_":
+            raise _NotValidError(token)
+        return token
+
+    def _text(self) -> str:
+        token = self._next()
+        if not token.startswith("'"):
+            raise _NotValidError(token)
+        return _ESCAPED.sub(r"\1", token[1:-1])
+
+    def _next(self) -> str:
+        if self._at == len(self._tokens):
+            raise _NotValidError(self._tokens)
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _skips(self, word: str) -> bool:
+        found = self._at < len(self._tokens) and self._tokens[self._at].lower() == word
+        self._at += found
+        return found
+
+    def _expect(self, word: str, *, after: bool = True) -> None:
+        if not after or not self._skips(word):
+            raise _NotValidError(word)

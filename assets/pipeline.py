@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
 
 Suites = Mapping[str, "ExpectationSuite"]
 DEFAULT_COMPLETENESS = 0.5
+EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
+"""The days with which the daily partitions may begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class Pipeline:
             parameters that returns them, so that Great Expectations is imported only where checks run.
         completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
             day and side; a day below it is a warning. One number holds for all tables.
-        first_day: the first daily partition, ISO. None for the day of the oldest event in the lake.
+        first_day: the first daily partition, ISO. None for the first day of the year of the oldest event in the lake.
 
     Raises:
         ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns
@@ -71,7 +73,7 @@ class Pipeline:
         if (unknown := next((name for name in given if name not in self.tables_by_name), None)) is not None:
             raise ContractError.bad_value("completeness", unknown, f"names of tables: {', '.join(self.tables_by_name)}")
         for least in given.values() if isinstance(self.completeness, Mapping) else [self.completeness]:
-            if not 0 <= least <= 1:
+            if not isinstance(least, int | float) or not 0 <= least <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ContractError.bad_value("completeness", least, "a share from 0 to 1")
 
     @property
@@ -113,11 +115,13 @@ class Pipeline:
 
 
 def _check_day(day: object) -> None:
-    legal = "a day, YYYY-MM-DD"
+    legal = f"a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
     try:
-        date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
+        found = date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
         raise ContractError.bad_value("first_day", day, legal) from None
+    if str(found) != day or not EARLIEST_DAY <= found <= LATEST_DAY:
+        raise ContractError.bad_value("first_day", day, legal)
 
 
 def _values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:

@@ -1,17 +1,18 @@
 """The folder of Dagster's instance, `DAGSTER_HOME`, and its configuration file `dagster.yaml`."""
 
+import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
 from platform_defs.settings import SettingsError, settings
 
 FILE = "dagster.yaml"
-MARK = "# Written by Tidemark. Delete this line to keep your own changes."
+_MARK = re.compile(r"# Written by Tidemark \((\w+)\); a file that you change is kept\.\n(.*)", re.DOTALL)
 _EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
 """The content of the file before November 2026, without a mark."""
-_TEXT = """{mark}
-nux: {{enabled: false}}
+_TEXT = """nux: {{enabled: false}}
 telemetry: {{enabled: false}}
 event_log_storage:
   module: platform_defs.resources.event_log
@@ -32,11 +33,20 @@ def prepare(home: str) -> Path:
     folder = Path(home)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
-    text = _TEXT.format(mark=MARK, folder=json.dumps(str(folder / "history" / "runs")))
-    known = file.read_text(encoding="utf-8") if file.exists() else None
-    if known is None or known == _EARLIER or (known.startswith(MARK) and known != text):
-        file.write_text(text, encoding="utf-8")
+    text = _TEXT.format(folder=json.dumps(str(folder / "history" / "runs")))
+    if not file.exists() or _is_ours(file.read_text(encoding="utf-8")):
+        file.write_text(f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}", encoding="utf-8")
     return folder
+
+
+def _is_ours(text: str) -> bool:
+    """Whether a file is as a version of Tidemark wrote it."""
+    found = _MARK.fullmatch(text)
+    return text == _EARLIER or (found is not None and found[1] == _hash(found[2]))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def main() -> int:

@@ -14,13 +14,13 @@ from expectations import all_checks
 from expectations.new_rows import FULL
 from platform_defs.first_day import first_day
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.parallel_work import ParallelWork
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
-from platform_defs.side_by_side import SideBySide
 
 
 def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
@@ -33,7 +33,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
     days = daily(first_day(values, pipeline), pipeline.ahead_ms)
     names = [s.name for s in pipeline.sources]
-    worker = SideBySide()
+    worker = ParallelWork()
     tables = [
         event_time_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name), worker=worker)
         if table.operator.reads.closes_ranges
@@ -53,7 +53,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         jobs=jobs,
         sensors=sensors,
         schedules=schedules,
-        resources={"spark": SparkResource(), "engine": engine_resource(values, pipeline)},
+        resources={"spark": SparkResource(), "engine": engine_resource(values, pipeline, worker.end)},
         executor=dg.in_process_executor,
     )
 

@@ -47,7 +47,7 @@ def load(target: str) -> Pipeline:
     Raises:
         PipelineError: the module or the name does not exist, or is no pipeline.
     """
-    where, _, name = target.partition(":") if not target.endswith(".py") else (target, "", "")
+    where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
     module = _of_file(target, Path(where)) if where.endswith(".py") else _of_name(target, where)
     found: Any = getattr(module, name or DEFAULT_NAME, None)
     if found is None:
@@ -59,14 +59,14 @@ def load(target: str) -> Pipeline:
 
 
 def _of_name(target: str, name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise PipelineError.of(target, f"{name!r} is not the name of a module")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # a module that this one imports
             raise
         raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
-    except (TypeError, ValueError) as error:  # no name of a module, such as `.a` or an empty one
-        raise PipelineError.of(target, f"{name!r} is no name of a module") from error
 
 
 def _of_file(target: str, file: Path) -> ModuleType:
@@ -78,7 +78,7 @@ def _of_file(target: str, file: Path) -> ModuleType:
         sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise PipelineError.of(target, f"{file} is no Python file")
+        raise PipelineError.of(target, f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)
     spec.loader.exec_module(module)

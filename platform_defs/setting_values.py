@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from assets.pipeline import EARLIEST_DAY, LATEST_DAY
 from operators.timing import DAY_MS, length_ms
 from operators.triggers import EveryInterval, EveryRows, read_trigger
 from platform_defs.paths import PathError, canonical, canonical_local, canonical_of_tables
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500
-EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
 _PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")
 _PIPELINE_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)

@@ -23,7 +23,7 @@ def shop(values: Settings) -> Pipeline:
         tables=_tables(values),
         suites=suites,
         completeness=values.completeness,
-        first_day=values.first_day or FIRST_DAY,
+        first_day=FIRST_DAY,
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs a pipeline on a lake of its own, for tests of one's own pipelines."""
+"""Runs a pipeline on an empty lake, for tests."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -54,10 +54,12 @@ class Sandbox:
             self.engine.advance(name)
         for name in self.engine.assets:
             broken = [account for account in self.engine.accounts.days(name) if not account.holds]
+            differing = self.engine.accounts.count_differences(name)
             assert not broken, f"the conservation law does not hold for {name}: {broken}"
+            assert not differing, f"the ledger's counts differ from the rows of {name}'s event logs: {differing}"
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """The rows of a table, sorted; decimals as floats.
+        """The rows of a table, sorted with nulls last; decimals as floats.
 
         Args:
             table: a table of the pipeline, or `events/SOURCE` or `quarantine/SOURCE`.
@@ -65,7 +67,11 @@ class Sandbox:
         """
         frame = self.engine.views.table(table)
         found = frame.select(*columns).collect() if columns else frame.collect()
-        return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
+        rows = [tuple(_plain(value) for value in row) for row in found]
+        try:
+            return sorted(rows, key=lambda row: [(value is None, value) for value in row])
+        except TypeError:  # maps, for example, have no order
+            return sorted(rows, key=repr)
 
 
 def _plain(value: Any) -> Any:

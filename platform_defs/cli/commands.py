@@ -1,7 +1,5 @@
 """The command line: `tidemark`."""
 
-import time
-from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -21,13 +19,14 @@ from platform_defs.cli import render
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval, require_known
 from platform_defs.cli.failures import Failures, StatusError
+from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
+from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.resources.engine import configured_engine as _engine
@@ -99,34 +98,26 @@ def ingest(
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
     engine = _engine()
-    added = Counter[str]()
-
-    def steps(name: str) -> Generator[Step]:
-        for step in engine.steps(name, checked=True):
-            added[name] += step.rows
-            yield step
-
-    advancing = AdvanceAll(steps, _reads(engine), _report_failed)
+    output = StreamOutput(engine, _reads(engine), _print_line, _report_failed)
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
         def on_batch(batch: Entry) -> None:
             bar.update(task, advance=1)
             if every:
-                began = time.monotonic()
-                errors.print(escape(render.batch_line(batch)), highlight=False, soft_wrap=True)
-                advancing()
-                tables = ", ".join(f"{name} {rows:,}" for name, rows in added.items() if rows) or "none"
-                errors.print(f"  rows added: {tables}; {time.monotonic() - began:.1f} s", highlight=False, soft_wrap=True)
-                added.clear()
+                output.after(batch)
 
         try:
-            entries, failed = engine.ingest(every_text, on_batch, advancing.retry), None
+            entries, failed = engine.ingest(every_text, on_batch, output.retry), None
         except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
     if failed is not None:
         raise failed
+
+
+def _print_line(text: str) -> None:
+    errors.print(escape(text), highlight=False, soft_wrap=True)
 
 
 def _report_failed(asset: str, failed: Failed) -> None:
@@ -240,8 +231,10 @@ def status(assets: AssetNames = None, as_json: Json = False) -> None:
     engine = _engine()
     report = render.status(engine, _known_assets(engine, assets))
     render.show(as_json, report, render.print_status)
-    if broken := [name for name, asset in report["assets"].items() if not asset["law"]["holds"]]:
-        raise StatusError.broken(broken)
+    wrong = {name: asset["law"] for name, asset in report["assets"].items() if not asset["law"]["holds"]}
+    if wrong:
+        refused = [name for name, law in wrong.items() if "refused" in law]
+        raise StatusError.of([name for name in wrong if name not in refused], refused)
 
 
 def _day(option: str, text: str) -> date:

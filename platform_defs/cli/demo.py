@@ -140,4 +140,5 @@ def _ui(values: Settings) -> str:
     changed = {"TIDEMARK_LAKE": values.lake, "TIDEMARK_DAGSTER_HOME": values.dagster_home}
     changed |= {"TIDEMARK_LANDING": values.landing_root} if user.landing else {}
     changed |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != user.payment_within else {}
-    return " ".join([*[f"{name}={shlex.quote(value)}" for name, value in changed.items()], "make ui"])
+    shop = ["env", "-u", "TIDEMARK_PIPELINE"] if user.pipeline is not None else []
+    return " ".join([*shop, *[f"{name}={shlex.quote(value)}" for name, value in changed.items()], "make ui"])

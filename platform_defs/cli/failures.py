@@ -24,15 +24,14 @@ class AdvanceError(TidemarkError, RuntimeError):
 
 
 class StatusError(TidemarkError, RuntimeError):
-    """The conservation law does not hold for a table."""
+    """The conservation law does not hold for a table, or the table cannot be accounted for."""
 
     @classmethod
-    def broken(cls, tables: Sequence[str]) -> "StatusError":
-        """Tables for which the law does not hold, or that cannot be accounted for."""
-        return cls(
-            f"the conservation law does not hold for {', '.join(tables)}; the report above says for which rows. "
-            "`tidemark rebuild NAME --downstream` recomputes a table and those that read it"
-        )
+    def of(cls, broken: Sequence[str], refused: Sequence[str]) -> "StatusError":
+        """Tables for which the law does not hold, and tables that cannot be accounted for, both of which the report describes."""
+        parts = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
+        parts += [f"{', '.join(refused)} cannot be accounted for"] if refused else []
+        return cls(f"{'; '.join(parts)}. The report above gives the rows or the reason")
 
 
 @dataclass

@@ -3,18 +3,22 @@
 import random
 import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
 from platform_defs.paths import canonical_local
 from platform_defs.setting_values import PROJECT
+from platform_defs.settings import Settings
 
 app = typer.Typer()
 TEMPLATE = Path(__file__).resolve().parent.parent / "template"
+_SETTINGS = {"pipeline": "pipeline.py", "lake": "lake", "landing": "landing", "dagster_home": "dagster"}
 _ZONES = ("north", "south", "airport", "harbour", "centre")
 _README = """# A pipeline
 
@@ -50,24 +54,33 @@ def create(folder: Path) -> list[str]:
     """Write the files of a new pipeline; returns their names.
 
     Raises:
-        ArgumentError: the folder contains something.
+        ArgumentError: the folder contains something, cannot be written to, or has a name that no lake may have.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
+    values = {name: str(folder / value) for name, value in _SETTINGS.items()}
+    try:
+        Settings(**values)  # pyright: ignore[reportArgumentType]
+    except ValidationError as error:
+        legal = error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
+        raise ArgumentError.bad_value("folder", str(folder), legal) from None
+    try:
+        _write(folder, values)
+    except OSError as error:
+        raise ArgumentError.bad_value("folder", str(folder), f"a folder that can be written to ({error.strerror})") from error
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def _write(folder: Path, values: Mapping[str, str]) -> None:
     for source, lines in _sample().items():
         (folder / "landing" / source).mkdir(parents=True)
         (folder / "landing" / source / "2026-03-01.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for file in sorted(TEMPLATE.glob("*.py")):
         shutil.copyfile(file, folder / file.name)
-    (folder / ".env").write_text(_settings(folder), encoding="utf-8")
+    settings = "".join(f"TIDEMARK_{name.upper()}={shlex.quote(value)}\n" for name, value in values.items())
+    (folder / ".env").write_text(settings, encoding="utf-8")
     names = {"bin": shlex.quote(str(PROJECT / ".venv/bin")), "project": shlex.quote(str(PROJECT))}
     (folder / "README.md").write_text(_README.format(**names), encoding="utf-8")
-    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-
-
-def _settings(folder: Path) -> str:
-    values = {"PIPELINE": "pipeline.py", "LAKE": "lake", "LANDING": "landing", "DAGSTER_HOME": "dagster"}
-    return "".join(f"TIDEMARK_{name}={shlex.quote(str(folder / value))}\n" for name, value in values.items())
 
 
 def _sample() -> dict[str, list[str]]:

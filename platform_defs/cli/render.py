@@ -267,7 +267,7 @@ def print_status(report: dict[str, Any]) -> None:
 
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
-    if not asset["steps"]:
+    if not asset["steps"] and asset["law"]["holds"]:
         waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
         out.print(f"[bold]{plain(name)}[/]: nothing is finalized yet{plain(waits)}", highlight=False, soft_wrap=True)
         return
@@ -281,7 +281,8 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
-    progress = closed if asset["closed_to"] else f"all of ledger batch {asset['ledger_entry']} handled"
+    handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
+    progress = closed if asset["closed_to"] else handled
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
         out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)

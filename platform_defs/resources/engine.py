@@ -1,5 +1,7 @@
 """The engine as a Dagster resource, configured by the settings."""
 
+from collections.abc import Callable, Iterator
+
 import dagster as dg
 
 from assets.pipeline import Pipeline
@@ -38,19 +40,29 @@ def configured_engine() -> Engine:
     return make_engine(settings(), SparkResource())
 
 
-def engine_resource(values: Settings, pipeline: Pipeline | None = None) -> dg.ResourceDefinition:
+def engine_resource(
+    values: Settings, pipeline: Pipeline | None = None, at_end: Callable[[str | None], None] = lambda _: None
+) -> dg.ResourceDefinition:
     """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
 
     Dagster creates the resource again for each tick of a sensor. A later engine uses the cached ledger and folder listings of the first
     one, except for a lake behind a URI: a ledger that was deleted and created again cannot be distinguished there.
+
+    Args:
+        values: the settings.
+        pipeline: the pipeline; by default the one that the settings name.
+        at_end: called with the run's id when the resource is no longer needed, however the run has ended.
     """
     first: list[Engine] = []
 
     @dg.resource(required_resource_keys={"spark"})
-    def engine(context: dg.InitResourceContext) -> Engine:
+    def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
         made = make_engine(values, context.resources.spark, pipeline, first[0] if first else None)
         if made.lake.is_local and not first:
             first.append(made)
-        return made
+        try:
+            yield made
+        finally:
+            at_end(context.run.run_id if context.run is not None else None)
 
     return engine

@@ -8,8 +8,7 @@ time. The files are the same, so Dagster's own class can read them, and can be c
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
@@ -46,9 +45,12 @@ class EventLogStorage(SqliteEventLogStorage):
                 self._initdb(engine)
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
+                before = _changes(connection)
                 yield connection
-            if shard != INDEX_SHARD_NAME and Path(path := self.path_for_shard(shard)).exists():
-                os.utime(path)  # the UI watches this file, and SQLite writes to its write-ahead log only
+                is_changed = _changes(connection) > before
+            if is_changed and shard != INDEX_SHARD_NAME:
+                with suppress(OSError):  # the event is stored; the UI then shows it when it loads the page again
+                    os.utime(self.path_for_shard(shard))  # the UI watches this file, and SQLite writes to its write-ahead log only
 
     def _engine(self, shard: str) -> Engine:
         if self._process != os.getpid():  # a forked process must not use its parent's connections
@@ -77,6 +79,12 @@ class EventLogStorage(SqliteEventLogStorage):
         """Close all connections."""
         super().dispose()
         self._close()
+
+
+def _changes(connection: Connection) -> int:
+    """The number of rows that a connection has changed since it was opened."""
+    driver: Any = connection.connection.driver_connection
+    return driver.total_changes
 
 
 def _opened(url: str) -> Engine:

@@ -1,6 +1,7 @@
 """DDL is read without a Spark session, and as Spark reads it."""
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from assets.contract_checks import ContractError
@@ -14,8 +15,10 @@ VALID = [
     "e ARRAY<STRUCT<x: INT, `y z`: STRING>>, f MAP<STRING, ARRAY<DOUBLE>>, g STRUCT<a: INT COMMENT 'c', b: INT NOT NULL>, h STRUCT<a INT>",
     "date date, timestamp timestamp, order int, group string, value double, key string, year int, end timestamp",
 ]
-OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID"]
+OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID", 'a STRING COMMENT "x"']
 INVALID = ["", "a", "a nosuch", "a int b int", "a int PRIMARY KEY", "a int); DROP TABLE t --", "select 1", "a decimal(x)", 3]
+INVALID += ["a ARRAY", "a MAP<STRING>", "a DECIMAL(50,2)", "a DECIMAL(2,5)", "a STRING(10)", "a INT(5)", "a int,", "a VARCHAR"]
+INVALID += ["a INT8", "a TEXT", "a BOOL", "a TIMESTAMPTZ", "a INT) PARTITIONED BY (a", "a INT) AS SELECT 1 AS (b", "a DOUBLE PRECISION"]
 
 
 @pytest.mark.parametrize("ddl", VALID)
@@ -27,6 +30,17 @@ def test_the_schema_needs_no_session(ddl, monkeypatch):
 @pytest.mark.parametrize("ddl", [*VALID, *OTHERS])
 def test_the_schema_is_the_one_that_spark_reads(spark, ddl):
     assert schema_of(ddl) == StructType.fromDDL(ddl)
+
+
+@pytest.mark.parametrize("ddl", [text for text in INVALID if isinstance(text, str)])
+def test_spark_refuses_it_too(spark, ddl):
+    assert schema_of(ddl) is None or not schema_of(ddl).fields
+
+
+@pytest.mark.parametrize("ddl", OTHERS)
+def test_other_types_and_forms_need_a_session(ddl, monkeypatch):
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    assert schema_of(ddl) is None
 
 
 @pytest.mark.parametrize("ddl", INVALID)

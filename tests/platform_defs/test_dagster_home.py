@@ -1,10 +1,9 @@
 """Dagster's configuration file: written once, brought up to date, and never changed once a user has written it."""
 
-import pytest
 import yaml
 
 from platform_defs import dagster_home
-from platform_defs.dagster_home import MARK, prepare
+from platform_defs.dagster_home import prepare
 from platform_defs.settings import settings
 
 EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
@@ -21,10 +20,19 @@ def test_the_file_names_the_storage_and_sends_no_telemetry(tmp_path):
     assert config["event_log_storage"]["config"] == {"base_dir": f"{folder}/history/runs"}
 
 
-@pytest.mark.parametrize("earlier", [EARLIER, f"{MARK}\ntelemetry: {{enabled: true}}\n"])
-def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path, earlier):
-    (tmp_path / "dagster.yaml").write_text(earlier)
+def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
+    (tmp_path / "dagster.yaml").write_text(EARLIER)
     assert "event_log_storage" in _config(prepare(str(tmp_path)))
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert _config(prepare(str(moved)))["event_log_storage"]["config"] == {"base_dir": f"{moved}/history/runs"}
+
+
+def test_a_file_that_a_user_has_changed_is_kept(tmp_path):
+    file = prepare(str(tmp_path)) / "dagster.yaml"
+    changed = file.read_text().replace("telemetry: {enabled: false}", "telemetry: {enabled: true}")
+    file.write_text(changed)
+    prepare(str(tmp_path))
+    assert file.read_text() == changed
 
 
 def test_a_users_own_file_is_kept(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.contract_checks import ContractError
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
 from platform_defs.resources.engine import make_engine
@@ -97,10 +98,23 @@ def test_what_is_no_pipeline_is_refused_with_the_legal_forms(file, target, messa
         load(target.format(file=file, folder=file.parent))
 
 
-def test_an_error_of_the_users_module_is_raised_as_it_is(file):
-    (file.parent / "schemas_of_rides.py").write_text("import no_such_library\n")
-    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        load(str(file))
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [("import no_such_library", ModuleNotFoundError, "no_such_library"), ("raise ContractError('too late')", ContractError, "^too late$")],
+)
+@pytest.mark.parametrize("form", ["file", "module"])
+def test_an_error_of_the_users_module_is_raised_as_it_is(file, monkeypatch, form, text, error, message):
+    monkeypatch.syspath_prepend(file.parent)
+    file.write_text(f"from assets.contract_checks import ContractError\n{text}\n")
+    with pytest.raises(error, match=message):
+        load(str(file) if form == "file" else "rides_pipeline:pipeline")
+
+
+def test_a_folders_name_may_contain_a_colon(file):
+    (file.parent / "a:b").mkdir()
+    moved = file.rename(file.parent / "a:b" / file.name)
+    (file.parent / "schemas_of_rides.py").rename(moved.parent / "schemas_of_rides.py")
+    assert load(f"{moved}:made").tables
 
 
 def test_the_code_location_has_the_assets_checks_jobs_and_sensors_of_the_pipeline(values):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,12 @@ def test_nothing_is_written_into_a_folder_that_contains_something(tmp_path, cont
     assert isinstance(result.exception, ArgumentError)
     assert "legal: a folder that is absent or empty; nothing was written" in str(result.exception)
     assert [p.name for p in tmp_path.rglob("*")] == ["taken", *(["mine"] if content != "a file" else [])]
+
+
+@pytest.mark.parametrize(("name", "legal"), [("rides[1]", "a folder .*without"), ("proc/rides", "a folder that can be written to")])
+def test_a_folder_that_no_lake_can_use_is_refused(tmp_path, name, legal):
+    target = "/proc/rides" if name.startswith("proc") else str(tmp_path / name)
+    result = CliRunner().invoke(cli.app, ["new", target])
+    assert isinstance(result.exception, ArgumentError)
+    assert re.search(f"`folder` is .*; legal: {legal}", str(result.exception))
+    assert [*tmp_path.iterdir()] == []

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sqlite3
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -64,13 +65,16 @@ def test_old_databases_are_closed(instance):
     assert len(instance.event_log_storage._engines) == _MOST_OPEN
 
 
-def test_an_event_modifies_the_file_that_the_ui_watches(instance):
-    seen = threading.Event()
+def test_an_event_modifies_the_file_that_the_ui_watches_and_reading_it_does_not(instance, monkeypatch):
+    seen, reads, read = threading.Event(), Counter[str](), EventLogStorage.get_records_for_run
     run = dg.materialize([numbers], instance=instance)
+    monkeypatch.setattr(EventLogStorage, "get_records_for_run", lambda *args, **named: (reads.update("r"), read(*args, **named))[1])
     instance.event_log_storage.watch(run.run_id, None, lambda *_: seen.set())
     try:
         instance.report_engine_event("hello", run.dagster_run)
         assert seen.wait(30)
+        time.sleep(0.5)
+        assert reads.total() <= 10, "reading the events does not modify the file, or the UI would read them again without end"
     finally:
         instance.event_log_storage.dispose()
 

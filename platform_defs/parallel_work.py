@@ -1,4 +1,4 @@
-"""Does the work of a Dagster run's tables side by side, while Dagster executes the run's steps one after the other."""
+"""Does the work of a Dagster run's tables in parallel, while Dagster executes the run's steps one after the other."""
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,15 +19,17 @@ from platform_defs.jobs import RANGE_END, RANGE_START
 PARTITION = "dagster/partition"
 IN_PROCESS = ("in_process", "execute_in_process_executor")
 """The executors that run all steps of a run in one process."""
+GRACE_S = 5.0
+"""How long work that no step waits for may take to end, before Spark's jobs are cancelled."""
 _CANCEL_EVERY_S = 1.0
 
 
-class SideBySide:
+class ParallelWork:
     """Does the work of up to four tables at once.
 
-    When the first step of a run's tables begins, so does the work of all of them; each step then waits for its own. The work of a table
-    begins when that of its inputs has succeeded and their conservation law holds, as the steps of a run do. A step that is tried
-    again, or whose work did not begin, does it by itself.
+    When the first step of a run's tables begins, the work of all its tables begins too, and each step waits for its own table's work.
+    A table's work begins when the work of its inputs has succeeded and their conservation law holds; Dagster's blocking checks demand
+    the same of its step. A step does its table's work itself if that has not begun, or if Dagster tries the step again.
     """
 
     def __init__(self) -> None:
@@ -39,17 +41,31 @@ class SideBySide:
         self._tables[table.name] = table, work
 
     def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
-        """Wait for a table's work, or do it if it has not begun."""
+        """Wait for a table's work, or do it if it has not begun. An interrupt ends all work of the run before it is raised."""
+        try:
+            begun = self._claimed(context, engine, table)
+            return self._tables[table][1](engine, days) if begun is None else begun.result()
+        except BaseException as error:
+            if self._run is not None and not isinstance(error, Exception):
+                self._run.close(0)
+            raise
+
+    def _claimed(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str) -> "Future[Advanced] | None":
+        """A table's work, if it has begun; the first call of a run begins it."""
         selected = self._selected(context)
-        if context.retry_number == 0 and len(selected) > 1:
-            if self._run is None or self._run.id != context.run.run_id:
-                if self._run is not None:
-                    self._run.close()
-                self._run = _Run(context.run.run_id, {name: self._tables[name] for name in selected}, engine, _days(context.run.tags))
-            begun = self._run.begun(table)
-            if begun is not None:
-                return self._run.result(begun)
-        return self._tables[table][1](engine, days)
+        if context.retry_number > 0 or len(selected) < 2:
+            return None
+        if self._run is None or self._run.id != context.run.run_id:
+            if self._run is not None:
+                self._run.close()
+            self._run = _Run(context.run.run_id, {name: self._tables[name] for name in selected}, engine, _days(context.run.tags))
+        return self._run.claim(table)
+
+    def end(self, run: str | None) -> None:
+        """End the work of a run whose steps have ended: of tables whose steps were skipped or interrupted."""
+        if self._run is not None and self._run.id == run:
+            self._run.close()
+            self._run = None
 
     def _selected(self, context: dg.AssetExecutionContext) -> list[str]:
         """The run's tables; none if its steps run in several processes, or are configured, for example to rebuild."""
@@ -86,27 +102,24 @@ class _Run:
         with self._lock:
             self._begin_ready()
 
-    def begun(self, table: str) -> "Future[Advanced] | None":
-        """The work of a table; None if it has not begun, and it never begins then."""
+    def claim(self, table: str) -> "Future[Advanced] | None":
+        """A table's work for its step; None if the step must do it, and then it does not begin here any more."""
         with self._lock:
             self._left.discard(table)
-            return self._work.get(table)
+            work = self._work.get(table)
+        if work is not None and self._stopped.is_set() and (work.cancelled() or work.exception() is not None):
+            return None
+        return work
 
-    def result(self, work: "Future[Advanced]") -> Advanced:
-        """The result of a table's work. An interrupt ends all work of the run before it is raised."""
-        try:
-            return work.result()
-        except BaseException:
-            if not work.done():
-                self.close()
-            raise
-
-    def close(self) -> None:
-        """End all work of the run; what has been committed stays."""
+    def close(self, grace_s: float = GRACE_S) -> None:
+        """End all work of the run; committed steps remain. After the grace period Spark's jobs are cancelled."""
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        while wait(self._work.values(), timeout=_CANCEL_EVERY_S).not_done:
-            cancel_jobs()
+        timeout = grace_s
+        while running := [work for work in self._work.values() if not work.done()]:
+            if wait(running, timeout=timeout).not_done:
+                cancel_jobs()
+            timeout = _CANCEL_EVERY_S
 
     def _begin_ready(self) -> None:
         for name in sorted(self._left):
