@@ -118,9 +118,8 @@ class SourceContract:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
         schema: the columns, a `StructType` or DDL text, of which a few forms, such as `a: int`, need a Spark session. Columns that are
-            not nullable must have a value. At most
-            1,000, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with `_`; no two may differ in case alone, and
-            none may be one of `ENGINE_COLUMNS` in any case.
+            not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
+            `_`; no two may differ in case alone, and none may be one of `ENGINE_COLUMNS` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
             bad input stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
             of a batch have the time at which the batch was ingested, so none is ever late.
