@@ -88,9 +88,9 @@ def _check_expressions(sources: Mapping[str, SourceContract], tables: Mapping[st
             continue
         operator: Any = table.operator
         added, of = [EVENT_TIME, SEQ, ARRIVAL, *filter(None, [operator.reads.change])], repr(table.inputs[0])
-        by = getattr(operator, "by", ())
+        by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
         check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
-        check_columns_exist("order_by", [o.column for o in getattr(operator, "order", ())], columns, of, added)
+        check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
         for expression in getattr(operator, "aggregates", {}).values():
             check_expression("aggregates", expression, columns, of, added)
         if isinstance(operator, NamesColumns) and table.shape is None:

@@ -7,7 +7,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, Punctuated, RowRule, SourceContract
 from assets.expressions import unknown_column
 from assets.pipeline import Pipeline
-from operators import Aggregate, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, Consecutive, Deduplicate, TopK, TopN, Tumbling, WindowedAggregate
 
 COLUMNS = (
     "a INT, b STRING, ts STRING, t TIMESTAMP, arr ARRAY<STRUCT<price: INT>>, m MAP<STRING, INT>, s STRUCT<x: STRUCT<y: INT>>, `b-c` STRING"
@@ -123,6 +123,39 @@ def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
     table = DerivedAsset(name="made", inputs=("rides",), operator=operator)
     with pytest.raises(ContractError, match=message):
         Pipeline(sources=[SourceContract(**RIDES)], tables=[table])
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        Deduplicate(by="zone", order="arrival"),
+        Deduplicate(by="ZONE", window=Tumbling(size="1 hour")),
+        TopK(k=2, order_by=["fare DESC", "Zone"], window=Tumbling(size="1 hour")),
+        TopN(by="zone", order_by="seq", rank_end=2),
+        Aggregate(by="zone", aggregates={"latest": "max_by(fare, event_time)"}),
+        WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
+        Consecutive(
+            of=WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
+            then=TopK(k=1, order_by="n DESC"),
+        ),
+    ],
+    ids=lambda o: type(o).__name__,
+)
+def test_an_operator_of_known_columns_is_accepted(operator):
+    made = DerivedAsset(name="made", inputs=("rides",), operator=operator)
+    assert Pipeline(sources=[SourceContract(**RIDES)], tables=[made]).tables == (made,)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [Deduplicate(by="zone", window=Tumbling(size="1 hour")), TopK(k=2, order_by="fare", window=Tumbling(size="1 hour"))],
+    ids=lambda o: type(o).__name__,
+)
+def test_the_rows_of_a_window_keep_the_columns_of_their_source(operator):
+    made = DerivedAsset(name="made", inputs=("rides",), operator=operator)
+    total = WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"total": "sum(fare)", "first": "min(window_start)"})
+    tables = [made, DerivedAsset(name="totals", inputs=("made",), operator=total)]
+    assert len(Pipeline(sources=[SourceContract(**RIDES)], tables=tables).tables) == 2
 
 
 def test_the_columns_of_a_window_are_those_that_its_readers_can_use():

@@ -67,7 +67,8 @@ def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str
 def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The file name in a maintenance report, the name of a lake, and a side of a violated law."""
     render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
-    render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: {"steps": 0, "waits_for": [EVIL]}}})
+    asset = {"steps": 0, "waits_for": [EVIL], "law": {"holds": True, "broken": []}}
+    render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: asset}})
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
