@@ -130,6 +130,17 @@ def test_a_row_is_quarantined_by_a_clock_that_the_ledger_does_not_record() -> No
     assert simulate(generate(4007225)) is None
 
 
+def test_rows_of_a_killed_try_that_another_clock_decided_are_not_taken_over() -> None:
+    """By the clock of the killed try the first row is too far in the future; by that of the next the second row is its duplicate."""
+    rows = Event(1, "y", NOON + 3_000), Event(1, "x", NOON - 10_000)
+    land = Action("land", 0, ("a", "1.jsonl", rows))
+    for nth in range(1, 9):
+        for fault in (Fault("kill", "write", nth), Fault("kill", "point", nth)):
+            ingest = Action("ingest", 0, (), (fault,))
+            assert simulate(History(0, Setup(), (Action("skew", 0, (-DAY,)), land, ingest))) is None
+    assert simulate(generate(5077950)) is None
+
+
 def test_an_asset_that_read_a_lost_step_is_refused_by_the_sensors_until_it_is_rebuilt() -> None:
     """A table lost the step that a reader has read, and computed another one from more rows."""
     assert simulate(generate(2017281)) is None

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -25,6 +25,18 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
     parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
     identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)
     return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
+
+
+GOOD = "good"
+"""In an attempt's metadata: the number of rows that pass their contract. It decides whether two tries of an attempt have the same rows.
+
+Which rows are too far in the future depends on the wall clock of the try: the later it is, the more rows pass.
+"""
+
+
+def is_same_input(one: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
+    """Whether two attempts are tries of the same batch with the same input; their rows are the same if `GOOD` is equal too."""
+    return other is not None and (one["seq"], one["input"]) == (other["seq"], other["input"])
 
 
 def _described(contract: SourceContract) -> dict[str, str]:

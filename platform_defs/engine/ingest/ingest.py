@@ -24,7 +24,7 @@ from platform_defs.engine.formats.read_errors import read_error, would_fail_agai
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.unreadable_files import Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
-from platform_defs.engine.ingest.attempts import attempt_of
+from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
@@ -149,7 +149,8 @@ class Ingest(LedgerWriter):
         try:
             counts = counts_of(contract, measured or collected(validated.agg(*measures(contract)))[0].asDict())
             repeated = self._repeated(validated, contract, counts)
-            accepted = self._write(validated, repeated, contract, counts, batch, attempt_of(batch.seq, contract, files, batch.now))
+            attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
+            accepted = self._write(validated, repeated, contract, counts, batch, attempt)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
@@ -244,15 +245,15 @@ class Ingest(LedgerWriter):
         count: int,
         pruned_by: Sequence[str],
     ) -> int:
-        """Append rows, unless an earlier attempt at the same input did; returns the number of the batch's rows in the table."""
+        """Append rows, unless an earlier try with the same rows did; returns the number of the batch's rows in the table."""
         snapshot = PinnedLake.of(self.lake)
         left, named = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
-        if left is not None and left.value != attempt and is_left_over(left.value, named):
+        if left is not None and not is_same_input(left.value, attempt) and is_left_over(left.value, named):
             raise LakeError.overtaken(table, ATTEMPT)  # another writer left them after this one had removed uncommitted rows
-        if left is not None and left.value == attempt:
-            if left.rows == count:
+        if left is not None and is_same_input(left.value, attempt):
+            if left.rows == count and left.value == attempt:
                 take_over(snapshot, table, left)
                 return count
             remove_uncommitted(self.spark, snapshot, table, batch.seq - 1, batch)

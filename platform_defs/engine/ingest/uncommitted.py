@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import SourceContract
 from operators.contract import SEQ
+from platform_defs.engine.ingest.attempts import is_same_input
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake, PinnedLake
@@ -53,7 +54,7 @@ def clear_uncommitted(
     contracts: Mapping[str, SourceContract],
     attempts: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Remove the uncommitted rows of all sources, except those that an earlier try of the same attempt left.
+    """Remove the uncommitted rows of all sources, except those that an earlier try with the same input left.
 
     Every writer of the ledger calls this first, because a new batch would otherwise include uncommitted rows with its number. They can
     have an earlier number too, if a source was removed from the pipeline after a kill and is added again.
@@ -76,7 +77,7 @@ def clear_uncommitted(
                 continue
             if left.value["seq"] > batch.seq and left.value["input"] != REPLAY:
                 raise LedgerError.too_short(batch.seq - 1, left.value["seq"] - 1, f"table {table}", lake.path(TABLE))
-            if is_left_over(left.value, named) and left.value != (attempts or {}).get(name):
+            if is_left_over(left.value, named) and not is_same_input(left.value, (attempts or {}).get(name)):
                 remove_uncommitted(spark, snapshot, table, named, batch)
 
 

@@ -50,6 +50,14 @@ def test_files_faults_and_the_reader_version_change_the_attempt(monkeypatch: pyt
     assert _input(source("l")) != before
 
 
+def test_tries_of_an_attempt_have_the_same_input_whatever_rows_the_clock_accepts() -> None:
+    one, other = ({"seq": 3, "input": "a", attempts.GOOD: good} for good in (1, 2))
+    assert attempts.is_same_input(one, other)
+    assert not attempts.is_same_input(one, {**one, "seq": 4})
+    assert not attempts.is_same_input(one, {**one, "input": "b"})
+    assert not attempts.is_same_input(one, None)
+
+
 def test_the_same_attempt_is_recognized_later_except_in_processing_time() -> None:
     assert attempts.attempt_of(3, source("l"), FILES, 5) == attempts.attempt_of(3, source("l"), FILES, 6)
     by_arrival = source("l", event_time="ingested_at")
