@@ -50,7 +50,7 @@ class Lost:
     Args:
         commit: the commit.
         before: the version before it, with all that the table recorded then.
-        head: the newest batch of the ledger when it was lost.
+        head: the newest batch that the ledger has, or had, of the source whose log this is.
     """
 
     commit: Version
@@ -164,17 +164,17 @@ class Store:
         if held is None or len(held.versions) < 2 or table in self.lost:
             return False
         taken = held.versions.pop()
-        self.lost[table] = Lost(taken, replace(held.newest, metadata=held.recorded), self._head())
+        self.lost[table] = Lost(taken, replace(held.newest, metadata=held.recorded), self._head(table.rpartition("/")[2]))
         held.step = max((v.step for v in held.versions if v.step is not None), default=-1)
         if torn:
             held.versions.append(Version(taken.number, held.newest.rows, {}, 0, "TORN"))
         return True
 
-    def _head(self) -> int:
-        """The newest batch that was ever committed to the ledger, also if the ledger has lost it."""
+    def _head(self, source: str) -> int:
+        """The newest batch of a source that was ever committed to the ledger, also if the ledger has lost it; 0 for none."""
         versions = self.tables["ledger"].versions if "ledger" in self.tables else []
         versions = [*versions, *[lost.commit for table, lost in self.lost.items() if table == "ledger"]]
-        return max((row.entry.seq for version in versions for row in version.rows), default=0)
+        return max((row.entry.seq for version in versions for row in version.rows if row.entry.source == source), default=0)
 
     def is_damaged(self) -> bool:
         """Whether a commit is lost."""

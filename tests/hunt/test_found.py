@@ -114,7 +114,7 @@ def test_the_recorded_findings_do_not_recur(name: str, seed: int) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("seed", [900473, 1003381, 2010887, 3050981])
+@pytest.mark.parametrize("seed", [900473, 1003381, 2010887, 3050981, 5076513])
 def test_the_loss_of_a_commit_that_changed_no_committed_row_causes_no_finding(seed: int) -> None:
     """The lost commit added or took over uncommitted rows, removed them, or repeated the metadata of commits before a compaction."""
     assert simulate(generate(seed)) is None
