@@ -28,6 +28,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from operators.errors import TidemarkError
+
 _ATOMIC: dict[str, type[DataType]] = {
     "string": StringType,
     "boolean": BooleanType,
@@ -55,7 +57,7 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\['\\])*')|([A-Za-z_0-
 _ESCAPED = re.compile(r"\\(['\\])")
 
 
-class _NotValidError(ValueError):
+class _NotValidError(TidemarkError, ValueError):
     """The text is not in the part of Spark's grammar that this module reads."""
 
 

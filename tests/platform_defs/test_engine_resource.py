@@ -14,7 +14,8 @@ from tests.engine.entries import source_entry
 
 
 def _engine_of(resource: dg.ResourceDefinition) -> Engine:
-    return resource(dg.build_init_resource_context(resources={"spark": SparkResource()}))
+    with resource(dg.build_init_resource_context(resources={"spark": SparkResource()})) as engine:
+        return engine
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["a disk", "a URI"])
