@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -14,15 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
+from assets.factories.partitions import Days, run_days
 from assets.ports import EnginePort, LogPort
 from expectations.finding import Finding, Row, check_name
 from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
 from expectations.validation import validate
 
-Days = tuple[date, date]
-
-PARTITION = "dagster/partition"
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 NO_TABLE = frozenset(
     {"PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE"}
 )
@@ -154,12 +151,6 @@ def log_findings(
         if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
             log.rows(0).write.format("noop").mode("overwrite").save()
     return Findings({name: found[name] for name in map(check_name, expectations)}, log.schema, log, starts)
-
-
-def run_days(tags: Mapping[str, str]) -> Days | None:
-    """The first and last day of a run over daily partitions; None for a run that has none."""
-    first, last = tags.get(RANGE_START, tags.get(PARTITION)), tags.get(RANGE_END, tags.get(PARTITION))
-    return None if first is None or last is None else (date.fromisoformat(first), date.fromisoformat(last))
 
 
 def _spec(asset_key: dg.AssetKey, name: str, expectation: Expectation, blocking: bool) -> dg.AssetCheckSpec:

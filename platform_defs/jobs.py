@@ -6,12 +6,10 @@ import dagster as dg
 from pydantic import Field
 
 from assets.factories.event_log import EVENTS
-from assets.factories.partitions import range_of, start_of, within
+from assets.factories.partitions import range_of, range_tags, start_of, within
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
-
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
@@ -103,11 +101,6 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
 def land_changes_job() -> None:
     """One op."""
     land_versions()
-
-
-def range_tags(first: object, last: object) -> dict[str, str]:
-    """The tags of a run over a range of daily partitions."""
-    return {RANGE_START: str(first), RANGE_END: str(last)}
 
 
 def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartitionsDefinition | None:

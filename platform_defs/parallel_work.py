@@ -1,22 +1,20 @@
 """Does the work of a Dagster run's tables in parallel, while Dagster executes the run's steps one after the other."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from datetime import date
 from threading import Event, Lock
 from typing import Any
 
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.factories.work import Advanced, Days, Work
+from assets.factories.partitions import Days, run_days
+from assets.factories.work import Advanced, Work
 from assets.ports import EnginePort
 from platform_defs.engine.lake.interrupts import cancel_jobs, waiting_until
 from platform_defs.engine.operations.in_parallel import THREADS
-from platform_defs.jobs import RANGE_END, RANGE_START
 
-PARTITION = "dagster/partition"
 IN_PROCESS = ("in_process", "execute_in_process_executor")
 """The executors that run all steps of a run in one process."""
 GRACE_S = 5.0
@@ -58,7 +56,7 @@ class ParallelWork:
         if self._run is None or self._run.id != context.run.run_id:
             if self._run is not None:
                 self._run.close()
-            self._run = _Run(context.run.run_id, {name: self._tables[name] for name in selected}, engine, _days(context.run.tags))
+            self._run = _Run(context.run.run_id, {name: self._tables[name] for name in selected}, engine, run_days(context.run.tags))
         return self._run.claim(table)
 
     def end(self, run: str | None) -> None:
@@ -75,12 +73,6 @@ class ParallelWork:
             return []
         steps = run.step_keys_to_execute
         return [node.name for node in job.nodes if node.name in self._tables and (steps is None or node.name in steps)]
-
-
-def _days(tags: Mapping[str, str]) -> Days | None:
-    """The days of a run over partitions; None for another run."""
-    first, last = (tags.get(tag, tags.get(PARTITION)) for tag in (RANGE_START, RANGE_END))
-    return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
 
 
 class _Run:
@@ -124,7 +116,7 @@ class _Run:
     def _begin_ready(self) -> None:
         for name in sorted(self._left):
             table, work = self._tables[name]
-            if not self._stopped.is_set() and self._finished.issuperset(_among(table.inputs, self._tables)):
+            if not self._stopped.is_set() and self._finished.issuperset({*table.inputs} & {*self._tables}):
                 self._left.discard(name)
                 self._work[name] = self._pool.submit(self._do, name, work)
         if not self._left:
@@ -138,7 +130,3 @@ class _Run:
                 self._finished.add(name)
                 self._begin_ready()
         return advanced
-
-
-def _among(inputs: Collection[str], tables: Collection[str]) -> set[str]:
-    return {*inputs} & {*tables}

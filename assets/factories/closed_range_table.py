@@ -10,10 +10,10 @@ import dagster as dg
 from assets.contracts import DerivedAsset
 from assets.factories.daily_checks import log_days
 from assets.factories.keys import input_keys
-from assets.factories.lineage import column_lineage
-from assets.factories.metadata import moment, table_schema
-from assets.factories.partitions import day_at, days_of, end_of, range_of, span, start_of
-from assets.factories.work import Advanced, Days, OneByOne, Worker
+from assets.factories.lineage import column_metadata
+from assets.factories.metadata import moment
+from assets.factories.partitions import Days, day_at, days_of, end_of, range_of, span, start_of
+from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
 from operators.timing import DAY_MS
@@ -43,8 +43,8 @@ def event_time_asset(
     *,
     sources: Sequence[str],
     days: dg.DailyPartitionsDefinition,
+    worker: Worker,
     completeness: float = 0.0,
-    worker: Worker | None = None,
 ) -> dg.AssetsDefinition:
     """Make a derived table an asset with daily partitions by `final_at`.
 
@@ -55,10 +55,9 @@ def event_time_asset(
         derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
         days: the partitions.
+        worker: does the tables' work.
         completeness: the least share of matched rows among the matched and unmatched ones, by day.
-        worker: does the tables' work; by default each table's work is done in its own step.
     """
-    worker = OneByOne() if worker is None else worker
     worker.add(derived, partial(_work, derived))
     joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if joins else LAW_BY_WINDOW)]
@@ -82,7 +81,7 @@ def event_time_asset(
     ) -> Iterator[dg.MaterializeResult]:
         selected = first, last = days_of(context)
         rebuilt = _rebuilt(engine, derived.name, first, last) if config.rebuild else {}
-        done = worker.do(context, engine, derived.name, selected) if not rebuilt else _work(derived, engine, selected)
+        done = worker.do(context, engine, derived.name, selected)
         accounts = done.accounts
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
@@ -130,9 +129,7 @@ def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
         metadata["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
     if not state["steps"]:
         return metadata
-    frame = engine.views.table(derived.name)
-    schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
-    return metadata | {"dagster/column_schema": schema, "dagster/column_lineage": lineage}
+    return metadata | column_metadata(engine, derived)
 
 
 def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:

@@ -1,13 +1,21 @@
-"""Column lineage: the input columns that a derived table's columns come from."""
+"""The columns of a derived table as metadata: their types, and the input columns that they come from."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
 
 from assets.contracts import DerivedAsset
 from assets.factories.keys import event_key
+from assets.factories.metadata import table_schema
 from assets.ports import EnginePort
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
+
+
+def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
+    """The schema and the lineage of a table that exists, as Dagster shows them."""
+    frame = engine.views.table(derived.name)
+    return {"dagster/column_schema": table_schema(frame.schema), "dagster/column_lineage": column_lineage(engine, derived, frame.columns)}
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:

@@ -1,11 +1,17 @@
 """The daily partitions of derived assets: one for each day of `final_at`, UTC."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 
 from operators.timing import DAY_MS
+
+PARTITION = "dagster/partition"
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+"""The tags with which Dagster records the partitions of a run."""
+Days = tuple[date, date]
+"""The first and the last day of a run over partitions."""
 
 
 def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
@@ -30,6 +36,17 @@ def within(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple
     if known is None or first > known[1]:
         return None
     return max(first, known[0]), max(min(last, known[1]), known[0])
+
+
+def range_tags(first: object, last: object) -> dict[str, str]:
+    """The tags of a run over a range of daily partitions."""
+    return {RANGE_START: str(first), RANGE_END: str(last)}
+
+
+def run_days(tags: Mapping[str, str]) -> Days | None:
+    """The first and last day of a run over daily partitions; None for a run that has none."""
+    first, last = tags.get(RANGE_START, tags.get(PARTITION)), tags.get(RANGE_END, tags.get(PARTITION))
+    return None if first is None or last is None else (date.fromisoformat(first), date.fromisoformat(last))
 
 
 def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:

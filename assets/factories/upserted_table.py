@@ -9,15 +9,15 @@ import dagster as dg
 from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
 from assets.factories.keys import input_keys
-from assets.factories.lineage import column_lineage
-from assets.factories.metadata import table_schema
-from assets.factories.work import Advanced, Days, OneByOne, Worker
+from assets.factories.lineage import column_metadata
+from assets.factories.partitions import Days
+from assets.factories.work import Advanced, Worker
 from assets.ports import EnginePort
 
 HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
 
 
-def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker | None = None) -> dg.AssetsDefinition:
+def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker) -> dg.AssetsDefinition:
     """Make an upserted table an asset without partitions.
 
     Materialising it handles the rows that arrived since, and reports its metrics: partitions, rows, changes for each input row, and
@@ -26,9 +26,8 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     Args:
         derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
-        worker: does the tables' work; by default each table's work is done in its own step.
+        worker: does the tables' work.
     """
-    worker = OneByOne() if worker is None else worker
     worker.add(derived, partial(_work, derived))
 
     @dg.asset(
@@ -43,7 +42,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         rebuilt = engine.rebuild(derived.name) if config.rebuild else None
-        done = worker.do(context, engine, derived.name, None) if rebuilt is None else _work(derived, engine, None)
+        done = worker.do(context, engine, derived.name, None)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
         yield dg.MaterializeResult(metadata={**done.metadata, **repaired}, check_results=[law_check(done)])
 
@@ -55,7 +54,5 @@ def _work(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced
     steps = list(engine.steps(derived.name))
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
     if engine.pending.described(derived.name)["steps"]:
-        frame = engine.views.table(derived.name)
-        schema, lineage = table_schema(frame.schema), column_lineage(engine, derived, frame.columns)
-        metadata |= {**engine.views.metrics(derived.name), "dagster/column_schema": schema, "dagster/column_lineage": lineage}
+        metadata |= {**engine.views.metrics(derived.name), **column_metadata(engine, derived)}
     return Advanced(metadata, engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name))

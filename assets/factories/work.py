@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, Protocol
 
 import dagster as dg
 
 from assets.contracts import DerivedAsset
+from assets.factories.partitions import Days
 from assets.ports import AccountPort, EnginePort
-
-Days = tuple[date, date]
-"""The first and the last day of a run over partitions."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +45,3 @@ class Worker(Protocol):
     def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
         """Do a table's work, or wait for it if it has begun."""
         ...
-
-
-class OneByOne:
-    """Does the work of each table in the step of its asset."""
-
-    def __init__(self) -> None:
-        self._work: dict[str, Work] = {}
-
-    def add(self, table: DerivedAsset, work: Work) -> None:
-        """Make a table's work known."""
-        self._work[table.name] = work
-
-    def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
-        """Do a table's work."""
-        return self._work[table](engine, days)

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from assets.factories.partitions import range_tags
 from assets.shop.names import PAYMENT_ORDER_WIDE
 from platform_defs.cli import render
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.dagster_home import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
-from platform_defs.jobs import range_tags
 from platform_defs.resources.engine import make_engine
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings

@@ -17,11 +17,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.factories.keys import event_key
+from assets.factories.partitions import RANGE_END, RANGE_START, run_days
 from assets.shop.sources import orders, payments
 from assets.shop.tables import payment_order_wide
 from expectations import all_checks, suite_checks
 from expectations import shop as suites
-from expectations.checks import NO_TABLE, RANGE_END, RANGE_START, findings, run_days
+from expectations.checks import NO_TABLE, findings
 from platform_defs.engine.inputs.schemas import event_schema, log_schema
 from platform_defs.engine.operations.views import Log
 from platform_defs.settings import Settings

@@ -7,10 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets.factories.partitions import end_of
+from assets.factories.partitions import RANGE_END, end_of
 from platform_defs import sensors
 from platform_defs.engine.inputs.progress import ProgressError
-from platform_defs.jobs import RANGE_END
 from tests.hunt.process import Fault
 
 RunOf = Callable[[Callable[[Any], Any], Sequence[Fault]], tuple[str, Any]]

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from assets.factories.closed_range_table import IN_DAYS, event_time_asset
-from assets.factories.partitions import daily, within
+from assets.factories.partitions import daily, range_tags, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.jobs import range_tags
+from platform_defs.parallel_work import ParallelWork
 from tests.support.small_sources import DAY, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
@@ -62,7 +62,8 @@ class Engine:
 )
 def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: tuple[int, int], passed: bool) -> None:
     engine: Any = Engine(times)
-    tables = [event_time_asset(a, sources=["l", "r"], days=DAYS) for a in (join("pairs"), join("more", ("l", "pairs")))]
+    worker, assets = ParallelWork(), (join("pairs"), join("more", ("l", "pairs")))
+    tables = [event_time_asset(a, sources=["l", "r"], days=DAYS, worker=worker) for a in assets]
     requested = within(DAYS, date.min, date(2026, 3, 2))
     assert requested is not None
     assert requested == (date(2026, 2, 27), date(2026, 3, 2))
