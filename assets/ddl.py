@@ -110,7 +110,8 @@ class _Reader:
     def _field(self, *, colon: bool) -> StructField:
         """A column, or a struct's field, whose type may follow a colon."""
         name = self._name()
-        _ = colon and self._skips(":")
+        if colon:
+            self._skips(":")
         kind, nullable, metadata = self._type(), True, {}
         if self._skips("not"):
             self._expect("null")
@@ -128,7 +129,9 @@ class _Reader:
         if name in ("varchar", "char", "character"):
             [length] = self._sizes(1, 1)
             return VarcharType(length) if name == "varchar" else CharType(length)
-        self._expect("<", after=name in ("array", "map", "struct"))
+        if name not in ("array", "map", "struct"):
+            raise _NotValidError(name)
+        self._expect("<")
         made: DataType
         if name == "struct":
             made = StructType(self._fields(colon=True))
@@ -191,6 +194,6 @@ class _Reader:
         self._at += found
         return found
 
-    def _expect(self, word: str, *, after: bool = True) -> None:
-        if not after or not self._skips(word):
+    def _expect(self, word: str) -> None:
+        if not self._skips(word):
             raise _NotValidError(word)

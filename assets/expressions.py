@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -25,7 +26,7 @@ def check_expression(parameter: str, expression: str, columns: Sequence[str], of
         added: columns that the engine adds, which the error does not list.
     """
     if (unknown := unknown_column(expression, [*columns, *added])) is not None:
-        raise no_column(parameter, expression, unknown, columns, of)
+        raise _no_column(parameter, expression, unknown, columns, of)
 
 
 def check_columns_exist(parameter: str, names: Iterable[str], columns: Sequence[str], of: str, added: Sequence[str] = ()) -> None:
@@ -33,10 +34,10 @@ def check_columns_exist(parameter: str, names: Iterable[str], columns: Sequence[
     known = {folded(column) for column in (*columns, *added)}
     for name in names:
         if folded(name) not in known:
-            raise no_column(parameter, name, name, columns, of)
+            raise _no_column(parameter, name, name, columns, of)
 
 
-def no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], of: str) -> ContractError:
+def _no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], of: str) -> ContractError:
     """The error for a column that does not exist."""
     nearest = difflib.get_close_matches(unknown, columns, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -47,14 +48,17 @@ def no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], 
 def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
     """The first name in an expression that is neither a column nor a lambda's parameter; None if there is none, or it is not certain."""
     known = {folded(column) for column in columns}
+    return next((name for name in _names_read(expression) if folded(name) not in known), None)
+
+
+@lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline
+def _names_read(expression: str) -> tuple[str, ...]:
+    """The names in an expression that can only be columns; none if the parser does not understand it, or it has a subquery."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
     except SqlglotError:
-        return None
+        return ()
     if tree is None or tree.find(exp.Query) is not None:  # a subquery has columns of its own
-        return None
-    for column in tree.find_all(exp.Column):
-        name = column.parts[0].name
-        if folded(name) not in known and name.lower() not in _WITHOUT_PARENTHESES and name != "*":
-            return name
-    return None
+        return ()
+    names = [column.parts[0].name for column in tree.find_all(exp.Column)]
+    return tuple(name for name in names if name.lower() not in _WITHOUT_PARENTHESES and name != "*")

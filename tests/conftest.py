@@ -52,9 +52,9 @@ FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LATE_COMPILATION = " ".join(
-    f"-XX:Tier4{name}={value}"
+    f"-XX:Tier4{name}Threshold={value}"
     for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
-).replace("=", "Threshold=")
+)
 """The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
 
 

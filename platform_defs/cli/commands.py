@@ -231,10 +231,7 @@ def status(assets: AssetNames = None, as_json: Json = False) -> None:
     engine = _engine()
     report = render.status(engine, _known_assets(engine, assets))
     render.show(as_json, report, render.print_status)
-    wrong = {name: asset["law"] for name, asset in report["assets"].items() if not asset["law"]["holds"]}
-    if wrong:
-        refused = [name for name, law in wrong.items() if "refused" in law]
-        raise StatusError.of([name for name in wrong if name not in refused], refused)
+    StatusError.check({name: asset["law"] for name, asset in report["assets"].items()})
 
 
 def _day(option: str, text: str) -> date:

@@ -1,8 +1,9 @@
 """Runs several assets in turn: if one fails, only the assets that read it are skipped."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -27,11 +28,14 @@ class StatusError(TidemarkError, RuntimeError):
     """The conservation law does not hold for a table, or the table cannot be accounted for."""
 
     @classmethod
-    def of(cls, broken: Sequence[str], refused: Sequence[str]) -> "StatusError":
-        """Tables for which the law does not hold, and tables that cannot be accounted for, both of which the report describes."""
+    def check(cls, laws: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise if the law does not hold for a table, or a table cannot be accounted for; `laws` is by table, as in the report."""
+        refused = [name for name, law in laws.items() if "refused" in law]
+        broken = [name for name, law in laws.items() if not law["holds"] and name not in refused]
         parts = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
         parts += [f"{', '.join(refused)} cannot be accounted for"] if refused else []
-        return cls(f"{'; '.join(parts)}. The report above gives the rows or the reason")
+        if parts:
+            raise cls(f"{'; '.join(parts)}. The report above gives the rows or the reason")
 
 
 @dataclass

@@ -12,9 +12,15 @@ from assets.contracts import SourceContract
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import READER_VERSION
 
+GOOD = "good"
+"""In an attempt's metadata: the number of rows that pass their contract. It decides whether two tries of an attempt have the same rows.
+
+Which rows are too far in the future depends on the wall clock of the try: the later it is, the more rows pass.
+"""
+
 
 def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: int) -> dict[str, Any]:
-    """The commit metadata of an attempt: a hash of everything that its rows depend on.
+    """The commit metadata of an attempt: a hash of everything that its rows depend on, except the wall clock (see `GOOD`).
 
     Args:
         seq: the batch number.
@@ -25,13 +31,6 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
     parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
     identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)
     return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
-
-
-GOOD = "good"
-"""In an attempt's metadata: the number of rows that pass their contract. It decides whether two tries of an attempt have the same rows.
-
-Which rows are too far in the future depends on the wall clock of the try: the later it is, the more rows pass.
-"""
 
 
 def is_same_input(one: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
