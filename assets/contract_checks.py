@@ -99,11 +99,15 @@ def check_key(key: Sequence[str], schema: StructType) -> None:
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise `ContractError` if an option conflicts with how the engine reads lines: by headers, with unparsable rows in quarantine."""
+    """Raise `ContractError` if an option conflicts with how the engine reads lines, with unparsable rows in quarantine."""
     for option, value in options.items():
         name = option.lower()
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
             raise ContractError.bad_value("options", {option: value}, "other options: the engine quarantines rows that cannot be parsed")
+        if name == "header" and str(value).lower() not in ("true", "false"):
+            raise ContractError.bad_value(
+                "options", {option: value}, "'true', or 'false' for CSV files whose fields are the schema's columns"
+            )
         if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
             legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
             raise ContractError.bad_value("options", {option: value}, legal)

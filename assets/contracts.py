@@ -22,6 +22,7 @@ from assets.contract_checks import (
 from assets.ddl import schema_of
 from assets.expressions import check_expression
 from assets.names import first_twice
+from assets.preparation import Preparation
 from operators.contract import EVENT_TIME, NewRows, Operator
 from operators.timing import Duration, length_ms
 
@@ -44,6 +45,7 @@ __all__ = [
     "ContractError",
     "DerivedAsset",
     "NewColumns",
+    "Preparation",
     "Punctuated",
     "RowRule",
     "SourceContract",
@@ -129,12 +131,13 @@ class SourceContract:
         idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never.
         future_skew: rows whose event time is further ahead of the wall clock are quarantined; None to ingest them.
         rules: row rules.
-        options: options for Spark's `from_csv` / `from_json`. Columns are read as text and cast afterwards, in UTC, so options for the
-            formats of times and numbers have no effect.
+        options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's
+            names. With `"false"`, the fields are the schema's columns, in its order. Columns are read as text and cast afterwards, in
+            UTC, so options for the formats of times and numbers have no effect.
         new_columns: what happens to columns that the schema does not name. `ignore` leaves them out; `quarantine` quarantines the rows
             that have them; `refuse` stops the ingest before anything of the micro-batch is committed; `add` adds them to the event log
-            from then on, as text, or with Parquet's own types
-            (whole numbers as bigint, floats as double). Operators see only the schema's columns.
+            from then on, as text, or with Parquet's own types (whole numbers as bigint, floats as double). Operators see only the
+            schema's columns.
     """
 
     name: str
@@ -225,6 +228,8 @@ class DerivedAsset:
         name: the table's name, by the same rules as a source's.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
+        prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. An upserted table cannot
+            be prepared, nor can rows with change kinds be filtered: a change could be left out, and the row before it stay.
         shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
         description: what the table contains.
         group: the asset's group in Dagster.
@@ -235,6 +240,7 @@ class DerivedAsset:
     name: str
     inputs: tuple[str, ...]
     operator: Operator
+    prepare: Mapping[str, Preparation] = field(default_factory=dict)
     shape: Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
     group: str = WIDE
@@ -246,6 +252,7 @@ class DerivedAsset:
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
             )
+        self._check_preparations()
         for time, column in _times(self.operator):
             if column != EVENT_TIME:
                 legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
@@ -253,6 +260,25 @@ class DerivedAsset:
         if self.shape and isinstance(self.operator.reads, NewRows):
             legal = f"None: {type(self.operator).__name__} merges new rows into the table's rows, which a shape would change"
             raise ContractError.bad_value("shape", self.shape, legal)
+
+    def _check_preparations(self) -> None:
+        for name, preparation in self.prepare.items():
+            if name not in self.inputs:
+                raise ContractError.bad_value("prepare", name, f"names of the table's inputs: {', '.join(self.inputs)}")
+            if not isinstance(preparation, Preparation):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ContractError.bad_value("prepare", preparation, "Preparation(where=..., select=...)")
+            if preparation.where is not None and self.operator.reads.change is not None:
+                legal = f"no condition for {name!r}, whose rows have change kinds: filter them where they are made"
+                raise ContractError.bad_value("where", preparation.where, legal)
+
+    def columns_read(self, name: str, columns: Sequence[str]) -> Sequence[str]:
+        """The columns of an input that the operator reads.
+
+        Args:
+            name: the input's name.
+            columns: the input's own columns.
+        """
+        return [*self.prepare[name].columns(columns)] if name in self.prepare else columns
 
     def rows(self, *frames: DataFrame) -> DataFrame:
         """The table's rows for complete input."""

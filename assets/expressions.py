@@ -48,11 +48,11 @@ def _no_column(parameter: str, value: str, unknown: str, columns: Sequence[str],
 def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
     """The first name in an expression that is neither a column nor a lambda's parameter; None if there is none, or it is not certain."""
     known = {folded(column) for column in columns}
-    return next((name for name in _names_read(expression) if folded(name) not in known), None)
+    return next((name for name in columns_read(expression) if folded(name) not in known), None)
 
 
 @lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline
-def _names_read(expression: str) -> tuple[str, ...]:
+def columns_read(expression: str) -> tuple[str, ...]:
     """The names in an expression that can only be columns; none if the parser does not understand it, or it has a subquery."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")

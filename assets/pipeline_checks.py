@@ -1,13 +1,14 @@
 """Checks of a pipeline's sources and tables against each other."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.expressions import check_columns_exist, check_expression
 from assets.names import first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT, STEP
+from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
 from operators.errors import OperatorError
 
@@ -29,8 +30,18 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
     if (again := first_twice([*sources, *tables])) is not None:
         raise ContractError.bad_value("name", again, "names of sources and tables that differ in more than case; rename one of the two")
     ordered = in_order(sources, tables)
-    _check_changelogs(sources, ordered)
-    _check_expressions(sources, ordered)
+    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
+    for name, table in ordered.items():
+        _check_preparations(table, ordered, known)
+        _check_kind_column(table, ordered, known)
+        columns = _columns(table, ordered, known)
+        _check_expressions(table, ordered, known)
+        if columns is None:
+            continue
+        upserts = table.operator.emits.upserts
+        known[name] = columns if upserts else [c for c in columns if c not in (EVENT_TIME, RESULT_TIME, FINAL_AT)]
+        if upserts:
+            _check_changelog(table, columns)
     return ordered
 
 
@@ -62,39 +73,39 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
     return ordered
 
 
-def _check_changelogs(sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> None:
+def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+    """Raise if a table prepares an upserted table (a change could be left out, and the row before it stay), or reads an unknown column."""
+    for name, preparation in table.prepare.items():
+        if name in tables and tables[name].operator.emits.upserts:
+            legal = f"sources and tables of final results; rows of the upserted table {name!r} are replaced: prepare its own inputs"
+            raise ContractError.bad_value("prepare", name, legal)
+        if name in known:
+            preparation.check(known[name], repr(name))
+
+
+def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:
     """Raise if a result has a column that its changelog adds: the changelog could never be written."""
-    known: dict[str, Sequence[str]] = {n: [*s.struct.fieldNames(), EVENT_TIME, SEQ, ARRIVAL] for n, s in sources.items()}
-    for name, asset in assets.items():
-        _check_kind_column(asset, assets, known)
-        columns = _columns(asset, assets, known)
-        if columns is None or not asset.operator.emits.upserts:
-            continue
-        known[name] = columns
-        for column in columns:
-            if folded(column) in (CHANGE, CHANGED_AT, STEP):
-                kind = type(asset.operator).__name__
-                way_out = f"rename it in the source's schema, or if it has change kinds, give its name to {kind} as `change`"
-                legal = f"columns other than {CHANGE}, {CHANGED_AT} and {STEP}, which the changelog of {name!r} adds; {way_out}"
-                raise ContractError.bad_value("operator", column, legal)
+    for column in columns:
+        if folded(column) in (CHANGE, CHANGED_AT, STEP):
+            kind = type(table.operator).__name__
+            way_out = f"rename it in the source's schema, or if it has change kinds, give its name to {kind} as `change`"
+            legal = f"columns other than {CHANGE}, {CHANGED_AT} and {STEP}, which the changelog of {table.name!r} adds; {way_out}"
+            raise ContractError.bad_value("operator", column, legal)
 
 
-def _check_expressions(sources: Mapping[str, SourceContract], tables: Mapping[str, DerivedAsset]) -> None:
+def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
     """Raise if an operator of one input reads a column that the input does not have, as far as its columns are known."""
-    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
-    for name, table in tables.items():
-        columns = known.get(table.inputs[0]) if len(table.inputs) == 1 else None
-        if columns is None:
-            continue
-        operator: Any = table.operator
-        added, of = [EVENT_TIME, SEQ, ARRIVAL, *filter(None, [operator.reads.change])], repr(table.inputs[0])
-        by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
-        check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
-        check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
-        for expression in getattr(operator, "aggregates", {}).values():
-            check_expression("aggregates", expression, columns, of, added)
-        if isinstance(operator, NamesColumns) and table.shape is None:
-            known[name] = operator.result_columns(columns)
+    [source, *others] = table.inputs
+    if others or source not in known:
+        return
+    columns, operator = table.columns_read(source, known[source]), cast(Any, table.operator)
+    of = repr(source) + (" as prepared" if table.prepare else "")
+    added = [*_added(table, tables.get(source)), *filter(None, [operator.reads.change])]
+    by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
+    check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
+    check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
+    for expression in getattr(operator, "aggregates", {}).values():
+        check_expression("aggregates", expression, columns, of, added)
 
 
 def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
@@ -105,14 +116,20 @@ def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Map
     """
     if not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
         return None
-    kind = asset.operator.reads.change
-    added = [kind] if kind else []
+    read = [[*asset.columns_read(name, known[name]), *_added(asset, assets.get(name))] for name in asset.inputs]
     try:
-        found = asset.operator.result_columns(*[[*known[name], *(added if name in assets else [])] for name in asset.inputs])
+        found = asset.operator.result_columns(*read)
     except OperatorError as error:
         legal = f"inputs whose columns the operator of {asset.name!r} accepts: {error}"
         raise ContractError.bad_value("inputs", asset.inputs, legal) from error
     return None if asset.shape else found
+
+
+def _added(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:
+    """The columns that the engine adds to an input's own: to a source's (None), to final results', or to an upserted table's."""
+    if of is None:
+        return [EVENT_TIME, SEQ, ARRIVAL]
+    return [*filter(None, [reader.operator.reads.change])] if of.operator.emits.upserts else [EVENT_TIME]
 
 
 def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset, SourceContract
 
-TERMS = ("accepted", "matched", "unmatched", "pending", "late", "missing", "extra")
+TERMS = ("accepted", "matched", "unmatched", "pending", "late", "filtered", "missing", "extra")
 """The terms of an account, which are attributes of `AccountPort`."""
 
 
@@ -50,6 +50,7 @@ class AccountPort(Protocol):
     unmatched: int
     pending: int
     late: int
+    filtered: int
     missing: int
     extra: int
 

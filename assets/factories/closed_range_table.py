@@ -19,9 +19,10 @@ from operators.contract import TracesInputs
 from operators.timing import DAY_MS
 
 LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
-LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending or late."
+LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
 LAW_BY_WINDOW = (
-    "Every accepted row is in closed windows, in an open window, in no window, or late. The results equal those computed from the log."
+    "Every accepted row is in closed windows, in an open window, in no window, late, or filtered. "
+    "The results equal those computed from the log."
 )
 IN_DAYS_DESCRIPTION = (
     "No event is before the first or after the last daily partition: its results would be in the table, but in no partition."

@@ -5,11 +5,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import table_schema
 from assets.ports import EnginePort
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
+
+_ENGINES = (SEQ, ARRIVAL, EVENT_TIME)
 
 
 def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
@@ -25,17 +27,20 @@ def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[
 
 def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
     found: list[dg.TableColumnDep] = []
+    read = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
     for which, name in enumerate(derived.inputs):
-        if name not in engine.sources:
-            continue
-        own = [*engine.sources[name].struct.fieldNames(), SEQ, ARRIVAL, EVENT_TIME]
-        others = {c for n in derived.inputs if n != name and n in engine.sources for c in engine.sources[n].struct.fieldNames()} | {
-            SEQ,
-            ARRIVAL,
-            EVENT_TIME,
-        }
-        found += [dg.TableColumnDep(event_key(name), c) for c in own if column == _named(derived, c, which, c in others)]
+        others = {c for n in read if n != name for c in read[n]} | {*_ENGINES}
+        deps = [dep for c, of in read.get(name, {}).items() if column == _named(derived, c, which, c in others) for dep in of]
+        found += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
     return found
+
+
+def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, list[str]]:
+    """The columns of a source as the operator reads them, each with the source's columns from which it is computed."""
+    own = source.struct.fieldNames()
+    prepared = derived.prepare.get(source.name)
+    columns = {column: [column] for column in own} if prepared is None else prepared.lineage(own)
+    return columns | {column: [column] for column in _ENGINES}
 
 
 def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str:

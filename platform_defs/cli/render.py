@@ -276,7 +276,8 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
             f"[bold]{plain(name)}[/]: [red]cannot be accounted for:[/] {escape(asset['law']['refused'])}", highlight=False, soft_wrap=True
         )
         return
-    terms = [t for t in TERMS if t in asset]
+    filters = any(asset.get("filtered", {}).values())
+    terms = [t for t in TERMS if t in asset and (filters or t != "filtered")]
     names = sorted(asset["accepted"])
     _table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
@@ -289,7 +290,8 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     law = asset["law"]
     if law["holds"]:
         out.print(
-            "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late, on every side and day.",
+            "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late"
+            f"{' + filtered' if filters else ''}, on every side and day.",
             soft_wrap=True,
         )
     for broken in law["broken"]:

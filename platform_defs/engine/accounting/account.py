@@ -1,4 +1,4 @@
-"""The conservation law: every accepted row is matched, unmatched, pending or late. It is checked by side and by the day of the event time.
+"""The conservation law: every accepted row is matched, unmatched, pending, late or filtered. It is checked by side and day of event time.
 
 The terms are counted in one of three ways: by the rows that results name (`traced_rows`), by the time at which rows are finalized
 (`counted_rows`), or by the batches that were handled (`upserted_rows`). The results are also recomputed from the log and compared row by
@@ -28,7 +28,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     If the results name the rows of sources, each row is looked up in the results. For other results (of windows, or of derived inputs)
     rows are counted by when they are finalized: `matched` are the rows in closed windows, `pending` those in open windows, `unmatched`
     those in no window; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes
-    no ranges see `upserted_account`.
+    no ranges see `upserted_account`. `filtered` are always the rows that the asset's preparation of an input leaves out.
 
     Args:
         advance: the asset.

@@ -1,7 +1,7 @@
 """The terms of an asset whose results do not name rows of sources: results of windows, or of derived inputs.
 
-Accepted and late rows are counted from the logs. Matched, pending and unmatched rows are counted by the time at which the operator
-reports them as finalized.
+Accepted, late and filtered rows are counted from the logs. Matched, pending and unmatched rows are counted by the time at which the
+operator reports them as finalized.
 """
 
 from collections.abc import Sequence
@@ -17,31 +17,33 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.reader import LATE, Span
+from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 
 
 def counted_terms(advance: Advance, scope: Scope) -> DataFrame:
-    """The terms by side and day: accepted and late rows, and for rows that are not late, how the operator reports them.
+    """The terms by side and day: accepted, late and filtered rows, and for the others, how the operator reports them.
 
     Raises:
         OperatorError: the operator does not report when a row is finalized.
     """
     inputs = input_rows(advance, scope)
-    return _accepted_and_late(inputs, scope).unionByName(_finality(advance, scope, inputs), allowMissingColumns=True).na.fill(0)
+    return _not_reported(inputs, scope).unionByName(_finality(advance, scope, inputs), allowMissingColumns=True).na.fill(0)
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """Each input's rows with `LATE`, including rows before and after the days that may share a window with rows of the days."""
+    """Each input's rows with `LATE` and `FILTERED`, including rows outside the days that may share a window with rows of the days."""
     reading, asset, span = advance.reading, advance.asset, scope.span
     wait = longest_wait(advance)
     wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
     return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 
 
-def _accepted_and_late(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
-    sides = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE) for which, frame in enumerate(inputs)]
+def _not_reported(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
+    """The terms that are counted without the operator: accepted, late and filtered rows."""
+    sides = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE, FILTERED) for which, frame in enumerate(inputs)]
     rows = reduce(DataFrame.unionByName, sides).where(scope.span.holds(F.col(EVENT_TIME)))
-    return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(F.count("*").alias("accepted"), F.count_if(LATE).alias("late"))
+    counts = [F.count("*").alias("accepted"), F.count_if(LATE).alias("late"), F.count_if(FILTERED).alias("filtered")]
+    return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
 
 
 def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> DataFrame:
@@ -49,7 +51,7 @@ def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> Da
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
-    rows = operator.finalized_at(*[frame.where(~F.col(LATE)).drop(LATE) for frame in inputs])
+    rows = operator.finalized_at(*[frame.where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED) for frame in inputs])
     finalized_at = F.col(FINALIZED_AT)
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
     counts = {"matched": closed, "pending": ~closed, "unmatched": finalized_at.isNull()}

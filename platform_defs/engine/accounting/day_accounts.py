@@ -29,6 +29,7 @@ class DayAccount:
         unmatched: finalized rows in no pair; for windows, rows in no window.
         pending: rows that may still be matched, or are in an open window.
         late: rows that arrived after the watermark had passed them.
+        filtered: rows that the asset's preparation of the input leaves out.
         missing: results of this side and day that the table lacks.
         extra: results that the table should not have.
     """
@@ -40,13 +41,15 @@ class DayAccount:
     unmatched: int = 0
     pending: int = 0
     late: int = 0
+    filtered: int = 0
     missing: int = 0
     extra: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether every row is accounted for exactly once, and the results are right."""
-        return self.accepted == self.matched + self.unmatched + self.pending + self.late and not self.missing and not self.extra
+        counted = self.matched + self.unmatched + self.pending + self.late + self.filtered
+        return self.accepted == counted and not self.missing and not self.extra
 
     @property
     def completeness(self) -> float:

@@ -1,4 +1,4 @@
-"""The conservation law of one step: every row that it finalized is matched, unmatched or late. The cost grows with the step alone.
+"""The conservation law of one step: every row that it finalized is matched, unmatched, late or filtered. Its cost grows with the step.
 
 Exactly one step finalizes a row: the step whose closed range contains the row's last possible match, or for a late row the step that
 handles its batch. Each term is counted from its own table. Unmatched rows that no table keeps are the remainder. Unlike the account of
@@ -20,10 +20,10 @@ from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, traced, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
-from platform_defs.engine.inputs.reader import LATE, Span
+from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.lake.small_queries import collected
 
-_COUNTED = ("accepted", "late", "matched", "unmatched")
+_COUNTED = ("accepted", "late", "filtered", "matched", "unmatched")
 
 
 class LawError(TidemarkError, RuntimeError):
@@ -33,7 +33,8 @@ class LawError(TidemarkError, RuntimeError):
     def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
         """The sides and days on which rows are missing or counted twice."""
         described = "; ".join(
-            f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late"
+            f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late + "
+            f"{a.filtered} filtered"
             for a in accounts[:5]
         )
         return cls(
@@ -46,7 +47,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """Account for the rows that one step has finalized.
 
     If the operator does not keep a side's unmatched rows, `unmatched` is the remainder, and the law is broken only if more rows are
-    matched and late than were accepted.
+    matched, late and filtered than were accepted.
 
     Args:
         advance: the asset; its results must name their rows, and its inputs must be sources.
@@ -88,7 +89,8 @@ def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Colum
 
 
 def _logged(rows: DataFrame, which: int) -> DataFrame:
-    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, accepted=F.count("*"), late=F.count_if(LATE))
+    terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED)}
+    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, **terms)
 
 
 def _held(rows: DataFrame, which: int) -> DataFrame:
@@ -105,5 +107,5 @@ def _counts(rows: DataFrame, which: int, **terms: Column) -> DataFrame:
 
 
 def _account(side: str, day: date, terms: Counter[str], keeps_unmatched: bool) -> DayAccount:
-    rest = terms["accepted"] - terms["matched"] - terms["late"]
+    rest = terms["accepted"] - terms["matched"] - terms["late"] - terms["filtered"]
     return DayAccount(side, day, **(terms if keeps_unmatched else {**terms, "unmatched": max(0, rest)}))

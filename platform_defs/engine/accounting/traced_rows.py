@@ -1,7 +1,7 @@
 """The terms of an asset whose results name the source rows from which they were computed, by `seq` and `arrival`.
 
-For each row, the log and the ledger record whether it is accepted and late, and the results whether it is matched or kept as unmatched.
-These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending.
+For each row, the log and the ledger record whether it is accepted, late or filtered, and the results whether it is matched or kept as
+unmatched. These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending.
 """
 
 from functools import reduce
@@ -17,10 +17,10 @@ from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.reader import LATE
+from platform_defs.engine.inputs.reader import FILTERED, LATE
 
 IS_PAIR = "is_pair"
-_BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16}
+_BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16, "filtered": 32}
 
 
 def names_rows(advance: Advance) -> bool:
@@ -66,7 +66,7 @@ def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:
     rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, scope.span)
     final_at = tracing_operator(advance).finalized_at_if_unmatched(which, F.col(EVENT_TIME))
     expired = F.lit(False) if scope.closed_to is None else final_at <= instant(scope.closed_to, final_at)
-    return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), expired=expired)
+    return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), filtered=F.col(FILTERED), expired=expired)
 
 
 def _resulting(advance: Advance, scope: Scope, which: int) -> DataFrame:
@@ -86,8 +86,8 @@ def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
     """The terms by side and day. If log and results have different event times for a row, it counts as two rows, which breaks the law."""
     operator = tracing_operator(advance)
     rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))
-    logged, late, expired, paired, padded = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
-    rest = logged & ~late & ~paired & ~padded
+    logged, late, expired, paired, padded, filtered = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
+    rest = logged & ~late & ~filtered & ~paired & ~padded
     keeps_unmatched = F.col("side").isin([i for i in range(len(advance.asset.inputs)) if operator.keeps_unmatched(i)])
     counts = {
         "accepted": logged,
@@ -95,6 +95,7 @@ def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
         "unmatched": F.when(keeps_unmatched, padded).otherwise(rest & expired),
         "pending": rest & ~expired,
         "late": late,
+        "filtered": filtered,
     }
     return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(t, F.lit(False))).alias(t) for t in TERMS])
 

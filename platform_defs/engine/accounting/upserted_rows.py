@@ -18,10 +18,10 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.days import moment
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import LATE
+from platform_defs.engine.inputs.reader import FILTERED, LATE
 from platform_defs.engine.lake.small_queries import collected
 
-_TERMS = ("accepted", "matched", "pending", "late")
+_TERMS = ("accepted", "matched", "pending", "late", "filtered")
 
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
@@ -49,8 +49,9 @@ def _handled(advance: Advance, scope: Scope, source: str) -> DataFrame:
     reading, seq = advance.reading, progress(advance.reading.lake, advance.asset).seq
     which = advance.asset.inputs.index(source)
     rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span)
-    late, handled = F.col(LATE), F.col(SEQ) <= seq
-    terms = dict(zip(_TERMS, (F.lit(True), handled & ~late, ~handled & ~late, late), strict=True))
+    late, filtered, handled = F.col(LATE), F.col(FILTERED), F.col(SEQ) <= seq
+    read = ~late & ~filtered
+    terms = dict(zip(_TERMS, (F.lit(True), handled & read, ~handled & read, late, filtered), strict=True))
     by_day = rows.groupBy(F.lit(source).alias("side"), day_of(F.col(EVENT_TIME)))
     return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()])
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from assets.contracts import SourceContract
 
+HEADER = "header"
+"""The option that tells whether files have a header."""
 _ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -17,22 +19,25 @@ class CsvStyle:
         sep: the field separator, one character or several.
         quote: the character that encloses a field; empty for none.
         escape: the character that escapes a quote inside a field.
+        has_header: whether a file's first line names its columns; if not, the fields are the schema's columns, in its order.
     """
 
     sep: str = ","
     quote: str = '"'
     escape: str = '"'
+    has_header: bool = True
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "CsvStyle":
         r"""The dialect that Spark uses with these options.
 
         >>> CsvStyle.of({"delimiter": "\\t", "quote": "'"})
-        CsvStyle(sep='\t', quote="'", escape='"')
+        CsvStyle(sep='\t', quote="'", escape='"', has_header=True)
         """
         named = {name.lower(): value for name, value in options.items()}
         sep = named.get("sep", named.get("delimiter", cls.sep))
-        return cls(_unescaped(sep) or cls.sep, _unescaped(named.get("quote", cls.quote)), _unescaped(named.get("escape", cls.escape)))
+        quote, escape = _unescaped(named.get("quote", cls.quote)), _unescaped(named.get("escape", cls.escape))
+        return cls(_unescaped(sep) or cls.sep, quote, escape, named.get(HEADER, "true").lower() == "true")
 
     def fields(self, line: str) -> list[str]:
         """The fields of a line.

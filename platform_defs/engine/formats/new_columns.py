@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, LongType, StringType
 
 from assets.contracts import SourceContract
-from platform_defs.engine.formats.csv_style import header_names
+from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.parquet import parquet_schema
 from platform_defs.engine.formats.raw_rows import PATH
@@ -57,7 +57,8 @@ def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File
 
 
 def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
-    return [NewColumn(name, StringType(), f.path) for f in files for name in header_names(contract, header(spark, f))]
+    named = files if CsvStyle.of(contract.options).has_header else []
+    return [NewColumn(name, StringType(), f.path) for f in named for name in header_names(contract, header(spark, f))]
 
 
 def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:

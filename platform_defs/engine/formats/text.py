@@ -1,7 +1,8 @@
 """Reads text files: CSV and JSON lines.
 
 They are read line by line, so that the original text of a line that cannot be parsed can be quarantined. CSV columns are matched by the
-names in each file's header; a line that repeats the header is not a row. A field must not contain a line break.
+names in each file's header; a line that repeats the header is not a row. With the option `header` = `false` a CSV file has no header, and
+its fields are the columns of the contract in order. A field must not contain a line break.
 """
 
 import re
@@ -17,7 +18,7 @@ from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 from assets.contracts import SourceContract
 from operators.columns import balanced, temporary
 from operators.contract import ARRIVAL
-from platform_defs.engine.formats.csv_style import CsvStyle, header_names
+from platform_defs.engine.formats.csv_style import HEADER, CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
 from platform_defs.engine.formats.opening import hadoop_path, opened
@@ -92,7 +93,7 @@ def _is_corrupt(schema: StructType, options: Mapping[str, str]) -> Column:
 
 def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
     """The options for a parser: a contract's options override the defaults, and `_LENIENT` overrides both. Names ignore case."""
-    chosen = {name.lower(): value for name, value in contract.options.items()}
+    chosen = {name.lower(): value for name, value in contract.options.items() if name.lower() != HEADER}
     return {name.lower(): value for name, value in defaults.items()} | chosen | {n.lower(): v for n, v in _LENIENT.items()}
 
 
@@ -126,16 +127,19 @@ def _names_in(names: Column, why: str) -> Column:
 
 def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of CSV files; files with the same header are read together."""
+    style = CsvStyle.of(contract.options)
+    blank = "".join(c for c in _BLANK if c not in style.sep)
+    if not style.has_header:
+        declared = [f.name for f in contract.struct.fields if not contract.is_added(f)]
+        return _csv_rows(lines(spark, files, ordered, blank), contract, declared, "the source's schema")
     headers = {f: header(spark, f) for f in files}
-    sep = CsvStyle.of(contract.options).sep
-    blank = "".join(c for c in _BLANK if c not in sep)
     frames: list[DataFrame] = []
     for found, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
-        frames.append(_csv_rows(lines(spark, list(group), ordered, blank), contract, found))
+        frames.append(_rows_below(lines(spark, list(group), ordered, blank), contract, found))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
+def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
     """The rows below a header. If the header is not usable, all lines are rejected, including the header, which may be a row."""
     found = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
@@ -143,6 +147,20 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
         return rejected(rows, contract, why)
     if (why := new_column_fault(contract, found)) is not None:
         return rejected(below, contract, why)
+    return _csv_rows(below, contract, found, "its file's header")
+
+
+def _csv_rows(rows: DataFrame, contract: SourceContract, found: Sequence[str], named_by: str) -> DataFrame:
+    """The rows of lines whose fields have the given names.
+
+    Args:
+        rows: the lines.
+        contract: the source's contract.
+        found: the names of the fields.
+        named_by: what names them, for the reason of a line with more or fewer fields.
+    """
+    if (why := _nested_fault(contract, found)) is not None:
+        return rejected(rows, contract, why)
     lower = [c.lower() for c in found]
     plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
     field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
@@ -151,8 +169,8 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, header: str) -> DataFra
     options = _options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    why = F.lit(f"not {len(found)} fields, as its file's header has")
-    return _parsed(below, contract, field_of, parsed, why, _open_quote(style))
+    why = F.lit(f"not {len(found)} fields, as {named_by} has")
+    return _parsed(rows, contract, field_of, parsed, why, _open_quote(style))
 
 
 def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
@@ -160,10 +178,16 @@ def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         return f"the file's header lacks {', '.join(missing)}"
-    nested = [f.name for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
-    if any(not contract.is_added(f) for f in contract.struct.fields if f.name in nested):
-        return f"no field of a CSV file can hold {', '.join(nested)}"
     return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
+
+
+def _nested_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
+    """The fault of columns of the schema that no field of a CSV file can hold."""
+    lower = [c.lower() for c in found]
+    nested = [f for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
+    if all(contract.is_added(f) for f in nested):
+        return None
+    return f"no field of a CSV file can hold {', '.join(f.name for f in nested)}"
 
 
 def _open_quote(style: CsvStyle) -> Column:

@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
+from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.files import File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
 from platform_defs.engine.formats.text import header
@@ -122,7 +123,8 @@ class Release:
         groups: dict[tuple[str, str | None], list[str]] = {}
         for path in paths:
             of_csv = File(0, path, 0, self.contract.name).suffix == ".csv"
-            groups.setdefault((".csv", self._header(path)) if of_csv else (".jsonl", None), []).append(path)
+            head = self._header(path) if of_csv and CsvStyle.of(self.contract.options).has_header else None
+            groups.setdefault((".csv" if of_csv else ".jsonl", head), []).append(path)
         return groups
 
     def _header(self, path: str) -> str:

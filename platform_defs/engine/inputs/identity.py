@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Preparation
 from operators.contract import ASIDE
 from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
@@ -25,7 +25,9 @@ def identity_of(asset: DerivedAsset) -> str:
     parts = _value(asset.operator)
     operator = {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
-    return json.dumps(operator | hidden | ({"shape": True} if asset.shape else {}), sort_keys=True)
+    prepared = {name: _parameters(Preparation, _fields_of(how), None) for name, how in asset.prepare.items()}
+    others = {"prepare": prepared, "shape": bool(asset.shape)}
+    return json.dumps(operator | hidden | {name: value for name, value in others.items() if value}, sort_keys=True)
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:

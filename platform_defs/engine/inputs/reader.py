@@ -1,11 +1,12 @@
 """Read the inputs of a step: their rows that are not late, up to a ledger batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -38,7 +39,7 @@ _MARK, _DECIDED = temporary("mark"), temporary("decided")
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
-LATE = temporary("late")
+LATE, FILTERED = temporary("late"), temporary("filtered")
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
 
@@ -167,18 +168,18 @@ class Reading:
 
         Returns:
             The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, with
-            `result_time` renamed to `event_time`.
+            `result_time` renamed to `event_time`. If the asset prepares the input, the columns that it selects in place of the input's
+            own, and only the rows that satisfy the condition.
         """
         name = asset.inputs[which]
-        if (table := self.input_named(name).table) is not None:
-            return self._derived(table, span)
-        if asset.operator.reads.results:
+        if self.input_named(name).is_source and asset.operator.reads.results:
             kind = type(asset.operator).__name__
             raise OperatorError(
                 f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
             )
-        rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE)).drop(LATE)
-        return self._with_times(rows, head, after) if asset.operator.reads.ttl_by == "processing" else rows
+        rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
+        timed = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
+        return self._with_times(rows, head, after) if timed else rows
 
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
@@ -194,12 +195,20 @@ class Reading:
         return rows.join(times, SEQ, "left").select(*rows.columns, BATCH_TIME)
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-        """All rows of an input, up to a batch, with `LATE` (boolean), and `WATERMARK` or `SESSION` if the operator reads those.
+        """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
-        Rows of a table are never late.
+        A row of a table is never late, nor is a filtered row, which the operator does not read. The rows also have `WATERMARK` or
+        `SESSION`, if the operator reads those.
         """
-        if (table := self.input_named(asset.inputs[which]).table) is not None:
-            return self._derived(table, span).withColumn(LATE, F.lit(False))
+        name = asset.inputs[which]
+        if (table := self.input_named(name).table) is not None:
+            rows = self._derived(table, span).withColumn(LATE, F.lit(False))
+            return _prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE)])
+        rows = self._source_rows(asset, which, head, span, after)
+        return _prepared(asset, name, rows, self.sources[name].struct.fieldNames())
+
+    def _source_rows(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> DataFrame:
+        """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
         if asset.operator.reads.recorded:
@@ -267,3 +276,26 @@ class Reading:
             )
         rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
+
+
+def _prepared(asset: DerivedAsset, name: str, rows: DataFrame, own: Sequence[str]) -> DataFrame:
+    """Rows of an input with the columns that the operator reads, and with `FILTERED`.
+
+    Args:
+        asset: the asset that reads.
+        name: the input's name.
+        rows: its rows, with `LATE`.
+        own: the input's own columns; the others are the engine's, and stay.
+    """
+    preparation = asset.prepare.get(name)
+    if preparation is None:
+        return rows.withColumn(FILTERED, F.lit(False))
+    is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
+    is_late = (F.col(LATE) & is_kept).alias(LATE)
+    engines = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in own]
+    selected = [F.expr(sql).alias(column) for column, sql in preparation.columns(own).items()]
+    try:
+        return rows.select(*engines, *selected, (~is_kept).alias(FILTERED))
+    except AnalysisException as error:
+        legal = f"SQL that Spark accepts for the columns of {name!r}, with a boolean condition; Spark refuses it: {error.getCondition()}"
+        raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal) from error

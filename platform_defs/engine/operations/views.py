@@ -15,7 +15,7 @@ from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
-from platform_defs.engine.inputs.reader import LATE, Reading
+from platform_defs.engine.inputs.reader import FILTERED, LATE, Reading
 from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.snapshot import last_with_rows
@@ -117,7 +117,7 @@ class Views:
         """A source's rows that arrived too late for an asset."""
         advance = self.snapshot(asset)
         rows = advance.reading.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
-        return plain(rows.where(LATE).drop(LATE))
+        return plain(rows.where(LATE).drop(LATE, FILTERED))
 
     def with_early(self, asset: str) -> DataFrame:
         """An asset's results with `is_final` (boolean): the final results, and the early results of windows that are still open.

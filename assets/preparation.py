@@ -1,0 +1,197 @@
+"""How a table prepares the rows of an input before its operator reads them: a condition and a list of columns, as in SQL."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
+from assets.expressions import check_columns_exist, check_expression, columns_read
+from assets.names import column_fault, first_twice, folded
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+
+ALL = "*"
+_OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_OF_SEVERAL_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
+_CHANCE = (exp.Rand, exp.Randn, exp.Randstr, exp.Uuid, exp.Shuffle)
+_CHANCE_OR_CLOCK = ("random", "uniform", "now", "curdate", "monotonically_increasing_id", "spark_partition_id", "input_file_name")
+"""Functions for which sqlglot has no class."""
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One item of `select`.
+
+    Args:
+        sql: its text.
+        tree: the parsed text.
+    """
+
+    sql: str
+    tree: exp.Expr
+
+    @property
+    def excluded(self) -> list[str]:
+        """For `* EXCEPT (...)`, the names in the brackets."""
+        return [column.name for column in self.tree.args.get("except_") or self.tree.args.get("except") or ()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What is done to each row of an input before the operator reads it.
+
+    The row's event time, `seq` and `arrival` stay as they are, and so do the source's watermark and the row's lateness.
+
+    Args:
+        where: a SQL condition over the input's columns. A row for which it is false or null is `filtered`: the operator does not read it,
+            and the accounts count it.
+        select: the columns that the operator reads, as in SQL's SELECT: `"*"` for all, `"*, price * amount AS total"` to add one,
+            `"id AS order_id, amount"` to rename one and leave out the others. `* EXCEPT (a, b)` is all but two.
+
+    Raises:
+        ContractError: a part is no SQL, has no name, reads several rows (an aggregate, a window function, a generator or a subquery), or
+            depends on random numbers or the clock: results are computed again and compared.
+    """
+
+    where: str | None = None
+    select: str = ALL
+
+    def __post_init__(self) -> None:
+        check_sql("select", self.select)
+        if self.where is not None:
+            check_sql("where", self.where)
+            condition = _expression("where", self.where)
+            _check_row_by_row("where", self.where, condition)
+            if isinstance(condition, exp.Alias | exp.Star):
+                raise _no_sql("where", self.where)
+        for item in self._items:
+            _check_row_by_row("select", item.sql, item.tree)
+            if not isinstance(item.tree, exp.Star):
+                _check_column(item)
+
+    def columns(self, of: Sequence[str]) -> dict[str, str]:
+        """The columns that the operator reads, each with its SQL.
+
+        Args:
+            of: the input's columns.
+
+        Raises:
+            ContractError: two columns have the same name.
+        """
+        found: list[tuple[str, str]] = []
+        for item in self._items:
+            if isinstance(item.tree, exp.Star):
+                excluded = {folded(name) for name in item.excluded}
+                found += [(name, _quoted(name)) for name in of if folded(name) not in excluded]
+            else:
+                found.append((item.tree.alias_or_name, item.sql))
+        if (again := first_twice([name for name, _ in found])) is not None:
+            legal = f"each column once; write * EXCEPT ({again}) to replace a column of the input"
+            raise ContractError.bad_value("select", again, legal)
+        return dict(found)
+
+    def lineage(self, of: Sequence[str]) -> dict[str, list[str]]:
+        """For each column that the operator reads, the input's columns that its SQL reads.
+
+        Args:
+            of: the input's columns.
+        """
+        read = {name: {*map(folded, columns_read(sql))} for name, sql in self.columns(of).items()}
+        return {name: [column for column in of if folded(column) in names] for name, names in read.items()}
+
+    def check(self, columns: Sequence[str], of: str) -> None:
+        """Raise `ContractError` if a column is read that the input does not have.
+
+        Args:
+            columns: the input's columns.
+            of: whose columns these are, for the error.
+        """
+        added = (SEQ, ARRIVAL, EVENT_TIME)
+        if self.where is not None:
+            check_expression("where", self.where, columns, of, added)
+        for item in self._items:
+            if isinstance(item.tree, exp.Star):
+                check_columns_exist("select", item.excluded, columns, of)
+            else:
+                check_expression("select", item.sql, columns, of, added)
+
+    @cached_property
+    def _items(self) -> list[_Item]:
+        return [_item(sql) for sql in _split(self.select)]
+
+
+def _split(select: str) -> Iterator[str]:
+    """The items of a list, which commas outside of brackets and quotes separate."""
+    depth = start = 0
+    for token in _tokens(select):
+        depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
+        if token.token_type == TokenType.COMMA and depth == 0:
+            yield select[start : token.start].strip()
+            start = token.end + 1
+    yield select[start:].strip()
+
+
+def _tokens(select: str) -> list[Token]:
+    try:
+        return sqlglot.tokenize(select, dialect="spark")
+    except SqlglotError as error:
+        raise _no_sql("select", select) from error
+
+
+def _item(sql: str) -> _Item:
+    return _Item(sql, _expression("select", sql))
+
+
+def _expression(parameter: str, sql: str) -> exp.Expr:
+    """The one expression of a text."""
+    try:
+        tree = sqlglot.parse_one(f"SELECT {sql}", dialect="spark")
+    except SqlglotError as error:
+        raise _no_sql(parameter, sql) from error
+    clauses = [clause for clause, value in tree.args.items() if value and clause != "expressions"]
+    if clauses or len(tree.expressions) != 1:
+        raise _no_sql(parameter, sql)
+    return tree.expressions[0]
+
+
+def _no_sql(parameter: str, sql: str) -> ContractError:
+    legal = "SQL over the input's columns: a condition for `where`, and for `select` a list such as 'id AS order_id, amount'"
+    return ContractError.bad_value(parameter, sql, legal)
+
+
+def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
+    """Raise unless an expression reads one row, and has the same value each time."""
+    for node in tree.walk():
+        if isinstance(node, _OF_SEVERAL_ROWS):
+            legal = "expressions over one row, that give one row: no aggregates, window functions, generators or subqueries"
+            raise ContractError.bad_value(parameter, sql, legal)
+        if _is_random(node):
+            legal = "expressions without random numbers and the clock: results are computed again and compared; read a time from a column"
+            raise ContractError.bad_value(parameter, sql, legal)
+
+
+def _is_random(node: exp.Expr) -> bool:
+    """Whether a function depends on random numbers, on the clock, or on how Spark reads rows."""
+    is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _CHANCE_OR_CLOCK
+    return is_named or isinstance(node, _CHANCE) or type(node).__name__.startswith("Current")
+
+
+def _check_column(item: _Item) -> None:
+    """Raise unless an item has a legal name for a column."""
+    name = item.tree.alias_or_name
+    if not name or not isinstance(item.tree, exp.Alias | exp.Column):
+        raise ContractError.bad_value("select", item.sql, f"a name for each computed column: {item.sql} AS name")
+    if folded(name) in ENGINE_COLUMNS:
+        legal = f"names other than {', '.join(ENGINE_COLUMNS)}, which the engine keeps; rename it"
+        raise ContractError.bad_value("select", item.sql, legal)
+    if legal := column_fault(name):
+        raise ContractError.bad_value("select", item.sql, legal)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

@@ -1,0 +1,131 @@
+"""A preparation is checked when it is made: SQL over one row, with a name for each column."""
+
+import pytest
+
+from assets.contracts import ContractError, DerivedAsset, Preparation, SourceContract
+from assets.pipeline import Pipeline
+from operators import Aggregate, IntervalJoin, TopN
+from tests.support.small_sources import ROW
+
+COLUMNS = ["a", "b", "kind"]
+
+
+@pytest.mark.parametrize(
+    ("select", "columns"),
+    [
+        ("*", {"a": "`a`", "b": "`b`", "kind": "`kind`"}),
+        ("a AS id, b", {"id": "a AS id", "b": "b"}),
+        ("*, a + b AS c", {"a": "`a`", "b": "`b`", "kind": "`kind`", "c": "a + b AS c"}),
+        ("* EXCEPT (A, kind), a + 1 AS a", {"b": "`b`", "a": "a + 1 AS a"}),
+        ("'it''s, so' AS c, struct(a, b) d", {"c": "'it''s, so' AS c", "d": "struct(a, b) d"}),
+        ("concat_ws(',', array(a, b)) AS both", {"both": "concat_ws(',', array(a, b)) AS both"}),
+    ],
+)
+def test_the_columns_are_those_of_sqls_select(select: str, columns: dict[str, str]) -> None:
+    assert Preparation(select=select).columns(COLUMNS) == columns
+
+
+ONE_ROW, NO_CHANCE = "legal: expressions over one row", "legal: expressions without random numbers and the clock"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"where": ""}, r"`where` is ''; legal: a SQL expression"),
+        ({"where": "a >"}, r"`where` is 'a >'; legal: SQL over the input's columns"),
+        ({"where": "a, b"}, r"`where` is 'a, b'; legal: SQL over the input's columns"),
+        ({"where": "a AS b"}, r"`where` is 'a AS b'; legal: SQL over the input's columns"),
+        ({"where": "a GROUP BY a"}, r"legal: SQL over the input's columns"),
+        ({"where": "sum(a) > 1"}, ONE_ROW),
+        ({"where": "a IN (SELECT 1)"}, ONE_ROW),
+        ({"where": "row_number() OVER (ORDER BY a) = 1"}, ONE_ROW),
+        ({"where": "rand() < 0.1"}, NO_CHANCE),
+        ({"where": "a > now()"}, NO_CHANCE),
+        ({"where": "a > current_date"}, NO_CHANCE),
+        ({"where": "a > unix_timestamp()"}, NO_CHANCE),
+        ({"select": "uuid() AS id"}, NO_CHANCE),
+        ({"select": "monotonically_increasing_id() AS id"}, NO_CHANCE),
+        ({"select": "explode(a) AS b"}, ONE_ROW),
+        ({"select": "stack(2, 1, 2) AS (a, b)"}, ONE_ROW),
+        ({"select": 3}, r"`select` is 3; legal: a SQL expression"),
+        ({"select": "a,"}, r"`select` is ''; legal: SQL"),
+        ({"select": "a FROM b"}, r"legal: SQL over the input's columns"),
+        ({"select": "a; DROP TABLE b"}, r"legal: SQL over the input's columns"),
+        ({"select": "a + 1"}, r"`select` is 'a \+ 1'; legal: a name for each computed column: a \+ 1 AS name"),
+        ({"select": "a AS event_time"}, r"legal: names other than seq, arrival, event_time"),
+        ({"select": "a AS `b c`"}, r"legal: letters, digits"),
+        ({"select": "a AS _b"}, r"not starting with '_'"),
+    ],
+)
+def test_other_sql_is_refused_with_what_is_legal(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        Preparation(**given)
+
+
+def test_a_time_that_is_read_from_a_column_is_no_clock():
+    assert Preparation(where="unix_timestamp(a) > 0 AND exists(array(b), x -> x > 1)").columns(["a"]) == {"a": "`a`"}
+
+
+def test_the_lineage_of_a_column_is_the_columns_that_its_sql_reads():
+    prepared = Preparation(select="* EXCEPT (a), a + B AS c, transform(array(a), x -> x + b) AS d, 1 AS e")
+    assert prepared.lineage(COLUMNS) == {"b": ["b"], "kind": ["kind"], "c": ["a", "b"], "d": ["a", "b"], "e": []}
+
+
+def test_a_column_is_replaced_only_if_it_is_left_out_first():
+    with pytest.raises(ContractError, match=r"`select` is 'a'; legal: each column once; write \* EXCEPT \(a\) to replace"):
+        Preparation(select="*, a + 1 AS a").columns(COLUMNS)
+
+
+L, R = (SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r"))
+COUNT = Aggregate(by="k", aggregates={"n": "count(*)"})
+JOIN = IntervalJoin(on="id", lower=0, upper="1 hour")
+
+
+def table(**changes: object) -> DerivedAsset:
+    """A count of a source's rows."""
+    return DerivedAsset(**{"name": "count", "inputs": ("l",), "operator": COUNT, **changes})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ({"m": Preparation()}, r"`prepare` is 'm'; legal: names of the table's inputs: l"),
+        ({"l": "v > 0"}, r"`prepare` is 'v > 0'; legal: Preparation\(where=..., select=...\)"),
+    ],
+)
+def test_a_preparation_is_of_an_input(prepare: dict[str, Preparation], message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        table(prepare=prepare)
+
+
+@pytest.mark.parametrize(
+    ("preparation", "message"),
+    [
+        (Preparation(where="w > 0"), r"`where` is 'w > 0'; legal: 'w' is no column of 'l'; the columns of 'l' are k, v, ts"),
+        (Preparation(select="w AS x"), r"`select` is 'w AS x'; legal: 'w' is no column of 'l'"),
+        (Preparation(select="* EXCEPT (kk)"), r"`select` is 'kk'; legal: the columns of 'l' are k, v, ts; did you mean 'k'\?"),
+        (Preparation(select="v, ts"), r"`by` is 'k'; legal: the columns of 'l' as prepared are v, ts"),
+        (Preparation(select="*, v AS K"), r"`select` is 'K'; legal: each column once"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_refused_when_the_pipeline_is_made(preparation: Preparation, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        Pipeline(sources=[L], tables=[table(prepare={"l": preparation})])
+
+
+def test_the_inputs_of_a_join_may_have_keys_of_other_names():
+    as_id = Preparation(select="k AS id, v")
+    pairs = DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare={"l": as_id, "r": Preparation(select="*, k AS id")})
+    assert [*Pipeline(sources=[L, R], tables=[pairs]).tables_by_name] == ["pairs"]
+    wrong = DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare={"l": Preparation(select="k AS id, x"), "r": as_id})
+    with pytest.raises(ContractError, match=r"`select` is 'x'; legal: the columns of 'l' are k, v, ts"):
+        Pipeline(sources=[L, R], tables=[wrong])
+
+
+def test_an_upserted_table_is_not_prepared_and_rows_with_change_kinds_are_not_filtered():
+    best = TopN(by="k", order_by="n DESC", rank_end=1, unique_key="k", change="change")
+    of_count = DerivedAsset(name="best", inputs=("count",), operator=best, prepare={"count": Preparation(select="k, n")})
+    with pytest.raises(ContractError, match=r"`prepare` is 'count'; legal: sources and tables of final results; rows of the upserted"):
+        Pipeline(sources=[L], tables=[table(), of_count])
+    with pytest.raises(ContractError, match=r"`where` is 'n > 0'; legal: no condition for 'l', whose rows have change kinds"):
+        table(operator=best, prepare={"l": Preparation(where="n > 0")})

@@ -1,0 +1,70 @@
+"""CSV files without a header: their fields are the schema's columns, in its order."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.contracts import ContractError, NewColumns, RowRule
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.file_walk import landed_files
+from tests.support.small_sources import START, iso, land, rows_of, source
+
+TIME = iso(START)
+NO_HEADER = {"header": "False", "sep": ";"}
+
+
+def _ingest(engine: Engine) -> None:
+    engine.ingestion.batches.files([f for name, folder in engine.folders.items() for f in landed_files(folder, name)])
+
+
+def _log(engine: Engine, *columns: str) -> list[tuple[Any, ...]]:
+    return rows_of(engine.lake.frame(engine.spark, "events/l"), *columns)
+
+
+def _quarantined(engine: Engine) -> list[tuple[Any, ...]]:
+    return rows_of(engine.lake.frame(engine.spark, "quarantine/l"), "raw", "reason")
+
+
+@pytest.mark.parametrize("new_columns", ["ignore", "quarantine", "refuse", "add"])
+def test_each_line_is_a_row_and_fields_have_the_schemas_order(make_engine: MakeEngine, new_columns: NewColumns) -> None:
+    engine = make_engine([source("l", options=NO_HEADER, new_columns=new_columns)], [])
+    land(engine, "l", "plain.csv", [f"a;1;{TIME}", "", f'"b;c";2;{TIME}'])
+    land(engine, "l", "mark.csv", [f"\ufeffd;3;{TIME}"])
+    land(engine, "l", "faults.csv", ["k;v;ts", f"e;4;{TIME};5", "f;6", f"g;seven;{TIME}"])
+    Path(engine.folders["l"], "packed.csv.gz").write_bytes(gzip.compress(f"h;8;{TIME}\n".encode()))
+    _ingest(engine)
+    assert _log(engine, "k", "v") == [("a", 1), ("b;c", 2), ("d", 3), ("h", 8)]
+    count = "malformed: not 3 fields, as the source's schema has"
+    assert _quarantined(engine) == [
+        (f"e;4;{TIME};5", count),
+        ("f;6", count),
+        (f"g;seven;{TIME}", "type: v is no int"),
+        ("k;v;ts", "type: v is no int"),
+    ]
+
+
+def test_released_rows_are_a_file_without_a_header(make_engine: MakeEngine) -> None:
+    small = source("l", options=NO_HEADER, rules=(RowRule("small", "v < 10"),))
+    engine = make_engine([small], [])
+    land(engine, "l", "rows.csv", [f"a;1;{TIME}", f"b;20;{TIME}", f"c;30;{TIME}"])
+    _ingest(engine)
+    mended = make_engine([source("l", options=NO_HEADER)], [])
+    [released] = mended.ingestion.quarantine.release("l")
+    assert (Path(mended.folders["l"]) / released.name).read_text() == f"b;20;{TIME}\nc;30;{TIME}\n"
+    _ingest(mended)
+    assert _log(mended, "k", "v") == [("a", 1), ("b", 20), ("c", 30)]
+
+
+def test_lines_are_quarantined_if_no_field_can_hold_a_column(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", schema="k string, v int, ts timestamp, w array<int>", options=NO_HEADER)], [])
+    land(engine, "l", "rows.csv", [f"a;1;{TIME};2"])
+    _ingest(engine)
+    assert _quarantined(engine) == [(f"a;1;{TIME};2", "malformed: no field of a CSV file can hold w")]
+
+
+def test_another_value_of_the_option_is_refused():
+    with pytest.raises(ContractError, match=r"`options` is \{'header': 'no'\}; legal: 'true', or 'false' for CSV files"):
+        source("l", options={"header": "no"})
