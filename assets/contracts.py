@@ -229,7 +229,7 @@ class DerivedAsset:
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. An upserted table cannot
-            be prepared, nor can rows with change kinds be filtered: a change could be left out, and the row before it stay.
+            be prepared, nor can rows with change kinds be filtered: a deleted or updated row could remain in the result.
         shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
         description: what the table contains.
         group: the asset's group in Dagster.

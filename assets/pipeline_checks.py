@@ -74,13 +74,13 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
 
 
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a table prepares an upserted table (a change could be left out, and the row before it stay), or reads an unknown column."""
+    """Raise if a table prepares an upserted table (a deleted or updated row could remain in the result), or reads an unknown column."""
     for name, preparation in table.prepare.items():
         if name in tables and tables[name].operator.emits.upserts:
             legal = f"sources and tables of final results; rows of the upserted table {name!r} are replaced: prepare its own inputs"
             raise ContractError.bad_value("prepare", name, legal)
         if name in known:
-            preparation.check(known[name], repr(name))
+            preparation.check(known[name], repr(name), _added(table, tables.get(name)))
 
 
 def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:

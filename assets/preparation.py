@@ -12,15 +12,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import check_columns_exist, check_expression, columns_read
 from assets.names import column_fault, first_twice, folded
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _OF_SEVERAL_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
-_CHANCE = (exp.Rand, exp.Randn, exp.Randstr, exp.Uuid, exp.Shuffle)
-_CHANCE_OR_CLOCK = ("random", "uniform", "now", "curdate", "monotonically_increasing_id", "spark_partition_id", "input_file_name")
-"""Functions for which sqlglot has no class."""
+_GENERATORS = {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
+_RANDOM = {"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "aes_encrypt", "try_aes_encrypt"}
+_OF_FILES = {"input_file_name", "input_file_block_start", "input_file_block_length", "monotonically_increasing_id", "spark_partition_id"}
+_CLOCK = {"now", "getdate", "localtimestamp", "localtime"}
+_OF_THE_PROCESS = {"reflect", "try_reflect", "java_method", "user", "session_user", "version"}
+_TIMES_OF_THE_CLOCK = {"now", "today", "yesterday", "tomorrow"}
+"""Texts that Spark casts to the time of the query."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class _Item:
 class Preparation:
     """What is done to each row of an input before the operator reads it.
 
-    The row's event time, `seq` and `arrival` stay as they are, and so do the source's watermark and the row's lateness.
+    The row's event time, `seq` and `arrival` stay as they are, and so do the source's watermark and the row's lateness. An expression that
+    raises an error for a row, such as `CAST('x' AS INT)`, stops the table's steps until the SQL is changed and the table is rebuilt: use
+    `try_cast`, or a row rule of the source.
 
     Args:
         where: a SQL condition over the input's columns. A row for which it is false or null is `filtered`: the operator does not read it,
@@ -95,23 +100,24 @@ class Preparation:
             raise ContractError.bad_value("select", again, legal)
         return dict(found)
 
-    def lineage(self, of: Sequence[str]) -> dict[str, list[str]]:
+    def lineage(self, of: Sequence[str], added: Sequence[str] = ()) -> dict[str, list[str]]:
         """For each column that the operator reads, the input's columns that its SQL reads.
 
         Args:
             of: the input's columns.
+            added: columns that the engine adds to them.
         """
         read = {name: {*map(folded, columns_read(sql))} for name, sql in self.columns(of).items()}
-        return {name: [column for column in of if folded(column) in names] for name, names in read.items()}
+        return {name: [column for column in (*of, *added) if folded(column) in names] for name, names in read.items()}
 
-    def check(self, columns: Sequence[str], of: str) -> None:
+    def check(self, columns: Sequence[str], of: str, added: Sequence[str]) -> None:
         """Raise `ContractError` if a column is read that the input does not have.
 
         Args:
             columns: the input's columns.
             of: whose columns these are, for the error.
+            added: columns that the engine adds to them.
         """
-        added = (SEQ, ARRIVAL, EVENT_TIME)
         if self.where is not None:
             check_expression("where", self.where, columns, of, added)
         for item in self._items:
@@ -144,7 +150,12 @@ def _tokens(select: str) -> list[Token]:
 
 
 def _item(sql: str) -> _Item:
-    return _Item(sql, _expression("select", sql))
+    item = _Item(sql, _expression("select", sql))
+    others = [name for name, value in item.tree.args.items() if value and not name.startswith("except")]
+    if isinstance(item.tree, exp.Star) and others:
+        legal = "* or * EXCEPT (...); to replace a column, write * EXCEPT (column), expression AS column; to rename one, likewise"
+        raise ContractError.bad_value("select", sql, legal)
+    return item
 
 
 def _expression(parameter: str, sql: str) -> exp.Expr:
@@ -167,18 +178,31 @@ def _no_sql(parameter: str, sql: str) -> ContractError:
 def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
     """Raise unless an expression reads one row, and has the same value each time."""
     for node in tree.walk():
-        if isinstance(node, _OF_SEVERAL_ROWS):
+        if isinstance(node, _OF_SEVERAL_ROWS) or _names(node) & _GENERATORS:
             legal = "expressions over one row, that give one row: no aggregates, window functions, generators or subqueries"
             raise ContractError.bad_value(parameter, sql, legal)
-        if _is_random(node):
+        if _is_nondeterministic(node):
             legal = "expressions without random numbers and the clock: results are computed again and compared; read a time from a column"
             raise ContractError.bad_value(parameter, sql, legal)
 
 
-def _is_random(node: exp.Expr) -> bool:
-    """Whether a function depends on random numbers, on the clock, or on how Spark reads rows."""
-    is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _CHANCE_OR_CLOCK
-    return is_named or isinstance(node, _CHANCE) or type(node).__name__.startswith("Current")
+def _is_nondeterministic(node: exp.Expr) -> bool:
+    """Whether a value depends on random numbers, on the clock, on the process, or on how Spark reads rows."""
+    if isinstance(node, exp.Cast):
+        return node.this.is_string and node.this.name.strip().lower() in _TIMES_OF_THE_CLOCK
+    if isinstance(node, exp.Column):  # a function without parentheses; in backticks it is a column
+        return not node.this.args.get("quoted") and node.name.lower() in _CLOCK
+    if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
+        return node.this is None
+    is_of_the_session = type(node).__name__.startswith("Current")
+    return is_of_the_session or bool(_names(node) & (_RANDOM | _OF_FILES | _CLOCK | _OF_THE_PROCESS))
+
+
+def _names(node: exp.Expr) -> set[str]:
+    """The names of a function in SQL; none for another expression."""
+    if isinstance(node, exp.Anonymous):
+        return {node.name.lower()}
+    return {name.lower() for name in node.sql_names()} if isinstance(node, exp.Func) else set()
 
 
 def _check_column(item: _Item) -> None:

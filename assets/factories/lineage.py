@@ -11,7 +11,7 @@ from assets.factories.metadata import table_schema
 from assets.ports import EnginePort
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
-_ENGINES = (SEQ, ARRIVAL, EVENT_TIME)
+_ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
 
 
 def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.Tab
     found: list[dg.TableColumnDep] = []
     read = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
     for which, name in enumerate(derived.inputs):
-        others = {c for n in read if n != name for c in read[n]} | {*_ENGINES}
+        others = {c for n in read if n != name for c in read[n]} | {*_ENGINE_COLUMNS}
         deps = [dep for c, of in read.get(name, {}).items() if column == _named(derived, c, which, c in others) for dep in of]
         found += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
     return found
@@ -39,8 +39,8 @@ def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, li
     """The columns of a source as the operator reads them, each with the source's columns from which it is computed."""
     own = source.struct.fieldNames()
     prepared = derived.prepare.get(source.name)
-    columns = {column: [column] for column in own} if prepared is None else prepared.lineage(own)
-    return columns | {column: [column] for column in _ENGINES}
+    columns = {column: [column] for column in own} if prepared is None else prepared.lineage(own, _ENGINE_COLUMNS)
+    return columns | {column: [column] for column in _ENGINE_COLUMNS}
 
 
 def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from assets.contracts import ContractError, DerivedAsset, Preparation, SourceContract
 from assets.pipeline import Pipeline
-from operators import Aggregate, IntervalJoin, TopN
+from operators import Aggregate, IntervalJoin, TopK, TopN, Tumbling, WindowedAggregate
 from tests.support.small_sources import ROW
 
 COLUMNS = ["a", "b", "kind"]
@@ -25,7 +25,7 @@ def test_the_columns_are_those_of_sqls_select(select: str, columns: dict[str, st
     assert Preparation(select=select).columns(COLUMNS) == columns
 
 
-ONE_ROW, NO_CHANCE = "legal: expressions over one row", "legal: expressions without random numbers and the clock"
+ONE_ROW, NO_CLOCK = "legal: expressions over one row", "legal: expressions without random numbers and the clock"
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,25 @@ ONE_ROW, NO_CHANCE = "legal: expressions over one row", "legal: expressions with
         ({"where": "sum(a) > 1"}, ONE_ROW),
         ({"where": "a IN (SELECT 1)"}, ONE_ROW),
         ({"where": "row_number() OVER (ORDER BY a) = 1"}, ONE_ROW),
-        ({"where": "rand() < 0.1"}, NO_CHANCE),
-        ({"where": "a > now()"}, NO_CHANCE),
-        ({"where": "a > current_date"}, NO_CHANCE),
-        ({"where": "a > unix_timestamp()"}, NO_CHANCE),
-        ({"select": "uuid() AS id"}, NO_CHANCE),
-        ({"select": "monotonically_increasing_id() AS id"}, NO_CHANCE),
+        ({"where": "rand() < 0.1"}, NO_CLOCK),
+        ({"where": "a > now()"}, NO_CLOCK),
+        ({"where": "a > current_date"}, NO_CLOCK),
+        ({"where": "a > unix_timestamp()"}, NO_CLOCK),
+        ({"select": "uuid() AS id"}, NO_CLOCK),
+        ({"select": "monotonically_increasing_id() AS id"}, NO_CLOCK),
         ({"select": "explode(a) AS b"}, ONE_ROW),
+        ({"where": "a > localtimestamp"}, NO_CLOCK),
+        ({"where": "a > localtimestamp()"}, NO_CLOCK),
+        ({"where": "a > timestamp 'now'"}, NO_CLOCK),
+        ({"where": "a > CAST(' Today' AS DATE)"}, NO_CLOCK),
+        ({"where": "uniform(1, 2) = 1"}, NO_CLOCK),
+        ({"select": "aes_encrypt(a, b) AS c"}, NO_CLOCK),
+        ({"select": "java_method('java.lang.System', 'nanoTime') AS c"}, NO_CLOCK),
+        ({"select": "inline_outer(a) AS c"}, ONE_ROW),
+        ({"select": "window(a, '10 minutes', '5 minutes').start AS c"}, ONE_ROW),
+        ({"select": "* REPLACE (a + 1 AS a)"}, r"`select` is '\* REPLACE \(a \+ 1 AS a\)'; legal: \* or \* EXCEPT"),
+        ({"select": "* RENAME (a AS b)"}, r"legal: \* or \* EXCEPT"),
+        ({"select": "* ILIKE 'a%'"}, r"legal: \* or \* EXCEPT"),
         ({"select": "stack(2, 1, 2) AS (a, b)"}, ONE_ROW),
         ({"select": 3}, r"`select` is 3; legal: a SQL expression"),
         ({"select": "a,"}, r"`select` is ''; legal: SQL"),
@@ -63,17 +75,26 @@ def test_other_sql_is_refused_with_what_is_legal(given: dict[str, str], message:
 
 
 def test_a_time_that_is_read_from_a_column_is_no_clock():
+    assert Preparation(where="`localtimestamp` > b").columns(["a"]) == {"a": "`a`"}
     assert Preparation(where="unix_timestamp(a) > 0 AND exists(array(b), x -> x > 1)").columns(["a"]) == {"a": "`a`"}
 
 
 def test_the_lineage_of_a_column_is_the_columns_that_its_sql_reads():
     prepared = Preparation(select="* EXCEPT (a), a + B AS c, transform(array(a), x -> x + b) AS d, 1 AS e")
     assert prepared.lineage(COLUMNS) == {"b": ["b"], "kind": ["kind"], "c": ["a", "b"], "d": ["a", "b"], "e": []}
+    assert Preparation(select="event_time AS t").lineage(COLUMNS, ["event_time"]) == {"t": ["event_time"]}
 
 
 def test_a_column_is_replaced_only_if_it_is_left_out_first():
     with pytest.raises(ContractError, match=r"`select` is 'a'; legal: each column once; write \* EXCEPT \(a\) to replace"):
         Preparation(select="*, a + 1 AS a").columns(COLUMNS)
+
+
+def test_rows_of_a_table_have_no_batch() -> None:
+    seconds = WindowedAggregate(by="k", window=Tumbling(size="1 second"), aggregates={"n": "count(*)"})
+    best = DerivedAsset(name="best", inputs=("count",), operator=TopK(k=1, order_by="n"), prepare={"count": Preparation(where="seq > 1")})
+    with pytest.raises(ContractError, match=r"`where` is 'seq > 1'; legal: 'seq' is no column of 'count'"):
+        Pipeline(sources=[L], tables=[table(operator=seconds), best])
 
 
 L, R = (SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r"))
@@ -105,6 +126,7 @@ def test_a_preparation_is_of_an_input(prepare: dict[str, Preparation], message: 
         (Preparation(select="w AS x"), r"`select` is 'w AS x'; legal: 'w' is no column of 'l'"),
         (Preparation(select="* EXCEPT (kk)"), r"`select` is 'kk'; legal: the columns of 'l' are k, v, ts; did you mean 'k'\?"),
         (Preparation(select="v, ts"), r"`by` is 'k'; legal: the columns of 'l' as prepared are v, ts"),
+        (Preparation(where="result_time > ts"), r"'result_time' is no column of 'l'"),
         (Preparation(select="*, v AS K"), r"`select` is 'K'; legal: each column once"),
     ],
 )

@@ -1,6 +1,7 @@
 """A table that prepares its inputs equals the same table over rows that were prepared before they landed, and accounts for every row."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from delta.tables import DeltaTable
@@ -11,6 +12,7 @@ from operators import Aggregate, Deduplicate, IntervalJoin, Session, TopK, Tumbl
 from operators.contract import ARRIVAL, SEQ
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine.inputs.identity import identity_of
 from tests.conftest import MakeEngine
 from tests.support.small_sources import HOUR, MINUTE, START, Event, iso, law_violations, replay, rows_of, source, totals
 
@@ -117,6 +119,8 @@ def test_another_preparation_makes_another_table_and_is_described(engine: Engine
     replay(first, STREAM)
     [*first.advance("pairs")]
     again = make_engine(SOURCES, tables(POSITIVE)[:1])
+    plain = DerivedAsset(name="total", inputs=("r",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+    assert identity_of(replace(plain, prepare={"r": Preparation()})) == identity_of(plain)
     assert not [*again.advance("pairs")]
     changed = make_engine(SOURCES, tables(Preparation(where="v > 1", select=POSITIVE.select))[:1])
     with pytest.raises(ProgressError, match=r'prepare.l.where was "v > 0", and is "v > 1"'):
@@ -136,6 +140,19 @@ def test_sql_that_spark_refuses_is_described_with_the_table(make_engine: MakeEng
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     with pytest.raises(OperatorError, match=rf"`prepare` is .*'total'.*legal: SQL that Spark accepts for the columns of 'l'.*{message}"):
         [*engine.advance("total")]
+
+
+@pytest.mark.parametrize("select", ["*, dice() AS x", "*, json_tuple('{}', 'a') AS x"])
+def test_what_only_spark_knows_to_give_several_rows_or_other_values_is_refused(
+    monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine, select: str
+) -> None:
+    monkeypatch.setattr("assets.preparation._GENERATORS", set())
+    prepared = {"l": Preparation(select=select)}
+    engine = make_engine(SOURCES[:1], [DerivedAsset(name="first", inputs=("l",), operator=Deduplicate(by="k"), prepare=prepared)])
+    engine.spark.udf.register("dice", F.udf(lambda: 4, "int").asNondeterministic())
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, HOUR)]}])
+    with pytest.raises(OperatorError, match=r"`prepare` is .*first.*legal: expressions over one row, that give one"):
+        [*engine.advance("first")]
 
 
 def test_a_null_condition_filters_the_row(make_engine: MakeEngine) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assets.contracts import SourceContract
 
 HEADER = "header"
-"""The option that tells whether files have a header."""
+"""The option that says whether files have a header."""
 _ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -37,7 +37,7 @@ class CsvStyle:
         named = {name.lower(): value for name, value in options.items()}
         sep = named.get("sep", named.get("delimiter", cls.sep))
         quote, escape = _unescaped(named.get("quote", cls.quote)), _unescaped(named.get("escape", cls.escape))
-        return cls(_unescaped(sep) or cls.sep, quote, escape, named.get(HEADER, "true").lower() == "true")
+        return cls(_unescaped(sep) or cls.sep, quote, escape, str(named.get(HEADER, True)).lower() == "true")
 
     def fields(self, line: str) -> list[str]:
         """The fields of a line.

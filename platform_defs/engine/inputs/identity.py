@@ -26,7 +26,7 @@ def identity_of(asset: DerivedAsset) -> str:
     operator = {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
     prepared = {name: _parameters(Preparation, _fields_of(how), None) for name, how in asset.prepare.items()}
-    others = {"prepare": prepared, "shape": bool(asset.shape)}
+    others = {"prepare": {name: how for name, how in prepared.items() if how}, "shape": bool(asset.shape)}
     return json.dumps(operator | hidden | {name: value for name, value in others.items() if value}, sort_keys=True)
 
 

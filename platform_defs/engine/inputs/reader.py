@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -292,10 +292,15 @@ def _prepared(asset: DerivedAsset, name: str, rows: DataFrame, own: Sequence[str
         return rows.withColumn(FILTERED, F.lit(False))
     is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
     is_late = (F.col(LATE) & is_kept).alias(LATE)
-    engines = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in own]
+    engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in own]
     selected = [F.expr(sql).alias(column) for column, sql in preparation.columns(own).items()]
     try:
-        return rows.select(*engines, *selected, (~is_kept).alias(FILTERED))
+        prepared = rows.select(*engine_columns, *selected, (~is_kept).alias(FILTERED))
     except AnalysisException as error:
         legal = f"SQL that Spark accepts for the columns of {name!r}, with a boolean condition; Spark refuses it: {error.getCondition()}"
         raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal) from error
+    plan, before = (cast(Any, frame)._jdf.queryExecution().analyzed() for frame in (prepared, rows))
+    if not plan.deterministic() or not plan.child().equals(before):  # a generator is a plan of its own below the projection
+        legal = "expressions over one row, that give one row and have the same value each time"
+        raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal)
+    return prepared

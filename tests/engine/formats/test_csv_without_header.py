@@ -13,7 +13,7 @@ from tests.support.file_walk import landed_files
 from tests.support.small_sources import START, iso, land, rows_of, source
 
 TIME = iso(START)
-NO_HEADER = {"header": "False", "sep": ";"}
+NO_HEADER = {"header": False, "sep": ";"}
 
 
 def _ingest(engine: Engine) -> None:
