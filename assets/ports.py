@@ -76,6 +76,16 @@ class AccountsPort(Protocol):
         """The batches of an asset's sources whose row counts differ: (source, seq) to the ledger's count and the log's."""
         ...
 
+    def record(
+        self,
+        asset: str,
+        accounts: Sequence[AccountPort],
+        differences: Mapping[tuple[str, int], tuple[int, int]],
+        days: tuple[date, date] | None = None,
+    ) -> None:
+        """Keep accounts of days (None: of all days), so that `tidemark status` shows them."""
+        ...
+
 
 class LogPort(Protocol):
     """A source's event log as of a ledger batch; see `platform_defs.engine.operations.views.Log`."""

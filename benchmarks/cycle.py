@@ -2,7 +2,7 @@
 
 A cycle is what a stream does every few seconds, so its cost is mostly that of many small Spark jobs. Seconds depend on the machine;
 the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for in parallel, as `tidemark ingest --every`
-and `tidemark status` do it; the costs by table are measured with one table after the other.
+and `tidemark status --recount` do it; the costs by table are measured with one table after the other.
 """
 
 import time
@@ -21,14 +21,14 @@ from assets.ports import LogPort
 from expectations import table_suites
 from expectations.checks import findings, log_findings
 from expectations.finding import check_name
+from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource, session
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from platform_defs.simulator import Shop, ShopDay, drop, simulate
+from platform_defs.spark.session import session
 
 PHASES = ("ingest", "advance", "account", "checks")
 _SAMPLE_ORDERS = 500
@@ -151,7 +151,7 @@ def run(
     day = _day(rows, cycles)
     values = Settings(lake=str(work / "lake"), landing=str(work / "landing"), spark_master=f"local[{cores}]", driver_memory=heap)
     spark = session(values)
-    engine = replace(make_engine(values, SparkResource()), connect=lambda: spark)
+    engine = replace(make_engine(values), connect=lambda: spark)
     meter, done, passed = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
     for part in range(cycles + 1):
         cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)

@@ -21,8 +21,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.formats.reader import File
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
+from platform_defs.spark.session import session
 
 
 class WrongAnswer(AssertionError):

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from assets.pipeline import Pipeline
+from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
 
 
@@ -21,7 +20,7 @@ class Sandbox:
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
         values = Settings(lake=str(folder / "lake"), landing=str(folder / "landing"))
-        self.engine: Engine = make_engine(values, SparkResource(), pipeline)
+        self.engine: Engine = make_engine(values, pipeline)
 
     def land(self, source: str, name: str, text: str) -> None:
         """Put an input file into a source's landing folder.

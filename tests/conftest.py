@@ -12,8 +12,8 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.spark import session, spark_config
 from platform_defs.settings import Settings
+from platform_defs.spark.session import session, spark_config
 from tests.support.clock import Clock
 
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]

@@ -105,8 +105,10 @@ def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advan
     finalized = _first_finalized_day(engine, derived, first), last
     steps = list(engine.steps(derived.name, end_of(last)))
     accounts = engine.accounts.days(derived.name, finalized)
+    differences = engine.accounts.count_differences(derived.name, finalized)
+    engine.accounts.record(derived.name, accounts, differences, finalized)
     metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
-    return Advanced(metadata, accounts, engine.accounts.count_differences(derived.name, finalized))
+    return Advanced(metadata, accounts, differences)
 
 
 def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:

@@ -55,4 +55,6 @@ def _work(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
     if engine.pending.described(derived.name)["steps"]:
         metadata |= {**engine.views.metrics(derived.name), **column_metadata(engine, derived)}
-    return Advanced(metadata, engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name))
+    accounts, differences = engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name)
+    engine.accounts.record(derived.name, accounts, differences)
+    return Advanced(metadata, accounts, differences)

@@ -11,17 +11,20 @@ from pyspark.errors import PySparkException
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from assets.factories.partitions import end_of
 from operators.errors import TidemarkError
 from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
+from platform_defs.cli import query as query_cli
 from platform_defs.cli import render
+from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval, require_known
 from platform_defs.cli.failures import Failures, StatusError
 from platform_defs.cli.stream_output import StreamOutput
+from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.days import day_end
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
@@ -29,7 +32,6 @@ from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
-from platform_defs.resources.engine import configured_engine as _engine
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
 
@@ -39,6 +41,7 @@ app = typer.Typer(
 app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
 app.add_typer(new_cli.app)
+app.add_typer(query_cli.app)
 AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
@@ -82,7 +85,7 @@ def demo(
             lake=folder,
             tick=lambda step: bar.update(task, description=step, advance=1),
         )
-    render.show(as_json, report, render.print_demo)
+    render.show(as_json, report, status_report.print_demo)
 
 
 @app.command()
@@ -186,7 +189,7 @@ def backfill(
         if not failures.is_blocked(name):
             with failures.recorded(name):
                 rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
-    steps = _advance_all(engine, end_of(to_day), [n for n in engine.assets if n not in failures.found], failures)
+    steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.found], failures)
     render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
     failures.check()
 
@@ -226,11 +229,16 @@ def maintain(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(assets: AssetNames = None, as_json: Json = False) -> None:
-    """Show sources, watermarks, lag, counts and the conservation law; exits with 1 if the law does not hold for a table."""
+def status(
+    assets: AssetNames = None,
+    recount: Annotated[bool, typer.Option("--recount", help="Account for every row now, with Spark, and record the result.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show sources, watermarks, lag and the last account of each table; exits with 1 if the conservation law does not hold for a table."""
     engine = _engine()
-    report = render.status(engine, _known_assets(engine, assets))
-    render.show(as_json, report, render.print_status)
+    names = _known_assets(engine, assets)
+    report = (status_report.recounted if recount else status_report.recorded)(engine, names)
+    render.show(as_json, report, status_report.print_recounted if recount else status_report.print_recorded)
     StatusError.check({name: asset["law"] for name, asset in report["assets"].items()})
 
 

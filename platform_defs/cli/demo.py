@@ -10,13 +10,12 @@ import dagster as dg
 
 from assets.factories.partitions import range_tags
 from assets.shop.names import PAYMENT_ORDER_WIDE
-from platform_defs.cli import render
+from platform_defs.cli import status
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
+from platform_defs.configured_engine import make_engine
 from platform_defs.dagster_home import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 from platform_defs.shop import shop
 from platform_defs.simulator import SOURCES, Shop, drop, simulate
@@ -41,7 +40,7 @@ def run(
         tick: called with a description of the present work, once for each micro-batch and once at the end.
 
     Returns:
-        `status` (as `tidemark status --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
+        `status` (as `tidemark status --recount --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
 
     Raises:
         FileExistsError: the lake contains something that no demo made, or overlaps the user's lake.
@@ -49,7 +48,7 @@ def run(
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
     values = _settings(data, folder)
-    definitions, engine = build(values, pipeline := shop(values)), make_engine(values, SparkResource(), pipeline)
+    definitions, engine = build(values, pipeline := shop(values)), make_engine(values, pipeline)
     folder.begin(engine)
     instance = _instance(values)
     planned: dict[str, Any] = {}
@@ -63,7 +62,7 @@ def run(
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)
-    return {"status": render.status(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
+    return {"status": status.recounted(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:

@@ -31,11 +31,11 @@ class StatusError(TidemarkError, RuntimeError):
     def check(cls, laws: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise if the law does not hold for a table, or a table cannot be accounted for; `laws` is by table, as in the report."""
         refused = [name for name, law in laws.items() if "refused" in law]
-        broken = [name for name, law in laws.items() if not law["holds"] and name not in refused]
+        broken = [name for name, law in laws.items() if law["holds"] is False and name not in refused]
         parts = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
         parts += [f"{', '.join(refused)} cannot be accounted for"] if refused else []
         if parts:
-            raise cls(f"{'; '.join(parts)}. The report above gives the rows or the reason")
+            raise cls(f"{'; '.join(parts)}. The report above gives the rows or the reason; after a repair, run `tidemark status --recount`")
 
 
 @dataclass

@@ -30,7 +30,7 @@ made-up rides and fares. Load the settings of this folder first, in each shell; 
 
     tidemark ingest              # read the files in landing/
     tidemark advance             # make the tables, as far as the watermark allows
-    tidemark status              # is every row accounted for?
+    tidemark status --recount    # is every row accounted for?
     tidemark show busy_zones     # the rows of a table
     pytest                       # the tests in test_pipeline.py
     make -C {project} ui         # the same in Dagster

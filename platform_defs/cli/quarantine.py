@@ -10,9 +10,9 @@ from rich.table import Table
 
 from platform_defs.cli import render
 from platform_defs.cli.arguments import Json
+from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine import QuarantinedFile
-from platform_defs.resources.engine import configured_engine as _engine
 
 app = typer.Typer(no_args_is_help=True, help="List quarantined files and rows, and ingest them again after a repair.")
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]

@@ -6,9 +6,9 @@ import typer
 
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, require_known
+from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine.operations.export import view_of
 from platform_defs.paths import canonical
-from platform_defs.resources.engine import configured_engine as _engine
 
 app = typer.Typer()
 Table = Annotated[str, typer.Argument(help="A derived table, e.g. category_leaderboard.")]

@@ -20,6 +20,11 @@ def day_start(day: date) -> int:
     return (day - _EPOCH.date()).days * DAY_MS
 
 
+def day_end(day: date) -> int:
+    """The last millisecond of a day."""
+    return day_start(day) + DAY_MS - 1
+
+
 def day_of(epoch_ms: int) -> date:
     """The day of an instant."""
     return _EPOCH.date() + timedelta(days=_clamped(epoch_ms) // DAY_MS)

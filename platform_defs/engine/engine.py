@@ -103,7 +103,7 @@ class Engine:
     @property
     def accounts(self) -> Accounts:
         """Accounts for the rows of every source."""
-        return Accounts(self._snapshot, self._naming_lost_files)
+        return Accounts(self._snapshot, self._naming_lost_files, self.lake, self.assets, self.clock)
 
     @property
     def views(self) -> Views:
@@ -159,7 +159,10 @@ class Engine:
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
         """Recompute the finalized results of days, all by default, and correct those that differ. An upserted table is recomputed whole."""
         with naming_step_errors(asset), self._naming_lost_files():
-            return rebuild(self._advance(asset), first or date.min, last or date.max)
+            done = rebuild(self._advance(asset), first or date.min, last or date.max)
+        if done.missing or done.extra:
+            self.accounts.forget(asset)
+        return done
 
     def remake(self, names: Sequence[str], *, downstream: bool = False) -> Generator[tuple[str, Step]]:
         """Rebuild whole tables from the event logs with their present settings; see `remake` of `operations.rebuild`."""

@@ -5,39 +5,9 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 
 from assets.pipeline import Pipeline
-from operators.timing import length_ms
+from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
-from platform_defs.engine.lake.tables import Lake
-from platform_defs.pipelines import configured_pipeline
-from platform_defs.resources.spark import SparkResource
-from platform_defs.settings import Settings, settings
-
-
-def make_engine(values: Settings, spark: SparkResource, pipeline: Pipeline | None = None, earlier: Engine | None = None) -> Engine:
-    """The engine of a pipeline.
-
-    Args:
-        values: the settings.
-        spark: the session, which starts when it is first needed.
-        pipeline: the pipeline; by default the one that the settings name.
-        earlier: an earlier engine on the same lake, whose cached ledger and folder listings are used.
-    """
-    pipeline = configured_pipeline(values) if pipeline is None else pipeline
-    return Engine(
-        Lake(values.lake, length_ms(values.lease, "lease") / 1000),
-        pipeline.sources_by_name,
-        pipeline.tables_by_name,
-        lambda: spark.spark_session,
-        max_step=values.max_step,
-        folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
-        max_files=values.max_files,
-        earlier=earlier,
-    )
-
-
-def configured_engine() -> Engine:
-    """The engine of this process's settings, as the command line uses it."""
-    return make_engine(settings(), SparkResource())
+from platform_defs.settings import Settings
 
 
 def engine_resource(
@@ -57,7 +27,7 @@ def engine_resource(
 
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
-        made = make_engine(values, context.resources.spark, pipeline, first[0] if first else None)
+        made = make_engine(values, pipeline, lambda: context.resources.spark.spark_session, first[0] if first else None)
         if made.lake.is_local and not first:
             first.append(made)
         try:

@@ -21,9 +21,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store
-from platform_defs.resources.spark import LOGGING, session
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
+from platform_defs.spark.session import LOGGING, session
 from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, land_abandoned_files, land_part, script, set_released_times, shop
 from tests.support.clock import Clock
 

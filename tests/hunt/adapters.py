@@ -375,6 +375,12 @@ class SimAccounts(Accounts):
         is_readable = all(i.is_readable(advance.reading.lake) for i in advance.reading.inputs_of(advance.asset))
         return sim_account(advance, days) if is_readable else []
 
+    def record(self, *_: Any) -> None:
+        """The store in memory has no recorded accounts."""
+
+    def forget(self, asset: str) -> None:
+        """The store in memory has no recorded accounts."""
+
 
 @dataclass(frozen=True)
 class SimEngine(Engine):
@@ -397,7 +403,7 @@ class SimEngine(Engine):
 
     @property
     def accounts(self) -> SimAccounts:
-        return SimAccounts(self._snapshot, self._naming_lost_files)
+        return SimAccounts(self._snapshot, self._naming_lost_files, self.lake, self.assets, self.clock)
 
     def _maintenance(self, **limits: Any) -> Maintenance:
         return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)

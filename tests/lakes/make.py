@@ -13,8 +13,8 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Deduplicate, Session, Sliding, TopK, TopN, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
+from platform_defs.spark.session import session
 from tests.support.clock import Clock
 from tests.support.small_sources import DAY, MINUTE, Event, join, land, source
 

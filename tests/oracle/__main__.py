@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from platform_defs.resources.spark import session
 from platform_defs.settings import Settings
+from platform_defs.spark.session import session
 from tests.oracle.runner import STEPPED, gather, report, run_all, stepwise_cases
 
 

@@ -10,13 +10,12 @@ import pytest
 
 from expectations.new_rows import FULL
 from operators import Sliding
+from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
 from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
@@ -107,7 +106,7 @@ def repository(values: Settings) -> dg.RepositoryDefinition:
 
 @pytest.fixture
 def engine(values: Settings) -> Engine:
-    return make_engine(values, SparkResource())
+    return make_engine(values)
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from operators.timing import length_ms
+from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings, settings
 from platform_defs.shop import shop
 
@@ -134,7 +133,7 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
 
 def _check_usable(values: Settings) -> None:
     """Assert that an engine and its assets can be made from the values."""
-    engine = make_engine(values, SparkResource(), shop(values))
+    engine = make_engine(values, shop(values))
     assert engine.lake.root == values.lake == Settings(lake=values.lake).lake
     for duration in (values.payment_within, values.sales_window, values.idle_timeout, values.duplicate_horizon, values.future_skew):
         assert 0 <= length_ms(duration, "duration") <= 36_500 * 86_400_000

@@ -17,7 +17,7 @@ from assets.contracts import RowRule
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.spark import session
+from platform_defs.spark.session import session
 from platform_defs.settings import Settings
 from tests.support.small_sources import ROW, join, source
 

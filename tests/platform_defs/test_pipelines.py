@@ -7,10 +7,9 @@ import dagster as dg
 import pytest
 
 from assets.contract_checks import ContractError
+from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
 
 TEXT = """
@@ -148,6 +147,6 @@ def test_a_pipeline_of_sources_only_has_no_job_that_advances_tables(values, file
 
 
 def test_the_engine_is_that_of_the_pipeline(values):
-    engine = make_engine(values, SparkResource())
+    engine = make_engine(values)
     assert (set(engine.sources), set(engine.assets)) == ({"rides"}, {"rides_per_hour", "rides_so_far"})
     assert engine.folders == {"rides": f"{values.lake}/landing/rides"}

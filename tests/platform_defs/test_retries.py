@@ -11,14 +11,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ledger.ledger import SourceEntry
 from platform_defs.jobs import advance_request, partition_days
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly
 from platform_defs.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
@@ -72,7 +71,7 @@ def repository() -> dg.RepositoryDefinition:
 def daemon(tmp_path: Path, repository: dg.RepositoryDefinition) -> Iterator[Daemon]:
     with dg.DagsterInstance.ephemeral() as instance:
         clock = Clock(wall_clock())  # the instance stamps run records with the real time
-        yield Daemon(instance, replace(make_engine(Settings(lake=str(tmp_path / "lake")), SparkResource()), clock=clock), clock, repository)
+        yield Daemon(instance, replace(make_engine(Settings(lake=str(tmp_path / "lake"))), clock=clock), clock, repository)
 
 
 def _land(engine: Engine, file: str) -> None:

@@ -1,15 +1,18 @@
 """The accounts of a lake's assets. Each is computed from one snapshot."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 
+from assets.contracts import DerivedAsset
 from platform_defs.engine.accounting.account import account, count_differences, pairs
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.one_step import account_step
+from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, record, recorded
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.lake.tables import Lake
 
 
 @dataclass(frozen=True)
@@ -19,10 +22,41 @@ class Accounts:
     Args:
         snapshot: returns a snapshot of an asset and its inputs.
         naming_lost_files: makes an error of Spark over a missing data file name that file.
+        lake: the lake.
+        assets: the derived assets, by name.
+        clock: the wall clock, in epoch ms.
     """
 
     snapshot: Callable[[str], Advance]
     naming_lost_files: Callable[[], AbstractContextManager[None]]
+    lake: Lake
+    assets: Mapping[str, DerivedAsset]
+    clock: Callable[[], int]
+
+    def record(
+        self,
+        asset: str,
+        accounts: Iterable[DayAccount],
+        differences: Mapping[tuple[str, int], tuple[int, int]],
+        days: tuple[date, date] | None = None,
+    ) -> None:
+        """Keep accounts of days (None: of all days) in place of earlier ones, so that `recorded` returns them.
+
+        Args:
+            asset: the asset.
+            accounts: the accounts, as `days` returns them.
+            differences: the batches whose row counts differ, as `count_differences` returns them.
+            days: the first and the last day that the accounts cover.
+        """
+        record(self.lake, self.assets[asset], accounts, {source for source, _ in differences}, days, self.clock())
+
+    def recorded(self, asset: str) -> RecordedAccount | None:
+        """The newest recorded accounts of an asset; None if there are none of its present table. It needs no session."""
+        return recorded(self.lake, self.assets[asset])
+
+    def forget(self, asset: str) -> None:
+        """Delete the recorded accounts of an asset, because its rows were repaired since."""
+        forget(self.lake, self.assets[asset])
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         """Account for the rows by side and by the day of their event time; see `account`.

@@ -39,7 +39,7 @@ class LawError(TidemarkError, RuntimeError):
         )
         return cls(
             f"{asset} breaks the conservation law: {described}. The step is committed, and the stream has stopped before "
-            "the next; `tidemark status` shows the whole account, `tidemark backfill --rebuild` repairs the days"
+            "the next; `tidemark status --recount` shows the whole account, `tidemark backfill --rebuild` repairs the days"
         )
 
 

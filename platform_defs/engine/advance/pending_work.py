@@ -11,7 +11,7 @@ from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.days import day_of, day_start
 from platform_defs.engine.ingest.ingest import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
-from platform_defs.engine.inputs.progress import Progress, stored_progress
+from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 
 
@@ -42,6 +42,15 @@ class PendingWork:
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
         return state | {"complete_to": complete, "waits_for": self._waits_for(asset)}
+
+    def refused_because(self, asset: str) -> str | None:
+        """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
+        derived = self.reading.assets[asset]
+        try:
+            self.reading.require_same_inputs(derived, progress(self.reading.lake, derived))
+        except ProgressError as error:
+            return str(error)
+        return None
 
     def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
         """The days that an advance would compute: from the first incomplete or corrected day to the watermark's day; None for none.

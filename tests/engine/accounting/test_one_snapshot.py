@@ -8,7 +8,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
-from platform_defs.cli import render
+from platform_defs.cli import status as status_report
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting import counted_rows, traced_rows, upserted_rows
 from tests.conftest import CopyEngine, MakeEngine
@@ -86,7 +86,7 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
             other.advance(name)
 
     run_before_calls(monkeypatch, traced_rows, "_resulting", act)
-    status = render.status(engine, engine.assets)
+    status = status_report.recounted(engine, engine.assets)
     assert status["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in status["assets"].values())
     assert status["assets"]["pairs"]["accepted"] == {side: status["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.cli import render
+from platform_defs.cli import status as status_report
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest import stream
 from platform_defs.engine.lake.tables import Lake
@@ -128,7 +128,7 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     for name in "lr":
         land(engine, name, "1.jsonl", [json.dumps({"k": "a", "v": 1, "ts": times["l"]})])
     assert sum(s.accepted for s in engine.ingest()[0]) == 2
-    status = render.status(engine, ["pairs"])
+    status = status_report.recounted(engine, ["pairs"])
     assert status["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
     assert engine.pending.described("pairs")["watermark"] is not None
     engine.advance("pairs")
@@ -136,10 +136,10 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     engine.ingest()
     assert engine.pending.all_days() is None or engine.pending.all_days()
     assert engine.drain() is not None
-    assert render.status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
+    assert status_report.recounted(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
     assert engine.pending.all_days() is not None
     engine.advance("pairs")
-    status = render.status(engine, ["pairs"])
+    status = status_report.recounted(engine, ["pairs"])
     assert status["assets"]["pairs"]["law"]["holds"], status
 
 

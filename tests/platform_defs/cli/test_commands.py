@@ -21,8 +21,7 @@ from platform_defs.cli import commands as cli
 from platform_defs.cli import render
 from platform_defs.cli.commands import main
 from platform_defs.cli.demo_lake import DemoLake
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
+from platform_defs.configured_engine import make_engine
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
 from tests.support.shared_data import OLIST
@@ -149,7 +148,7 @@ def test_the_demo_lists_its_tables_and_the_ui_command(demo):
 def test_the_demo_recognizes_its_own_lake(demo):
     """No file that a demo writes prevents the next demo from emptying the lake."""
     folder = DemoLake(Path(demo["status"]["lake"]))
-    folder.require_own(make_engine(settings(), SparkResource()))
+    folder.require_own(make_engine(settings()))
 
 
 def test_the_demo_records_its_runs_in_dagster(demo):
@@ -162,11 +161,11 @@ def test_the_demo_records_its_runs_in_dagster(demo):
 
 
 def test_status_equals_the_report_of_the_demo(demo):
-    assert tidemark("status", "--json").json == demo["status"]
+    assert tidemark("status", "--recount", "--json").json == demo["status"]
 
 
 def test_status_as_tables_fits_a_narrow_terminal(demo):
-    result = tidemark("status", WIDE)
+    result = tidemark("status", "--recount", WIDE)
     assert "The conservation law holds" in result.out
     assert "…" not in result.out
 
@@ -174,7 +173,7 @@ def test_status_as_tables_fits_a_narrow_terminal(demo):
 def _check_unchanged_status(demo: dict[str, Any]) -> None:
     """Assert that a join of sources, a Top-K over a derived table and the sources are unchanged."""
     status, names = demo["status"], (WIDE, "hot_items", "category_leaderboard")
-    assert tidemark("status", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
+    assert tidemark("status", "--recount", *names, "--json").json == status | {"assets": {name: status["assets"][name] for name in names}}
 
 
 def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
@@ -207,7 +206,7 @@ def test_late_shows_the_late_rows(demo):
 def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
     """Control sequences, markup and bidirectional overrides in a row, printed in a table and in an error."""
     evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
-    shown = render.late(make_engine(settings(), SparkResource()), "payments", WIDE, 2)
+    shown = render.late(make_engine(settings()), "payments", WIDE, 2)
     shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil
     monkeypatch.setattr(render, "late", lambda *_: shown)
     for width in ("80", "400"):
@@ -233,7 +232,7 @@ def test_a_second_ingest_and_advance_do_nothing(demo):
 
 def test_a_drain_finalizes_every_row(drained):
     truth = simulate(Shop(orders=ORDERS, parts=PARTS)).truth
-    wide = tidemark("status", WIDE, "--json").json["assets"][WIDE]
+    wide = tidemark("status", "--recount", WIDE, "--json").json["assets"][WIDE]
     assert [entry["kind"] for entry in drained["entries"]] == ["drain"]
     assert wide["pairs"] == truth.paid_within_on_time
     assert wide["pending"] == {"orders": 0, "payments": 0}
@@ -265,7 +264,7 @@ needs_olist = pytest.mark.skipif(not OLIST.is_dir(), reason=f"Olist's sample is 
 
 
 def _olist_result() -> dict[str, int]:
-    status = tidemark("status", WIDE, "--json").json
+    status = tidemark("status", "--recount", WIDE, "--json").json
     wide, payments = status["assets"][WIDE], status["sources"]["payments"]
     assert wide["law"]["holds"]
     assert (wide["late"], wide["pending"]) == ({"orders": 0, "payments": 0}, {"orders": 0, "payments": 0})
@@ -294,7 +293,7 @@ def test_the_join_interval_comes_from_the_environment(spark, lake, monkeypatch):
 
 
 def test_an_empty_lake_is_reported_by_every_command(spark, lake):
-    assert "nothing is finalized yet" in tidemark("status").out
+    assert "nothing is finalized yet" in tidemark("status", "--recount").out
     assert "Nothing was ingested yet." in tidemark("late", "payments").out
     assert "Nothing new has landed." in tidemark("ingest").out
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json

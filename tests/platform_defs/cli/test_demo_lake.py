@@ -10,11 +10,10 @@ import pytest
 
 from platform_defs.cli import demo
 from platform_defs.cli.demo_lake import DemoLake, ForeignFolderError
+from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import HOME, Settings, settings
 from tests.engine.entries import source_entry
 
@@ -38,6 +37,8 @@ WRITTEN = [
     f"changelog/order_wide/{_COMMIT}/{_PART}",
     f"verdicts/order_wide/{_PART}",
     f"early/order_wide/{_COMMIT}/{_PART}",
+    "_accounts/order_wide.json",
+    "_accounts/order_wide.json#1",
 ]
 """Files that Delta, Spark and deltalake write into a lake; killed writers leave some of them."""
 
@@ -56,7 +57,7 @@ class Demo:
 
 def _engine(root: Path) -> Engine:
     values = DemoLake(root).settings(Settings(lake=f"{root}-of-the-user"))
-    return make_engine(values, SparkResource())
+    return make_engine(values)
 
 
 def _land(folder: DemoLake, name: str = LANDED, text: str = "{}\n") -> Path:
@@ -121,6 +122,7 @@ def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made_demo: Demo
         ("_trash-abc/_trash-def/order_wide/precious", "'_trash-abc/_trash-def/order_wide/precious'"),
         ("_trash-abc/landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
         ("_trash-abc/_dagster/mine", "'_trash-abc/_dagster'"),
+        ("_accounts/mine.csv", "'_accounts/mine.csv'"),
         ("_prepared/mine.csv", "'_prepared/mine.csv'"),
         ("_prepared/orders/mine.csv", "'_prepared/orders/mine.csv'"),
         (f"events/mine/{_PART}", "'events/mine'"),
@@ -281,7 +283,7 @@ def test_a_second_demo_uses_the_same_lake_and_changes_no_other(monkeypatch: pyte
     for name, folder in (("LAKE", users), ("DAGSTER_HOME", users / "dagster")):
         monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
     monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
-    monkeypatch.setattr(demo.render, "status", lambda *_: {})
+    monkeypatch.setattr(demo.status, "recounted", lambda *_: {})
     monkeypatch.setattr("platform_defs.engine.advance.pending_work.PendingWork.upserted_tables", lambda _: [])
     before = _contents(users)
 

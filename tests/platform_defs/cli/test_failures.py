@@ -124,8 +124,9 @@ def test_status_fails_if_the_law_does_not_hold(
 ) -> None:
     counts = {term: {"l": 0} for term in TERMS} | {"results": 0, "closed_to": None, "lag_seconds": 0, "complete_to": None}
     asset = {"steps": 0, "waits_for": None, "law": law, **counts}
-    monkeypatch.setattr(cli.render, "status", lambda *_: {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}})
-    out, error_raised = run(monkeypatch, FakeEngine(), "status")
+    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}}
+    monkeypatch.setattr(cli.status_report, "recounted", lambda *_: report)
+    out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out
     assert isinstance(error_raised, StatusError) == (message is not None)
     assert message is None or str(error_raised).startswith(message)

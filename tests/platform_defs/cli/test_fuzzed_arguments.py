@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from operators import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.cli import demo, tables
-from platform_defs.resources.engine import make_engine
-from platform_defs.resources.spark import SparkResource
+from platform_defs.cli import demo, query, tables
+from platform_defs.configured_engine import make_engine
 from platform_defs.settings import Settings, settings
 
 COMMANDS = {
@@ -28,6 +27,8 @@ COMMANDS = {
     "backfill --to": ["backfill", "--from", "2026-03-01", "--to", "{}"],
     "drain assets": ["drain", "{}"],
     "status assets": ["status", "{}"],
+    "query": ["query", "{}"],
+    "query --limit": ["query", "SELECT 1", "--limit", "{}"],
     "publish asset": ["publish", "{}", "/tmp/x"],
     "publish folder": ["publish", "seller_leaderboard", "{}"],
     "late source": ["late", "{}"],
@@ -99,9 +100,8 @@ def _no_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_LAKE", str(lake))
         patch.setattr(demo, "run", _reached)
-        patch.setattr(SparkResource, "spark_session", property(_reached))
-        for module in (cli, tables):
-            patch.setattr(module, "_engine", lambda: make_engine(Settings(), SparkResource()))
+        for module in (cli, tables, query):
+            patch.setattr(module, "_engine", lambda: make_engine(Settings(), connect=_reached))
         settings.cache_clear()
         yield
     settings.cache_clear()
@@ -133,7 +133,7 @@ def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> 
     code, out, err = _run([part.replace("{}", text) for part in COMMANDS[name]])
     if code in (0, "reached"):
         assert not err.strip()
-        assert code or "Usage" in out or "Nothing" in out or "nothing" in out or "--json" in text, out
+        assert code or "Usage" in out or "Nothing" in out or "nothing" in out or "Result" in out or "--json" in text, out
         return
     assert code in (1, 2)
     assert out == ""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from platform_defs.cli import render
+from platform_defs.cli import render, status
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
 ESCAPED = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
@@ -68,7 +68,7 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     """The file name in a maintenance report, the name of a lake, and a side of a violated law."""
     render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
     asset = {"steps": 0, "waits_for": [EVIL], "law": {"holds": True, "broken": []}}
-    render.print_status({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: asset}})
+    status.print_recounted({"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: asset}})
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out

@@ -1,0 +1,202 @@
+"""The state of a lake, as data and as tables: with the recorded accounts, or with a new account of every row."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from rich.markup import escape
+
+from assets.ports import TERMS
+from platform_defs.cli.render import COUNTS, RARE, instant, out, plain, print_table
+from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.accounting.recorded_account import RecordedAccount
+from platform_defs.engine.operations.in_parallel import compute_in_parallel
+
+
+def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+    """The state of the lake and of these assets, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
+    engine = engine.snapshot()
+    return _lake(engine) | {"assets": {name: _recorded(engine, name) for name in assets}}
+
+
+def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+    """The state of the lake and of these assets, from one snapshot, with an account of every row; the accounts are recorded."""
+    engine = engine.snapshot()
+    if engine.ledger.head:
+        _ = engine.reading  # the session starts here, and not in several threads
+    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted, engine))}
+
+
+def _lake(engine: Engine) -> dict[str, Any]:
+    sources = {name: _source(engine, name) for name in engine.sources}
+    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources}
+
+
+def _source(engine: Engine, name: str) -> dict[str, Any]:
+    counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
+    times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
+    return counts | times | {"idle": bool(last and last.idle)}
+
+
+def _progress(engine: Engine, name: str) -> dict[str, Any]:
+    state, reached = engine.pending.described(name), engine.pending.progress(name)
+    return {
+        "operator": reached.operator,
+        "steps": reached.step,
+        "ledger_entry": reached.seq,
+        "closed_to": instant(state["closed_to"]),
+        "watermark": instant(state["watermark"]),
+        "lag_seconds": state["lag_ms"] / 1000,
+        "complete_to": state["complete_to"],
+        "waits_for": state["waits_for"],
+    }
+
+
+def _recorded(engine: Engine, name: str) -> dict[str, Any]:
+    refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
+    law = {"holds": None, "broken": []} if last is None else {"holds": last.holds, "broken": _broken(last)}
+    law |= {} if refused is None else {"holds": False, "refused": refused}
+    return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
+
+
+def _account(last: RecordedAccount) -> dict[str, Any]:
+    oldest, newest = last.at
+    return {"at": instant(newest), "oldest_at": instant(oldest), "days": len({day.day for day in last.days}), **last.terms}
+
+
+def _broken(last: RecordedAccount) -> list[dict[str, Any]]:
+    return [{"side": day.side, "day": day.day, **day.terms} for day in last.violations]
+
+
+def _recounted(engine: Engine, name: str) -> dict[str, Any]:
+    summary = _progress(engine, name)
+    if not summary["steps"] and engine.ledger.head == 0:
+        return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
+    try:
+        accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
+    except ProgressError as error:
+        return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
+    counted = (
+        {"results": engine.views.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
+    )
+    differences = engine.accounts.count_differences(name)
+    engine.accounts.record(name, accounts, differences)
+    return summary | counted | {**_by_side(accounts), "law": _law(accounts, differences)}
+
+
+def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
+    names = sorted({a.side for a in accounts})
+    return {term: {side: sum(getattr(a, term) for a in accounts if a.side == side) for side in names} for term in TERMS}
+
+
+def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
+    broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
+    entries = [{"source": s, "seq": n, "ledger": in_ledger, "log": held} for (s, n), (in_ledger, held) in sorted(count_differences.items())]
+    return {"holds": not broken and not entries, "broken": broken, "ledger_differs_from_log": entries}
+
+
+def print_recorded(report: dict[str, Any]) -> None:
+    """The state of the lake, with the recorded accounts."""
+    _print_lake(report)
+    tables: dict[str, dict[str, Any]] = report["assets"]
+    print_table("Tables", ["table", "finalized up to", "lag", "law", "accounted at"], [_row(name, table) for name, table in tables.items()])
+    for name, asset in tables.items():
+        if "refused" in asset["law"]:
+            _print_refused(name, asset["law"]["refused"])
+        elif asset["waits_for"]:
+            out.print(f"{plain(name)} waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", soft_wrap=True)
+        _print_broken(name, asset["law"]["broken"])
+    out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
+
+
+def _row(name: str, asset: dict[str, Any]) -> list[object]:
+    last = asset["last_account"]
+    law = "violated" if asset["law"]["broken"] else "holds"
+    reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] else "nothing yet")
+    return [name, reached[:19], _duration(asset["lag_seconds"]), *(("unknown", "never") if last is None else (law, last["at"][:16]))]
+
+
+def _duration(seconds: float) -> str:
+    """A length of time in its two largest units."""
+    left, parts = int(seconds), list[str]()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= length or (unit == "s" and not parts):
+            parts.append(f"{left // length} {unit}")
+        left %= length
+    return " ".join(parts[:2])
+
+
+def print_recounted(report: dict[str, Any]) -> None:
+    """The state of the lake, with an account of every row."""
+    _print_lake(report)
+    for name, asset in report["assets"].items():
+        _print_asset(name, asset)
+
+
+def _print_lake(report: dict[str, Any]) -> None:
+    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False)
+    shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
+    rows = [
+        [name, *[s[c] for c in shown], f"{(s['watermark'] or 'none yet')[:19]}{', idle' if s['idle'] else ''}"]
+        for name, s in report["sources"].items()
+    ]
+    print_table("Sources", ["source", *shown, "watermark"], rows)
+
+
+def _print_refused(name: str, why: str) -> None:
+    out.print(f"[bold]{plain(name)}[/]: [red]cannot be accounted for:[/] {escape(why)}", highlight=False, soft_wrap=True)
+
+
+def _print_asset(name: str, asset: dict[str, Any]) -> None:
+    if not asset["steps"] and asset["law"]["holds"]:
+        waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
+        out.print(f"[bold]{plain(name)}[/]: nothing is finalized yet{plain(waits)}", highlight=False, soft_wrap=True)
+        return
+    if "refused" in asset["law"]:
+        _print_refused(name, asset["law"]["refused"])
+        return
+    filters = any(asset.get("filtered", {}).values())
+    terms = [t for t in TERMS if t in asset and (filters or t != "filtered")]
+    names = sorted(asset["accepted"])
+    print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
+    made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
+    closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
+    handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
+    progress = closed if asset["closed_to"] else handled
+    out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
+    if asset["waits_for"]:
+        out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)
+    law = asset["law"]
+    if law["holds"]:
+        out.print(
+            "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late"
+            f"{' + filtered' if filters else ''}, on every side and day.",
+            soft_wrap=True,
+        )
+    _print_broken(name, law["broken"])
+    for differs in law.get("ledger_differs_from_log", []):
+        out.print(f"  [red]Ledger and log differ:[/] {plain(differs)}", highlight=False)
+
+
+def _print_broken(name: str, broken: Iterable[dict[str, Any]]) -> None:
+    for one in broken:
+        terms = ", ".join(f"{term} {one[term]:,}" for term in TERMS if term in one) or "ledger and log differ"
+        out.print(
+            f"  {plain(name)}: [red]the law is violated[/] for {plain(one['side'])} on {one['day']}: {terms}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def print_demo(report: dict[str, Any]) -> None:
+    """The result of the demo: the status, the simulated rows, the tables' paths, and the command that opens the UI."""
+    print_recounted(report["status"])
+    if report["planned"]:
+        kinds = sorted({k for counts in report["planned"].values() for k in counts})
+        rows = [[kind.replace("_", " "), *[counts.get(kind, 0) for counts in report["planned"].values()]] for kind in kinds]
+        print_table("Rows that the simulator has written", ["rows", *report["planned"]], rows)
+    out.print("[bold]Tables[/]")
+    for name, path in report["tables"].items():
+        out.print(f"  {name:<22} {plain(path)}", highlight=False, soft_wrap=True)
+    out.print()
+    out.print(f"Open the UI with: [bold]{plain(report['ui'])}[/]", highlight=False, soft_wrap=True)

@@ -1,0 +1,45 @@
+"""The engine of a pipeline, configured by the settings."""
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from assets.pipeline import Pipeline
+from operators.timing import length_ms
+from platform_defs.engine import Engine
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.pipelines import configured_pipeline
+from platform_defs.settings import Settings, settings
+from platform_defs.spark.session import session
+
+
+def make_engine(
+    values: Settings,
+    pipeline: Pipeline | None = None,
+    connect: Callable[[], SparkSession] | None = None,
+    earlier: Engine | None = None,
+) -> Engine:
+    """The engine of a pipeline.
+
+    Args:
+        values: the settings.
+        pipeline: the pipeline; by default the one that the settings name.
+        connect: returns the session, which starts when it is first needed; by default that of this process.
+        earlier: an earlier engine on the same lake, whose cached ledger and folder listings are used.
+    """
+    pipeline = configured_pipeline(values) if pipeline is None else pipeline
+    return Engine(
+        Lake(values.lake, length_ms(values.lease, "lease") / 1000),
+        pipeline.sources_by_name,
+        pipeline.tables_by_name,
+        connect or (lambda: session(values)),
+        max_step=values.max_step,
+        folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
+        max_files=values.max_files,
+        earlier=earlier,
+    )
+
+
+def configured_engine() -> Engine:
+    """The engine of this process's settings, as the command line uses it."""
+    return make_engine(settings())

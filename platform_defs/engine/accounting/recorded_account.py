@@ -1,0 +1,154 @@
+"""The newest account of each table, kept in the lake, so that a status can show it without computing it again.
+
+It is one small JSON file for each table, below the lake's folder `_accounts`: for each side and day the newest account. A file that cannot
+be read, and the accounts of a table that was created again since, are ignored.
+"""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from assets.contracts import DerivedAsset
+from assets.ports import TERMS
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.inputs.progress import table_identity
+from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+
+FOLDER = "_accounts"
+_BUFFER = 1 << 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RecordedDay:
+    """The newest account of one side and day.
+
+    Args:
+        side: the source.
+        day: the day, as text: YYYY-MM-DD.
+        at: when it was computed, in epoch ms of the wall clock.
+        holds: whether the conservation law held, and ledger and log of the side had the same number of rows.
+        terms: the rows by term (`accepted`, `matched` and so on).
+    """
+
+    side: str
+    day: str
+    at: int
+    holds: bool
+    terms: dict[str, int]
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "RecordedDay":
+        """An account from its JSON.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it is none.
+        """
+        terms = {str(term): int(rows) for term, rows in stored["terms"].items()}
+        return cls(str(stored["side"]), str(date.fromisoformat(stored["day"])), int(stored["at"]), bool(stored["holds"]), terms)
+
+
+@dataclass(frozen=True)
+class RecordedAccount:
+    """The newest accounts of a table.
+
+    Args:
+        days: one for each side and day; there is at least one.
+    """
+
+    days: Sequence[RecordedDay]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the conservation law held on every side and day."""
+        return not self.violations
+
+    @property
+    def violations(self) -> list[RecordedDay]:
+        """The sides and days for which the law did not hold."""
+        return [day for day in self.days if not day.holds]
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """When the oldest and the newest of them were computed, in epoch ms."""
+        times = [day.at for day in self.days]
+        return min(times), max(times)
+
+    @property
+    def terms(self) -> dict[str, dict[str, int]]:
+        """For each term, the rows of all days by side."""
+        found: dict[str, Counter[str]] = {term: Counter() for term in TERMS}
+        for day in self.days:
+            for term, counter in found.items():
+                counter[day.side] += day.terms.get(term, 0)
+        return {term: dict(sorted(counter.items())) for term, counter in found.items()}
+
+
+def record(
+    lake: Lake,
+    asset: DerivedAsset,
+    accounts: Iterable[DayAccount],
+    differing: Iterable[str],
+    days: tuple[date, date] | None,
+    at: int,
+) -> None:
+    """Keep accounts of a table in place of earlier accounts of the same days. If the lake cannot be written to, it logs a warning.
+
+    Args:
+        lake: the lake.
+        asset: the table.
+        accounts: the accounts.
+        differing: the sides whose ledger and log have different numbers of rows.
+        days: the first and the last day that the accounts cover; None for all.
+        at: when they were computed, in epoch ms.
+    """
+    wrong = {*differing}
+    found = [RecordedDay(a.side, str(a.day), at, a.holds and a.side not in wrong, {t: getattr(a, t) for t in TERMS}) for a in accounts]
+    without_rows = wrong - {day.side for day in found}
+    found += [RecordedDay(side, str(days[0] if days else date.min), at, False, {}) for side in sorted(without_rows)]
+    identity = table_identity(lake, asset)
+    if identity is None:
+        return
+    try:
+        with lake.live.writer(f"{FOLDER}/{asset.name}"):
+            earlier = recorded(lake, asset)
+            kept = [] if earlier is None or days is None else [d for d in earlier.days if not str(days[0]) <= d.day <= str(days[1])]
+            text = json.dumps({"table": identity, "days": [asdict(day) for day in [*kept, *found]]})
+            with filesystem(lake.root).open_output_stream(_path(asset), buffer_size=_BUFFER) as file:  # it replaces the file at the end
+                file.write(text.encode())
+    except (OSError, DeltaError, LakeError) as error:
+        _log.warning("the account of %s was not recorded for `tidemark status`: %s", asset.name, error)
+
+
+def forget(lake: Lake, asset: DerivedAsset) -> None:
+    """Delete the recorded accounts of a table, because its rows were repaired since."""
+    try:
+        filesystem(lake.root).delete_file(_path(asset))
+    except FileNotFoundError:
+        return
+    except (OSError, DeltaError) as error:
+        _log.warning("`tidemark status` may show an account of %s from before its rebuild: %s", asset.name, error)
+
+
+def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
+    """A table's recorded accounts; None if there are none of the present table."""
+    try:
+        with filesystem(lake.root).open_input_stream(_path(asset)) as file:
+            stored = json.loads(file.read())
+        days = [RecordedDay.read(day) for day in stored["days"]]
+        table = stored["table"]
+    except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return RecordedAccount(days) if days and table == table_identity(lake, asset) else None
+
+
+def _path(asset: DerivedAsset) -> str:
+    return f"{FOLDER}/{asset.name}.json"

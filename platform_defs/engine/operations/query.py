@@ -1,0 +1,150 @@
+"""SQL over the tables of a lake, without a Spark session: by Apache DataFusion, which deltalake contains."""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import sqlglot
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+from sqlglot.errors import SqlglotError
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import SEQ
+from operators.errors import TidemarkError
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.snapshot import last_with_rows
+
+_FIRST_WORDS = ("SELECT", "WITH", "VALUES")
+"""The first words of queries. DataFusion also knows COPY and CREATE EXTERNAL TABLE, which write and read files anywhere."""
+
+
+class QueryError(TidemarkError, ValueError):
+    """A query cannot be planned or computed."""
+
+    @classmethod
+    def failed(cls, error: Exception, names: list[str]) -> "QueryError":
+        """DataFusion's own message, which names the position, the column or the value, and the tables that can be queried."""
+        why = " ".join(str(error).removeprefix("Error during planning: ").split()).rstrip(".")
+        return cls(f"The query failed: {why}. Tables: {', '.join(names) or 'none yet'}. The SQL is Apache DataFusion's")
+
+    @classmethod
+    def no_query(cls, first: str) -> "QueryError":
+        """The text is no query."""
+        return cls(f"The SQL begins with {first!r}; legal: one query, which begins with {', '.join(_FIRST_WORDS)}. Nothing was run")
+
+    @classmethod
+    def same_name(cls, column: str) -> "QueryError":
+        """Two columns of the result have the same name."""
+        return cls(f"The result has two columns named {column!r}; legal: each name once. Rename one of them with AS")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that a query may read.
+
+    Args:
+        path: its path in the lake.
+        last_batch: the newest committed batch, for an event log or a quarantine: later rows are those of a killed ingest.
+    """
+
+    path: str
+    last_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """Queries a snapshot of a lake.
+
+    A query can read each derived table and each source's event log by its name, and `quarantine_<source>` and `changelog_<table>`, unless
+    a table or a source has that name. Rows of an ingest that was killed are left out.
+
+    Args:
+        lake: a snapshot of the lake; see `Engine.snapshot`.
+        ledger: the ledger's, of the same snapshot.
+        sources: the sources, by name.
+        assets: the derived tables, by name.
+    """
+
+    lake: Lake
+    ledger: Ledger
+    sources: Mapping[str, SourceContract]
+    assets: Mapping[str, DerivedAsset]
+
+    def __call__(self, sql: str, limit: int) -> tuple[list[dict[str, Any]], bool]:
+        """The first rows of a result as values that JSON has, and whether there are more.
+
+        Args:
+            sql: a query.
+            limit: the maximum number of rows.
+
+        Raises:
+            QueryError: the text is no query, or the query cannot be planned or computed.
+        """
+        _require_query(sql)
+        rows = list[dict[str, Any]]()
+        try:
+            for batch in self._batches(sql):
+                rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
+                if len(rows) > limit:
+                    break
+        except (DeltaError, pa.ArrowException, OverflowError) as error:
+            self._fail(error)
+        return [{name: _plain(value) for name, value in row.items()} for row in rows[:limit]], len(rows) > limit
+
+    def _tables(self) -> dict[str, _Table]:
+        """The tables that a query may read, by name; they need not exist yet."""
+        quarantines = {f"quarantine_{n}": _Table(s.quarantine, self.ledger.source(n).rejected_in or 0) for n, s in self.sources.items()}
+        changelogs = {f"changelog_{name}": _Table(table.changelog) for name, table in self.assets.items() if table.operator.emits.upserts}
+        logs = {name: _Table(source.log, last_with_rows(self.ledger, name)) for name, source in self.sources.items()}
+        return quarantines | changelogs | logs | {name: _Table(name) for name in self.assets}
+
+    def _batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        builder, words = QueryBuilder(), {*re.findall(r"\w+", sql)}
+        for number, (name, table) in enumerate(self._tables().items()):
+            if name not in words or (delta := self.lake.delta(table.path)) is None:
+                continue
+            alias = f"_table{number}"  # DataFusion registers tables by lower-case names, and looks them up as they are written
+            builder.register(alias, delta)
+            committed = "" if table.last_batch is None else f" WHERE {SEQ} <= {table.last_batch}"
+            builder.execute(f'CREATE VIEW "{name}" AS SELECT * FROM {alias}{committed}')
+        result = pa.RecordBatchReader.from_stream(builder.execute(sql))
+        for name, number in Counter(result.schema.names).items():
+            if number > 1:
+                raise QueryError.same_name(name)
+        yield from result
+
+    def _fail(self, error: Exception) -> NoReturn:
+        existing: list[str] = []
+        for name, table in self._tables().items():
+            with suppress(TidemarkError):
+                existing += [] if self.lake.delta(table.path) is None else [name]
+        raise QueryError.failed(error, existing) from error
+
+
+def _require_query(sql: str) -> None:
+    try:
+        tokens = sqlglot.tokenize(sql)
+    except SqlglotError:
+        tokens = []
+    first = next((token.text for token in tokens if token.text != "("), "")
+    if first.upper() not in _FIRST_WORDS:
+        raise QueryError.no_query(first or sql[:20])
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: times, decimals and bytes as text; NaN and infinities too, which JSON lacks."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return json.loads(json.dumps(value, default=str))

@@ -1,0 +1,108 @@
+"""The Spark session of a process, configured with Delta, the pinned JARs and the master."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.lake.compaction import SMALL_BYTES
+from platform_defs.settings import Settings
+from platform_defs.setup.jars import jar_paths
+from platform_defs.setup.java import find_java
+
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+PINNED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+"""The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
+LOGGING = Path(__file__).with_name("log4j2.properties")
+QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
+
+
+_CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
+"""The classes that PySpark looks up by name for every column expression; for a short name the JVM searches all JARs each time."""
+
+
+class _Members:
+    """A class in the JVM whose members are looked up once: PySpark looks up the same functions for every column expression."""
+
+    def __init__(self, java_class: Any) -> None:
+        self._class = java_class
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        member = getattr(self._class, name)
+        setattr(self, name, member)
+        return member
+
+
+def spark_config(settings: Settings) -> dict[str, str]:
+    """The configuration of a session with Delta that starts without a network."""
+    local = settings.spark_master.startswith("local")
+    here = _LOCAL if local else {}
+    return (
+        here
+        | PINNED
+        | {
+            "spark.app.name": "tidemark",
+            "spark.master": settings.spark_master,
+            "spark.driver.memory": settings.driver_memory,
+            "spark.jars": ",".join(jar_paths()),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # also for VACUUM's listing, by default 10,000
+            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+            "spark.sql.codegen.cache.maxEntries": "4000",
+            "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.databricks.delta.delta.log.cacheSize": "256",  # tables; each takes about 1 MB of the heap, and 10,000 are the default
+            "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+            "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),
+            "spark.ui.enabled": str(settings.spark_ui).lower(),
+            "spark.ui.showConsoleProgress": "false",
+            "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
+        }
+    )
+
+
+def session(settings: Settings, **more: str) -> SparkSession:
+    """The session of this process, which the first call creates.
+
+    Args:
+        settings: the platform's settings.
+        more: further Spark configuration, by its dotted names, for the first call.
+    """
+    from dagster_pyspark.resources import spark_session_from_config  # here, since it imports Dagster, which takes a second
+
+    os.environ["JAVA_HOME"] = find_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    for name in QUOTING:
+        PySparkLogger.getLogger(name).disabled = True
+    made = spark_session_from_config(spark_config(settings) | more)
+    for name in _CLASSES_BY_NAME:
+        known = getattr(made._jvm, name)
+        setattr(made._jvm, name, known if isinstance(known, _Members) else _Members(known))
+    return made

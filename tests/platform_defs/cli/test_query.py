@@ -1,0 +1,163 @@
+"""SQL over a lake without a session: derived tables, event logs, quarantines and changelogs; uncommitted rows are left out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from typer.testing import CliRunner
+
+from assets.contracts import DerivedAsset, RowRule
+from operators import Aggregate
+from platform_defs import faults
+from platform_defs.cli import query as cli
+from platform_defs.engine import Engine
+from platform_defs.engine.operations.query import QueryError
+from tests.conftest import MakeEngine
+from tests.support.file_walk import landed_files
+from tests.support.small_sources import MINUTE, Event, join, land, source
+
+pytestmark = pytest.mark.compiled  # interpreted plans cannot write deletion vectors
+TOTAL = DerivedAsset(name="total", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
+@pytest.fixture(scope="module")
+def engine(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine([source("l", rules=(RowRule("small", "v < 90"),)), source("r")], [join(), TOTAL])
+    for batch in ([Event("a", 1, 0), Event("b", 2, MINUTE), Event("c", 99, MINUTE)], [Event("a", 3, 60 * MINUTE)]):
+        for name in ("l", "r"):
+            land(engine, name, f"{batch[0].v}.jsonl", [e.line for e in batch])
+            engine.ingestion.batches.files([*landed_files(engine.folders[name], name)])
+        for name in engine.assets:
+            engine.advance(name)
+    return engine
+
+
+def _query(monkeypatch: pytest.MonkeyPatch, engine: Engine, *arguments: str) -> Any:
+    def fail() -> Any:
+        raise AssertionError("a session is started")
+
+    monkeypatch.setattr(cli, "_engine", lambda: replace(engine, connect=fail))
+    return CliRunner().invoke(cli.app, [*arguments], catch_exceptions=False).output
+
+
+def _rows(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str) -> list[list[Any]]:
+    return [[*row.values()] for row in json.loads(_query(monkeypatch, engine, sql, "--json"))["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT left_v, right_v FROM pairs WHERE k = 'a' AND left_v = 1", [[1, 1]]),
+        ("SELECT k, n FROM total ORDER BY k", [["a", 2], ["b", 1]]),
+        ("SELECT v, ts FROM l ORDER BY v LIMIT 1", [[1, "2026-03-01 00:00:00+00:00"]]),
+        ("SELECT count(*) FROM r", [[4]]),
+        ("SELECT reason FROM quarantine_l", [["rule: small"]]),
+        ("SELECT k, change FROM changelog_total WHERE k = 'b'", [["b", "+I"]]),
+        ("(SELECT v + 0.5 FROM l WHERE v > 2)", [[3.5]]),
+        ("SELECT 'NaN'::double, ['-inf'::double]", [["nan", ["-inf"]]]),
+        ("/* a comment */\nSELECT 1.50::decimal(5, 2) AS d, date '2026-01-02' AS t, [1, NULL] AS l", [["1.50", "2026-01-02", [1, None]]]),
+        ("WITH few AS (SELECT * FROM l) SELECT count(*) FROM few JOIN total USING (k)", [[3]]),
+    ],
+)
+def test_every_table_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str, expected: list[list[Any]]) -> None:
+    assert _rows(monkeypatch, engine, sql) == expected
+
+
+def test_the_first_rows_are_printed_with_the_number_of_all(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    out = _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "2")
+    assert "Result: 2 rows, and more (--limit)" in out
+    assert "Result: 4 rows\n" in _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "4")
+    assert _query(monkeypatch, engine, "SELECT v FROM r WHERE v > 99") == "The result has no rows.\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT FROM WHERE", r"^The query failed: .*Tables: quarantine_l, changelog_total, l, r, pairs, total\. The SQL is"),
+        ("SELECT * FROM rides", r"table 'datafusion.public.rides' not found"),
+        ("SELECT w FROM l", r"No field named w"),
+        ("SELECT l.k, r.k FROM l JOIN r ON l.k = r.k", r"two columns named 'k'.*AS"),
+        ("SELECT cast(k AS int) FROM l", r"^The query failed: [^\n]*Cannot cast string 'a'[^\n]*$"),
+        ("SELECT arrow_cast(9999999, 'Date32')", r"out of range"),
+    ],
+)
+def test_an_error_says_what_is_wrong_and_names_the_tables(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        _query(monkeypatch, engine, sql)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1 AS a) TO '{file}' STORED AS CSV",
+        "/* SELECT */ COPY l TO '{file}'",
+        "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
+        "CREATE VIEW x AS SELECT 1",
+        "EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO '{file}' STORED AS CSV",
+        "INSERT INTO l SELECT * FROM l",
+        "DROP TABLE l",
+        "SET datafusion.execution.batch_size = 1",
+        "SELECT 1; COPY l TO '{file}'",
+        "SELECT * FROM '/etc/passwd'",
+        "WITH x AS (SELECT 1) INSERT INTO l SELECT * FROM l",
+        "'",
+        "",
+    ],
+)
+def test_what_is_no_query_is_refused(monkeypatch: pytest.MonkeyPatch, engine: Engine, tmp_path: Path, statement: str) -> None:
+    version = engine.lake.version("events/l")
+    with pytest.raises(QueryError, match=r"^(The SQL begins with .*legal: one query|The query failed)"):
+        _query(monkeypatch, engine, statement.format(file=tmp_path / "written.csv"))
+    assert not (tmp_path / "written.csv").exists()
+    assert engine.lake.version("events/l") == version
+
+
+def test_a_name_with_capitals_and_a_name_with_a_prefix_are_read(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
+    engine = make_engine([source("Rides"), source("quarantine_Rides")], [replace(TOTAL, name="Total", inputs=("Rides",))])
+    land(engine, "Rides", "1.jsonl", [Event("a", 1, 0).line])
+    land(engine, "quarantine_Rides", "1.jsonl", [Event("b", 2, 0).line])
+    engine.ingest()
+    engine.advance("Total")
+    assert _rows(monkeypatch, engine, "SELECT r.k, n FROM Rides r JOIN Total t ON r.k = t.k") == [["a", 1]]
+    assert _rows(monkeypatch, engine, "SELECT k FROM quarantine_Rides") == [["b"]]
+
+
+def test_only_the_tables_of_a_query_are_opened(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [])
+    for name in ("l", "r"):
+        land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
+    engine.ingest()
+    for commit in (Path(engine.lake.root) / "events" / "r" / "_delta_log").glob("*.json"):
+        commit.write_text("{")
+    assert _rows(monkeypatch, engine, "SELECT k FROM l") == [["a"]]
+
+
+def test_rows_of_a_killed_ingest_are_left_out(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [])
+    land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
+    engine.ingest()
+    land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
+
+    def kill(point: str) -> None:
+        if point == "ingest.before_ledger":
+            raise KeyboardInterrupt("killed")
+
+    faults.install(kill)
+    with pytest.raises(KeyboardInterrupt, match="killed"):
+        engine.ingest()
+    assert engine.lake.frame(engine.spark, "events/l").count() == 2
+    assert _rows(monkeypatch, engine, "SELECT k FROM l") == [["a"]]
+
+
+def test_rows_below_deletion_vectors_are_left_out(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [TOTAL])
+    land(engine, "l", "1.jsonl", [Event(k, 1, 0).line for k in "abcd"])
+    engine.ingest()
+    engine.advance("total")
+    engine.spark.sql(f"ALTER TABLE delta.`{engine.lake.path('total')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
+    DeltaTable.forPath(engine.spark, engine.lake.path("total")).delete("k = 'b'")
+    assert [*(Path(engine.lake.root) / "total").glob("deletion_vector_*.bin")]
+    assert _rows(monkeypatch, engine, "SELECT k FROM total ORDER BY k") == [["a"], ["c"], ["d"]]

@@ -1,0 +1,170 @@
+"""The status of a lake shows recorded accounts and needs no JVM; a recount accounts for every row and records the result."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from typer.testing import CliRunner
+
+from platform_defs.cli import commands as cli
+from platform_defs.cli.failures import StatusError
+from platform_defs.cli.status import recorded
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.accounting.recorded_account import FOLDER
+from tests.conftest import MakeEngine
+from tests.support.small_sources import DAY, MINUTE, Event, join, replay, source
+
+STREAM = [
+    {"l": [Event("a", 1, 0), Event("b", 2, MINUTE)], "r": [Event("a", 3, MINUTE)]},
+    {"l": [Event("c", 4, DAY)], "r": [Event("c", 5, DAY)]},
+]
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine([source("l"), source("r")], [join()])
+    replay(engine, STREAM)
+    engine.advance("pairs")
+    return engine
+
+
+def _status(monkeypatch: pytest.MonkeyPatch, engine: Engine, *options: str) -> tuple[str, BaseException | None]:
+    monkeypatch.setattr(cli, "_engine", lambda: engine)
+    result = CliRunner().invoke(cli.app, ["status", *options], env={"COLUMNS": "80"})
+    return result.output, result.exception
+
+
+def _without_session(engine: Engine) -> Engine:
+    """The engine of a process that has no session and cannot start one."""
+
+    def fail() -> Any:
+        raise AssertionError("a session is started")
+
+    return replace(engine, connect=fail)
+
+
+TERMS = {
+    "accepted": {"l": 3, "r": 2},
+    "matched": {"l": 1, "r": 1},
+    "unmatched": {"l": 1, "r": 0},
+    "pending": {"l": 1, "r": 1},
+    "late": {"l": 0, "r": 0},
+}
+
+
+def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    other = _without_session(engine)
+    out, error = _status(monkeypatch, other)
+    assert error is None
+    assert "never" in out
+    assert max(map(len, out.splitlines())) <= 80
+    counted = json.loads(_status(monkeypatch, engine, "--recount", "--json")[0])["assets"]["pairs"]
+    found = json.loads(_status(monkeypatch, other, "--json")[0])["assets"]["pairs"]
+    account = found.pop("last_account")
+    assert found == {key: counted[key] for key in found if key != "law"} | {"law": {"holds": True, "broken": []}}
+    assert {term: account[term] for term in TERMS} == TERMS
+    assert (account["at"], account["oldest_at"], account["days"]) == ("2026-03-01 12:00:00.000Z", "2026-03-01 12:00:00.000Z", 2)
+    out, _ = _status(monkeypatch, other)
+    assert "pairs   2026-03-01 23:58:59   0 s   holds   2026-03-01 12:00\n" in out
+    assert "…" not in out
+
+
+def test_the_status_fails_while_the_last_account_is_violated(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    DeltaTable.forPath(engine.spark, engine.lake.path("pairs")).delete("left_v = 1")
+    assert isinstance(_status(monkeypatch, engine, "--recount")[1], StatusError)
+    out, error = _status(monkeypatch, _without_session(engine))
+    assert isinstance(error, StatusError)
+    assert "pairs: the law is violated for l on 2026-03-01: accepted 2, " in out
+    assert "missing 1, extra 0" in out
+    engine.rebuild("pairs")  # repairs the rows, so the account is one of other rows
+    out, error = _status(monkeypatch, _without_session(engine))
+    assert error is None
+    assert "unknown" in out
+    assert _status(monkeypatch, engine, "--recount")[1] is None
+    engine.rebuild("pairs")  # finds no difference
+    assert "holds" in _status(monkeypatch, _without_session(engine))[0]
+
+
+def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch, engine: Engine, make_engine: MakeEngine) -> None:
+    assert _status(monkeypatch, engine, "--recount")[1] is None
+    out, error = _status(monkeypatch, _without_session(make_engine([source("l"), source("r")], [join(upper="20 minutes")])))
+    assert isinstance(error, StatusError)
+    assert "upper was 600000, and is 1200000" in out
+    assert "violated" not in out, "the last account held"
+
+
+FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
+
+
+def _accounts(*days: date, matched: int = 1) -> list[DayAccount]:
+    return [DayAccount(side, day, accepted=1, matched=matched) for day in days for side in ("l", "r")]
+
+
+def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) -> None:
+    assert engine.accounts.recorded("pairs") is None
+    assert recorded(engine, ["pairs"])["assets"]["pairs"]["last_account"] is None
+    engine.accounts.record("pairs", _accounts(FIRST, SECOND, matched=0), {})
+    later = replace(engine, clock=lambda: engine.clock() + 1000)
+    later.accounts.record("pairs", _accounts(SECOND), {}, (SECOND, SECOND))
+    found = later.accounts.recorded("pairs")
+    assert found is not None
+    assert [(d.side, d.day) for d in found.violations] == [("l", "2026-03-01"), ("r", "2026-03-01")]
+    assert found.terms["matched"] == {"l": 1, "r": 1}
+    assert found.at == (engine.clock(), engine.clock() + 1000)
+    later.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
+    assert later.accounts.recorded("pairs").holds
+    later.accounts.record("pairs", _accounts(FIRST), {}, None)
+    assert len(later.accounts.recorded("pairs").days) == 2
+
+
+def test_a_difference_between_ledger_and_log_is_a_violation_of_its_side(engine: Engine) -> None:
+    engine.accounts.record("pairs", _accounts(FIRST), {("l", 1): (3, 2)})
+    assert [(d.side, d.day) for d in engine.accounts.recorded("pairs").violations] == [("l", "2026-03-01")]
+    engine.accounts.record("pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
+    assert [(d.side, d.day) for d in engine.accounts.recorded("pairs").violations] == [("l", "2026-03-01"), ("r", "2026-03-02")]
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"table": 1}', b'{"table": "x", "days": [{"side": "l", "day": "x"}]}', b"\xff", b"null"])
+def test_a_damaged_file_is_ignored_and_replaced(monkeypatch: pytest.MonkeyPatch, engine: Engine, damage: bytes) -> None:
+    engine.accounts.record("pairs", _accounts(FIRST), {})
+    [file] = (Path(engine.lake.root) / FOLDER).iterdir()
+    file.write_bytes(damage)
+    assert "never" in _status(monkeypatch, _without_session(engine))[0]
+    engine.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
+    assert engine.accounts.recorded("pairs").holds
+
+
+def test_the_account_of_an_earlier_table_is_ignored(engine: Engine) -> None:
+    engine.accounts.record("pairs", _accounts(FIRST), {})
+    [file] = (Path(engine.lake.root) / FOLDER).iterdir()
+    file.write_text(file.read_text().replace(engine.lake.identity("pairs"), "another"))
+    assert engine.accounts.recorded("pairs") is None
+
+
+def test_a_lake_that_cannot_be_written_to_only_warns(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    (Path(engine.lake.root) / FOLDER).write_text("a file where the folder should be")
+    engine.accounts.record("pairs", _accounts(FIRST), {})
+    assert "the account of pairs was not recorded for `tidemark status`" in caplog.text
+
+
+def test_an_account_is_recorded_in_a_lake_behind_a_uri(engine: Engine) -> None:
+    behind = replace(engine, lake=replace(engine.lake, root=f"file://{engine.lake.root}", leases=True))
+    assert not behind.lake.is_local
+    for days in ((FIRST,), (SECOND,)):
+        behind.accounts.record("pairs", _accounts(*days), {}, (days[0], days[0]))
+    assert len(behind.accounts.recorded("pairs").days) == 4
+    behind.accounts.forget("pairs")
+    behind.accounts.forget("pairs")
+    assert behind.accounts.recorded("pairs") is None
+
+
+def test_the_command_line_imports_neither_dagster_nor_great_expectations():
+    code = "import sys, platform_defs.cli.commands; print({'dagster', 'great_expectations'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
