@@ -60,8 +60,7 @@ def _recorded(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _account(last: RecordedAccount) -> dict[str, Any]:
-    oldest, newest = last.at
-    return {"at": instant(newest), "oldest_at": instant(oldest), "days": len({day.day for day in last.days}), **last.terms}
+    return {"at": instant(last.at), "oldest_at": instant(last.oldest_at), "days": len({day.day for day in last.days}), **last.terms}
 
 
 def _broken(last: RecordedAccount) -> list[dict[str, Any]]:
@@ -140,7 +139,8 @@ def _print_lake(report: dict[str, Any]) -> None:
         [name, *[s[c] for c in shown], f"{(s['watermark'] or 'none yet')[:19]}{', idle' if s['idle'] else ''}"]
         for name, s in report["sources"].items()
     ]
-    print_table("Sources", ["source", *shown, "watermark"], rows)
+    headings = ["read" if count == "rows_read" else count for count in shown]
+    print_table("Sources", ["source", *headings, "watermark"], rows)
 
 
 def _print_refused(name: str, why: str) -> None:

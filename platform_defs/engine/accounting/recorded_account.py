@@ -61,10 +61,12 @@ class RecordedAccount:
     """The newest accounts of a table.
 
     Args:
-        days: one for each side and day; there is at least one.
+        days: one for each side and day with rows or results.
+        at: when the newest of them was computed, in epoch ms. A table that reads only upserted tables has an account without days.
     """
 
     days: Sequence[RecordedDay]
+    at: int
 
     @property
     def holds(self) -> bool:
@@ -77,10 +79,9 @@ class RecordedAccount:
         return [day for day in self.days if not day.holds]
 
     @property
-    def at(self) -> tuple[int, int]:
-        """When the oldest and the newest of them were computed, in epoch ms."""
-        times = [day.at for day in self.days]
-        return min(times), max(times)
+    def oldest_at(self) -> int:
+        """When the oldest of them was computed, in epoch ms."""
+        return min((day.at for day in self.days), default=self.at)
 
     @property
     def terms(self) -> dict[str, dict[str, int]]:
@@ -121,7 +122,7 @@ def record(
         with lake.live.writer(f"{FOLDER}/{asset.name}"):
             earlier = recorded(lake, asset)
             kept = [] if earlier is None or days is None else [d for d in earlier.days if not str(days[0]) <= d.day <= str(days[1])]
-            text = json.dumps({"table": identity, "days": [asdict(day) for day in [*kept, *found]]})
+            text = json.dumps({"table": identity, "at": at, "days": [asdict(day) for day in [*kept, *found]]})
             with filesystem(lake.root).open_output_stream(_path(asset), buffer_size=_BUFFER) as file:  # it replaces the file at the end
                 file.write(text.encode())
     except (OSError, DeltaError, LakeError) as error:
@@ -143,11 +144,11 @@ def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
     try:
         with filesystem(lake.root).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())
-        days = [RecordedDay.read(day) for day in stored["days"]]
+        account = RecordedAccount([RecordedDay.read(day) for day in stored["days"]], int(stored["at"]))
         table = stored["table"]
     except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return RecordedAccount(days) if days and table == table_identity(lake, asset) else None
+    return account if table == table_identity(lake, asset) else None
 
 
 def _path(asset: DerivedAsset) -> str:

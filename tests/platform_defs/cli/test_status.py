@@ -117,11 +117,16 @@ def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) ->
     assert found is not None
     assert [(d.side, d.day) for d in found.violations] == [("l", "2026-03-01"), ("r", "2026-03-01")]
     assert found.terms["matched"] == {"l": 1, "r": 1}
-    assert found.at == (engine.clock(), engine.clock() + 1000)
+    assert (found.oldest_at, found.at) == (engine.clock(), engine.clock() + 1000)
     later.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
     assert later.accounts.recorded("pairs").holds
     later.accounts.record("pairs", _accounts(FIRST), {}, None)
     assert len(later.accounts.recorded("pairs").days) == 2
+
+
+def test_a_table_without_an_account_by_day_holds(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    engine.accounts.record("pairs", [], {})
+    assert "holds   2026-03-01 12:00" in _status(monkeypatch, _without_session(engine))[0]
 
 
 def test_a_difference_between_ledger_and_log_is_a_violation_of_its_side(engine: Engine) -> None:
