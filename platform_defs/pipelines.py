@@ -9,7 +9,9 @@ from typing import Any
 
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError
+from platform_defs.declared.pipeline import DeclaredError, read
 from platform_defs.safe_text import shortened
+from platform_defs.setting_values import YAML_ENDINGS
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 
@@ -24,8 +26,9 @@ class PipelineError(TidemarkError, ValueError):
     def of(cls, target: str, why: str) -> "PipelineError":
         """What is wrong with the setting."""
         return cls(
-            f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.py or "
-            f"FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without parameters that returns one"
+            f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
+            f"FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without parameters that "
+            "returns one"
         )
 
 
@@ -40,13 +43,16 @@ def configured_pipeline(values: Settings) -> Pipeline:
 
 
 def load(target: str) -> Pipeline:
-    """The pipeline of a module: `MODULE:NAME`, `FILE.py` or `FILE.py:NAME`.
+    """The pipeline of a module or a YAML file: `MODULE:NAME`, `FILE.py`, `FILE.py:NAME` or `FILE.yaml`.
 
     An error that the module itself raises is raised as it is, with its traceback.
 
     Raises:
-        PipelineError: the module or the name does not exist, or is no pipeline.
+        PipelineError: the module, the file or the name does not exist, or is no pipeline.
+        DeclaredError: the YAML has other parts or values than its schema.
     """
+    if target.endswith(YAML_ENDINGS):
+        return _of_yaml(target, Path(target))
     where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
     module = _of_file(target, Path(where)) if where.endswith(".py") else _of_name(target, where)
     found: Any = getattr(module, name or DEFAULT_NAME, None)
@@ -67,6 +73,17 @@ def _of_name(target: str, name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # a module that this one imports
             raise
         raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
+
+
+def _of_yaml(target: str, file: Path) -> Pipeline:
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError.of(target, f"{file} cannot be read: {error}") from error
+    try:
+        return read(text)
+    except DeclaredError as error:
+        raise DeclaredError(f"{file}: {error}") from error
 
 
 def _of_file(target: str, file: Path) -> ModuleType:

@@ -16,6 +16,7 @@ from platform_defs.paths import PathError, canonical, canonical_local, canonical
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500
+YAML_ENDINGS = (".yaml", ".yml")
 _PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")
 _PIPELINE_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)
@@ -105,12 +106,15 @@ def _jar_folder(value: str) -> str:
 
 
 def _pipeline_name(value: str) -> str:
-    """`MODULE:NAME`, or a file's canonical path with an optional `:NAME`."""
+    """`MODULE:NAME`, or a file's canonical path; that of a Python file with an optional `:NAME`."""
+    if value.endswith(YAML_ENDINGS):
+        return _canonical(value, canonical_local)
     found = _PIPELINE_FILE.fullmatch(value)
     if found is not None:
         return f"{_canonical(found[1], canonical_local)}{found[2] or ''}"
     if not _PIPELINE_MODULE.fullmatch(value):
-        raise ValueError("legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or a path FILE.py or FILE.py:NAME")
+        legal = "legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or a path FILE.py, FILE.py:NAME or FILE.yaml"
+        raise ValueError(legal)
     return value
 
 

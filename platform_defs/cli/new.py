@@ -13,16 +13,16 @@ from pydantic import ValidationError
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
 from platform_defs.paths import canonical_local
-from platform_defs.setting_values import PROJECT
+from platform_defs.setting_values import PROJECT, YAML_ENDINGS
 from platform_defs.settings import Settings
 
 app = typer.Typer()
 TEMPLATE = Path(__file__).resolve().parent.parent / "template"
-_SETTINGS = {"pipeline": "pipeline.py", "lake": "lake", "landing": "landing", "dagster_home": "dagster"}
+_SETTINGS = {"lake": "lake", "landing": "landing", "dagster_home": "dagster"}
 _ZONES = ("north", "south", "airport", "harbour", "centre")
 _README = """# A pipeline
 
-`pipeline.py` defines the sources, the tables that are made of them, and the expectations that their rows must meet. `landing/` has a day of
+`{pipeline}` defines the sources, the tables that are made of them, and the expectations that their rows must meet. `landing/` has a day of
 made-up rides and fares. Load the settings of this folder first, in each shell; `tidemark` is in {bin}:
 
     set -a; . ./.env; set +a
@@ -42,44 +42,50 @@ Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable
 @app.command()
 def new(
     folder: Annotated[str, typer.Argument(help="The folder to create: absent or empty.")],
+    in_yaml: Annotated[bool, typer.Option("--yaml", help="Define the pipeline in YAML instead of Python.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a small working pipeline of your own, with sample rows, settings and a test."""
     target = Path(canonical_folder("folder", folder, canonical_local))
-    report = {"folder": str(target), "files": create(target)}
+    report = {"folder": str(target), "files": create(target, in_yaml=in_yaml)}
     render.show(as_json, report, _print_new)
 
 
-def create(folder: Path) -> list[str]:
-    """Write the files of a new pipeline; returns their names.
+def create(folder: Path, *, in_yaml: bool = False) -> list[str]:
+    """Write the files of a new pipeline, in YAML or in Python; returns their names.
 
     Raises:
         ArgumentError: the folder contains something, cannot be written to, or has a name that no lake may have.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
-    values = {name: str(folder / value) for name, value in _SETTINGS.items()}
+    pipeline = "pipeline.yaml" if in_yaml else "pipeline.py"
+    values = {name: str(folder / value) for name, value in {"pipeline": pipeline, **_SETTINGS}.items()}
     try:
         Settings(**values)  # pyright: ignore[reportArgumentType]
     except ValidationError as error:
         legal = error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
         raise ArgumentError.bad_value("folder", str(folder), legal) from None
     try:
-        _write(folder, values)
+        _write(folder, pipeline, values)
     except OSError as error:
         raise ArgumentError.bad_value("folder", str(folder), f"a folder that can be written to ({error.strerror})") from error
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
-def _write(folder: Path, values: Mapping[str, str]) -> None:
+def _write(folder: Path, pipeline: str, values: Mapping[str, str]) -> None:
     for source, lines in _sample().items():
         (folder / "landing" / source).mkdir(parents=True)
         (folder / "landing" / source / "2026-03-01.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for file in sorted(TEMPLATE.glob("*.py")):
-        shutil.copyfile(file, folder / file.name)
+    shutil.copyfile(TEMPLATE / pipeline, folder / pipeline)
+    test = (TEMPLATE / "test_pipeline.py").read_text("utf-8")
+    if pipeline.endswith(YAML_ENDINGS):
+        test = test.replace("from pipeline import pipeline\n\n", "from platform_defs.pipelines import load\n")
+        test = test.replace("Sandbox(pipeline, tmp_path)", f'Sandbox(load(str(Path(__file__).with_name("{pipeline}"))), tmp_path)')
+    (folder / "test_pipeline.py").write_text(test, encoding="utf-8")
     settings = "".join(f"TIDEMARK_{name.upper()}={shlex.quote(value)}\n" for name, value in values.items())
     (folder / ".env").write_text(settings, encoding="utf-8")
-    names = {"bin": shlex.quote(str(PROJECT / ".venv/bin")), "project": shlex.quote(str(PROJECT))}
+    names = {"pipeline": pipeline, "bin": shlex.quote(str(PROJECT / ".venv/bin")), "project": shlex.quote(str(PROJECT))}
     (folder / "README.md").write_text(_README.format(**names), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from expectations.leaderboards import FOLDS, leaderboard_checks
 from expectations.new_rows import FULL
 from operators import Aggregate
 from platform_defs.engine import Engine
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import Event, land, source
 
 SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "s": "sum(v)"}))
@@ -45,11 +45,17 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield made
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine([source("l")], [SUMS])
+@pytest.fixture(scope="module")
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine([source("l")], [SUMS])
     _step(engine, "a", "b")
     return engine
+
+
+@pytest.fixture
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake, which a test damages."""
+    return copy_engine(prepared_engine)
 
 
 def test_the_changelog_is_read_since_the_last_state_that_passed(engine: Engine, instance: dg.DagsterInstance) -> None:

@@ -10,7 +10,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import UnreadableLogError
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import HOUR, Event, join, land, law_violations, source
 
 COUNTS = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
@@ -31,14 +31,20 @@ def _ingest_part(engine: Engine, part: int) -> None:
     engine.ingest()
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine(SOURCES, ASSETS)
+@pytest.fixture(scope="module")
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine(SOURCES, ASSETS)
     for part in range(3):
         _ingest_part(engine, part)
         for name in engine.assets:
             engine.advance(name)
     return engine
+
+
+@pytest.fixture
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake, which a test damages."""
+    return copy_engine(prepared_engine)
 
 
 def _damage(engine: Engine, table: str, how: str) -> None:

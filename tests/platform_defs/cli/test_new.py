@@ -18,16 +18,21 @@ from platform_defs.settings import Settings
 from platform_defs.testing import Sandbox
 
 
+@pytest.fixture(params=["pipeline.py", "pipeline.yaml"])
+def pipeline(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> Path:
     target = tmp_path / "my rides"
-    result = CliRunner().invoke(cli.app, ["new", str(target), "--json"])
+    result = CliRunner().invoke(cli.app, ["new", str(target), "--json", *(["--yaml"] if pipeline.endswith(".yaml") else [])])
     assert json.loads(result.output)["files"] == [
         ".env",
         "README.md",
         "landing/fares/2026-03-01.csv",
         "landing/rides/2026-03-01.csv",
-        "pipeline.py",
+        pipeline,
         "test_pipeline.py",
     ]
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -35,27 +40,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return target
 
 
-def test_a_shell_and_dagster_read_the_settings(folder):
+def test_a_shell_and_dagster_read_the_settings(folder, pipeline):
     script = 'set -a; . ./.env; python3 -c "import os, json; print(json.dumps(dict(os.environ)))"'
     loaded = json.loads(subprocess.run(["/bin/sh", "-c", script], cwd=folder, capture_output=True, check=True, text=True).stdout)
     values = {name.removeprefix("TIDEMARK_").lower(): value for name, value in loaded.items() if name.startswith("TIDEMARK_")}
-    assert values["pipeline"] == f"{folder}/pipeline.py"
+    assert values["pipeline"] == f"{folder}/{pipeline}"
     settings = Settings(**values)
     assert (settings.lake, settings.landing) == (f"{folder}/lake", f"{folder}/landing")
     checks = {c.name for c in build(settings).get_repository_def().asset_graph.asset_check_keys}
     assert {"amount_is_plausible", "join_completeness", "conservation_law"} <= checks
 
 
-def test_the_tests_of_the_new_pipeline_pass(spark, folder, tmp_path):
+def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
     spec = importlib.util.spec_from_file_location("test_pipeline", folder / "test_pipeline.py")
-    load(str(folder / "pipeline.py"))
+    load(str(folder / pipeline))
     module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
     spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
     module.test_rides_are_joined_and_counted(tmp_path / "sandbox")
 
 
-def test_the_sample_rows_make_every_table(spark, folder, tmp_path):
-    sandbox = Sandbox(load(str(folder / "pipeline.py")), tmp_path / "sandbox")
+@pytest.mark.parametrize("pipeline", ["pipeline.py"])
+def test_the_sample_rows_make_every_table(spark, folder, pipeline, tmp_path):
+    sandbox = Sandbox(load(str(folder / pipeline)), tmp_path / "sandbox")
     for source in ("rides", "fares"):
         sandbox.land(source, "1.csv", (folder / "landing" / source / "2026-03-01.csv").read_text())
     sandbox.run()

@@ -18,7 +18,7 @@ from platform_defs.cli.status import recorded
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import DAY, MINUTE, Event, join, replay, source
 
 STREAM = [
@@ -27,12 +27,17 @@ STREAM = [
 ]
 
 
-@pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine([source("l"), source("r")], [join()])
+@pytest.fixture(scope="module")
+def prepared_engine(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine([source("l"), source("r")], [join()])
     replay(engine, STREAM)
     engine.advance("pairs")
     return engine
+
+
+@pytest.fixture
+def engine(prepared_engine: Engine, copy_engine: CopyEngine) -> Engine:
+    return copy_engine(prepared_engine)
 
 
 def _status(monkeypatch: pytest.MonkeyPatch, engine: Engine, *options: str) -> tuple[str, BaseException | None]:

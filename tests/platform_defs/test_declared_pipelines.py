@@ -1,0 +1,236 @@
+"""A pipeline in YAML is the same value as in Python, is checked against a schema, and is a Dagster component."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, SourceContract
+from assets.pipeline import Pipeline
+from expectations.finding import check_name
+from operators import (
+    CountEvictor,
+    Deduplicate,
+    EveryInterval,
+    EveryStep,
+    Session,
+    TimeEvictor,
+    TopN,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
+from platform_defs.cli.new import TEMPLATE
+from platform_defs.component import TidemarkPipeline
+from platform_defs.declared.models import OPERATORS, model_of, name_of
+from platform_defs.declared.pipeline import DeclaredError, document_model, read
+from platform_defs.pipelines import load
+from platform_defs.settings import settings
+
+TEXT = (TEMPLATE / "pipeline.yaml").read_text()
+
+
+def test_the_template_is_the_same_pipeline_in_yaml_and_in_python():
+    made, expected = load(str(TEMPLATE / "pipeline.yaml")), load(str(TEMPLATE / "pipeline.py"))
+    assert (made.sources, made.tables) == (expected.sources, expected.tables)
+    for found, other in zip(made.suites_by_name()["fares"].expectations, expected.suites_by_name()["fares"].expectations, strict=True):
+        assert (check_name(found), found.configuration, found.severity) == (check_name(other), other.configuration, other.severity)
+
+
+EVERYTHING = """
+sources:
+  - name: l
+    schema: k STRING, v INT, ts TIMESTAMP
+    event_time: ts
+    watermark: {bounded_out_of_orderness: {bound: 5 seconds}}
+    unique_key: [k, v]
+    duplicate_horizon: 1 day
+    idle_timeout: 10 minutes
+    future_skew: null
+    rules: [{name: small, condition: v < 90, action: warn}]
+    options: {header: false, sep: ;}
+    new_columns: add
+  - name: r
+    schema: k STRING, v INT, ts TIMESTAMP
+    event_time: ts
+    watermark: {punctuated: {watermark: ts, marker: v IS NULL}}
+tables:
+  - name: joined
+    inputs: [l, r]
+    operator: {window_join: {on: k, window: {session: {gap: 1 minute, longest: 2 hours}}, residual: left_v > right_v}}
+    group: joins
+    version: "2"
+  - name: counts
+    inputs: [l]
+    prepare: {l: {where: v > 0, select: "k AS id, v"}}
+    operator:
+      windowed_aggregate:
+        by: [id]
+        window: {tumbling: {size: 60000, offset: 1 second}}
+        aggregates: {n: count(*)}
+        evictor: {count_evictor: {rows: 5}}
+        early: {every_step: {}}
+  - name: newest
+    inputs: [l]
+    operator: {deduplicate: {by: k, keep: last}}
+  - name: board
+    inputs: [r]
+    operator: {top_n: {by: k, order_by: [v DESC, ts], rank_end: 3, ttl: 1 day}}
+completeness: {joined: 0.75}
+first_day: 2026-03-01
+"""
+
+
+def test_every_kind_of_parameter_can_be_written():
+    made = read(EVERYTHING)
+    assert made.sources == (
+        SourceContract(
+            name="l",
+            schema="k STRING, v INT, ts TIMESTAMP",
+            event_time="ts",
+            watermark=BoundedOutOfOrderness("5 seconds"),
+            unique_key=("k", "v"),
+            duplicate_horizon="1 day",
+            idle_timeout="10 minutes",
+            future_skew=None,
+            rules=(RowRule("small", "v < 90", "warn"),),
+            options={"header": "false", "sep": ";"},
+            new_columns="add",
+        ),
+        SourceContract(
+            name="r", schema="k STRING, v INT, ts TIMESTAMP", event_time="ts", watermark=Punctuated(watermark="ts", marker="v IS NULL")
+        ),
+    )
+    sessions = Session(gap="1 minute", longest="2 hours")
+    counts = WindowedAggregate(
+        by=("id",),
+        window=Tumbling(size=60_000, offset="1 second"),
+        aggregates={"n": "count(*)"},
+        evictor=CountEvictor(rows=5),
+        early=EveryStep(),
+    )
+    assert made.tables == (
+        DerivedAsset(
+            name="joined",
+            inputs=("l", "r"),
+            operator=WindowJoin(on="k", window=sessions, residual="left_v > right_v"),
+            group="joins",
+            version="2",
+        ),
+        DerivedAsset(name="counts", inputs=("l",), prepare={"l": Preparation(where="v > 0", select="k AS id, v")}, operator=counts),
+        DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
+        DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
+    )
+    assert (made.completeness, made.first_day) == ({"joined": 0.75}, "2026-03-01")
+
+
+@pytest.mark.parametrize("kind", [SourceContract, DerivedAsset, Preparation, *OPERATORS, TimeEvictor, EveryInterval], ids=name_of)
+def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None:
+    fields = {name.rstrip("_"): field for name, field in model_of(kind).model_fields.items()}
+    assert {*fields} == {field.name for field in dataclasses.fields(kind) if field.init} - {"shape"}
+    assert all(field.description for field in fields.values())
+    assert model_of(kind).__doc__
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sources:", "sources: [", r"^it is no YAML: "),
+        ("k: 3", "k: three", r"^tables\[2\]\.operator\.top_k\.k: Input should be a valid integer"),
+        ("k: 3", "k: 0", r"^table 'busy_zones': `k` is 0; legal: a whole number of at least 1"),
+        ("top_k:", "top_kk:", r"^tables\[2\]\.operator\.top_kk: there is no such parameter$"),
+        ("event_time: paid_at", "event_tim: paid_at", r"^sources\[1\]\.event_time: is missing; sources\[1\]\.event_tim: there is no such"),
+        ("upper: 2 hours", "upper: 2 hourz", r"^table 'ride_fares': `upper` is '2 hourz'; legal: whole milliseconds"),
+        ("tumbling:", "session: {gap: 1 hour}\n          tumbling:", r"\.window: legal: one of tumbling, sliding, cumulative, session$"),
+        ("schema: ride_id STRING NOT NULL, amount", "schema: ride_id TEXTUAL, amount", r"^source 'fares': .*TEXTUAL"),
+        ("suites:", "suite:", r"^suite: there is no such parameter$"),
+        ("sources:", "others:", r"^sources: is missing; others: there is no such parameter$"),
+    ],
+)
+def test_an_error_names_the_place_the_value_and_what_is_legal(old: str, new: str, message: str) -> None:
+    with pytest.raises(DeclaredError, match=message):
+        read(TEXT.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a", "type: x\nattributes:"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    with pytest.raises(DeclaredError, match=r"^the document: legal: a mapping$"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("expect_column_values_to_be_between", "expect_magic", r"^expectation expect_magic of 'fares': expect_magic not found"),
+        ("column: amount, max", "colum: amount, max", r"^expectation expect_column_values_to_be_between of 'fares': .*colum extra fields"),
+    ],
+)
+def test_an_expectation_that_does_not_exist_is_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(DeclaredError, match=message):
+        read(TEXT.replace(old, new)).suites_by_name()
+
+
+def test_an_unquoted_on_is_the_parameter():
+    """YAML 1.1 reads it as true."""
+    assert read(TEXT.replace('"on"', "on")).tables == read(TEXT).tables
+
+
+def test_parts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rides.yml").write_text(TEXT.replace("[rides_per_hour]", "[ridez]"))
+    with pytest.raises(ContractError, match=r"`inputs` is 'ridez'; legal: names of sources and tables"):
+        load(str(tmp_path / "rides.yml"))
+    (tmp_path / "rides.yml").write_text(TEXT.replace("k: 3", "k: 0"))
+    with pytest.raises(DeclaredError, match=rf"^{tmp_path}/rides\.yml: table 'busy_zones': `k` is 0"):
+        load(str(tmp_path / "rides.yml"))
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEMARK_LAKE", str(tmp_path / "lake"))
+    settings.cache_clear()
+    return tmp_path / "lake"
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_component_makes_all_definitions_and_other_assets_can_read_the_tables() -> None:
+    context = dg.ComponentTree.for_test().load_context
+    attributes = document_model().model_validate({"sources": [{"name": "r", "schema": "k STRING, ts TIMESTAMP", "event_time": "ts"}]})
+    assert isinstance(TidemarkPipeline.load(attributes, context).pipeline, Pipeline)
+    made = TidemarkPipeline(read(TEXT)).build_defs(context)
+
+    @dg.asset(deps=["busy_zones"])
+    def report() -> None:
+        """A user's own asset."""
+
+    repository = dg.Definitions.merge(made, dg.Definitions(assets=[report])).get_repository_def()
+    graph = repository.asset_graph
+    assert graph.get(dg.AssetKey("report")).parent_keys == {dg.AssetKey("busy_zones")}
+    assert {"amount_is_plausible", "conservation_law", "join_completeness"} <= {check.name for check in graph.asset_check_keys}
+    assert {job.name for job in repository.get_all_jobs()} >= {"ingest", "advance", "maintenance"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved"}
+
+
+def _dg(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("dg")), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(project), "DAGSTER_HOME": "", "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_dg_writes_the_component_and_checks_its_yaml(tmp_path: Path, lake: Path) -> None:
+    (tmp_path / "mine" / "defs").mkdir(parents=True)
+    (tmp_path / "mine" / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "mine"\n'
+    )
+    scaffolded = _dg(tmp_path, "scaffold", "defs", "platform_defs.component.TidemarkPipeline", "rides")
+    assert scaffolded.returncode == 0, scaffolded.stderr
+    file = tmp_path / "mine" / "defs" / "rides" / "defs.yaml"
+    assert load(str(file)).tables == read(TEXT).tables
+    file.write_text(file.read_text().replace("event_time: paid_at", "event_tim: paid_at"))
+    checked = _dg(tmp_path, "check", "yaml")
+    assert checked.returncode == 1
+    assert "'event_time' is a required property" in checked.stdout + checked.stderr
