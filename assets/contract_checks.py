@@ -19,6 +19,10 @@ _SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+"""
 """A field separator that Spark accepts: one or more characters, some of them written with a backslash."""
 
 
+_OWNER = re.compile(r"team:[A-Za-z0-9_]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
+_TAG, _TAG_VALUE = re.compile(r"([\w.-]{1,63}/)?[\w.-]{1,63}", re.ASCII), re.compile(r"[\w.-]{0,63}", re.ASCII)
+
+
 class ContractError(OperatorError):
     """A source contract or a derived asset's definition is not valid."""
 
@@ -38,6 +42,24 @@ def check_name(parameter: str, name: object) -> None:
     """Raise `ContractError` unless a name is legal for a source or a table."""
     if legal := name_fault(name):
         raise ContractError.bad_value(parameter, name, legal)
+
+
+def check_owners(owners: object) -> None:
+    """Raise `ContractError` unless owners are mail addresses or teams, as Dagster shows them."""
+    legal = "a list of mail addresses, or of teams: 'team:' and letters, digits and '_'"
+    if not isinstance(owners, list | tuple):
+        raise ContractError.bad_value("owners", owners, legal)
+    for owner in owners:
+        if not isinstance(owner, str) or not _OWNER.fullmatch(owner):
+            raise ContractError.bad_value("owners", owner, legal)
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise `ContractError` unless tags are text that Dagster accepts."""
+    for key, value in tags.items():
+        if not (isinstance(key, str) and _TAG.fullmatch(key) and isinstance(value, str) and _TAG_VALUE.fullmatch(value)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            legal = "keys and values of at most 63 letters, digits, '_', '-' and '.'; a key may start with a prefix and '/'"
+            raise ContractError.bad_value("tags", {key: value}, legal)
 
 
 def check_length(parameter: str, value: Duration | None) -> None:

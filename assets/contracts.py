@@ -17,7 +17,9 @@ from assets.contract_checks import (
     check_length,
     check_name,
     check_options,
+    check_owners,
     check_sql,
+    check_tags,
 )
 from assets.ddl import schema_of
 from assets.expressions import check_expression
@@ -138,6 +140,8 @@ class SourceContract:
             that have them; `refuse` stops the ingest before anything of the micro-batch is committed; `add` adds them to the event log
             from then on, as text, or with Parquet's own types (whole numbers as bigint, floats as double). Operators see only the
             schema's columns.
+        owners: the owners of the event log in Dagster: mail addresses, or `team:NAME`.
+        tags: its tags in Dagster.
     """
 
     name: str
@@ -151,9 +155,13 @@ class SourceContract:
     rules: tuple[RowRule, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     new_columns: NewColumns = "ignore"
+    owners: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
+        check_owners(self.owners)
+        check_tags(self.tags)
         if self.new_columns not in get_args(NewColumns):
             raise ContractError.bad_value("new_columns", self.new_columns, ", ".join(get_args(NewColumns)))
         check_columns([f for f in self.struct.fields if not self.is_added(f)], self.struct.fieldNames())
@@ -235,6 +243,8 @@ class DerivedAsset:
         group: the asset's group in Dagster.
         version: the version of code that the engine cannot compare: that of `shape`, and of a user's own operator. A table that was made
             with another version is refused until it is rebuilt.
+        owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
+        tags: its tags in Dagster.
     """
 
     name: str
@@ -245,9 +255,13 @@ class DerivedAsset:
     description: str = ""
     group: str = WIDE
     version: str = ""
+    owners: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
+        check_owners(self.owners)
+        check_tags(self.tags)
         if len(self.inputs) != len(self.operator.inputs):
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from assets.contract_checks import ContractError
 from assets.names import folded
 
-_WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
+WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
 """Functions that Spark calls without parentheses if no column has their name."""
 
 
@@ -61,4 +61,4 @@ def columns_read(expression: str) -> tuple[str, ...]:
     if tree is None or tree.find(exp.Query) is not None:  # a subquery has columns of its own
         return ()
     names = [column.parts[0].name for column in tree.find_all(exp.Column)]
-    return tuple(name for name in names if name.lower() not in _WITHOUT_PARENTHESES and name != "*")
+    return tuple(name for name in names if name.lower() not in WITHOUT_PARENTHESES and name != "*")

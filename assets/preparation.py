@@ -1,5 +1,6 @@
 """How a table prepares the rows of an input before its operator reads them: a condition and a list of columns, as in SQL."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
-from assets.expressions import check_columns_exist, check_expression, columns_read
+from assets.expressions import WITHOUT_PARENTHESES, check_columns_exist, check_expression, columns_read
 from assets.names import column_fault, first_twice, folded
 
 ALL = "*"
@@ -22,8 +23,12 @@ _RANDOM = {"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "
 _OF_FILES = {"input_file_name", "input_file_block_start", "input_file_block_length", "monotonically_increasing_id", "spark_partition_id"}
 _CLOCK = {"now", "getdate", "localtimestamp", "localtime"}
 _OF_THE_PROCESS = {"reflect", "try_reflect", "java_method", "user", "session_user", "version"}
-_TIMES_OF_THE_CLOCK = {"now", "today", "yesterday", "tomorrow"}
-"""Texts that Spark casts to the time of the query."""
+_DETERMINISTIC = (
+    "expressions without random numbers and the clock (also 'now', 'today', 'yesterday' and 'tomorrow', which Spark reads as times): "
+    "results are computed again and compared; read a time from a column"
+)
+_TIME_OF_THE_CLOCK = re.compile(r"\s*(now|today|yesterday|tomorrow)\b.*", re.IGNORECASE | re.DOTALL)
+"""Texts that Spark casts to the time of the query where they are compared with a time."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +125,13 @@ class Preparation:
         """
         if self.where is not None:
             check_expression("where", self.where, columns, of, added)
+            _check_bare_names("where", self.where, _expression("where", self.where), columns)
         for item in self._items:
             if isinstance(item.tree, exp.Star):
                 check_columns_exist("select", item.excluded, columns, of)
             else:
                 check_expression("select", item.sql, columns, of, added)
+                _check_bare_names("select", item.sql, item.tree, columns)
 
     @cached_property
     def _items(self) -> list[_Item]:
@@ -182,20 +189,26 @@ def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
             legal = "expressions over one row, that give one row: no aggregates, window functions, generators or subqueries"
             raise ContractError.bad_value(parameter, sql, legal)
         if _is_nondeterministic(node):
-            legal = "expressions without random numbers and the clock: results are computed again and compared; read a time from a column"
-            raise ContractError.bad_value(parameter, sql, legal)
+            raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
+
+
+def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequence[str]) -> None:
+    """Raise if a name is no column, but a function that Spark calls without parentheses."""
+    known = {folded(column) for column in columns}
+    for column in tree.find_all(exp.Column):
+        if folded(column.name) in WITHOUT_PARENTHESES - known:
+            raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
 
 
 def _is_nondeterministic(node: exp.Expr) -> bool:
     """Whether a value depends on random numbers, on the clock, on the process, or on how Spark reads rows."""
-    if isinstance(node, exp.Cast):
-        return node.this.is_string and node.this.name.strip().lower() in _TIMES_OF_THE_CLOCK
-    if isinstance(node, exp.Column):  # a function without parentheses; in backticks it is a column
-        return not node.this.args.get("quoted") and node.name.lower() in _CLOCK
+    if node.is_string:
+        return _TIME_OF_THE_CLOCK.fullmatch(node.name) is not None
     if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
         return node.this is None
-    is_of_the_session = type(node).__name__.startswith("Current")
-    return is_of_the_session or bool(_names(node) & (_RANDOM | _OF_FILES | _CLOCK | _OF_THE_PROCESS))
+    if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _names(node)):
+        return True
+    return bool(_names(node) & (_RANDOM | _OF_FILES | _CLOCK | _OF_THE_PROCESS))
 
 
 def _names(node: exp.Expr) -> set[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
 from assets.factories.partitions import Days, run_days
+from assets.factories.pool import SPARK
 from assets.ports import EnginePort, LogPort
 from expectations.finding import Finding, Row, check_name
 from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
@@ -53,7 +54,9 @@ def suite_checks(
     expectations = {check_name(e): e for e in suite.expectations}
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
-    @dg.multi_asset_check(name=f"{asset_key.to_python_identifier()}_suite", specs=specs, can_subset=True, compute_kind="greatexpectations")
+    named = f"{asset_key.to_python_identifier()}_suite"
+
+    @dg.multi_asset_check(name=named, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from assets.factories.pool import SPARK
 from assets.ports import EnginePort, UpsertedPort
 from expectations.new_rows import FULL, last_recorded
 from operators.changelog import bag_difference, fold
@@ -48,6 +49,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         name=f"{derived.name}_board",
         specs=[dg.AssetCheckSpec(name, asset=key, description=_WHY[name]) for name in names],
         compute_kind="spark",
+        pool=SPARK,
     )
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         is_full = FULL in context.run.tags

@@ -9,7 +9,8 @@ from dagster.components.scaffold.scaffold import ScaffoldRequest, scaffold_with
 from pydantic import BaseModel
 
 from assets.pipeline import Pipeline
-from platform_defs.declared.pipeline import Document, document_model
+from platform_defs.declared.pipeline import Document, document_model, validated
+from platform_defs.declared.text import parse
 from platform_defs.definitions import build
 from platform_defs.settings import settings
 
@@ -20,7 +21,10 @@ class TidemarkScaffolder(dg.Scaffolder[Any]):
     """Writes a `defs.yaml` with the pipeline of rides and fares that `tidemark new` writes."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write the file, with its comments."""
+        """Write the file, with its comments; in Python, or below another component of the same file, as Dagster does it."""
+        if request.scaffold_format != "yaml" or request.append:
+            dg.scaffold_component(request, parse(EXAMPLE.read_text("utf-8")))
+            return
         attributes = indent(EXAMPLE.read_text("utf-8"), "  ")
         (request.target_path / "defs.yaml").write_text(f"type: {request.type_name}\n\nattributes:\n{attributes}", "utf-8")
 
@@ -31,6 +35,9 @@ class TidemarkPipeline(dg.Component):
 
     The component defines their assets, checks, jobs, sensors and schedules. The lake, the landing folder and Spark are settings, as for the
     command line: `TIDEMARK_LAKE` and so on; set `TIDEMARK_PIPELINE` to the `defs.yaml`, so that `tidemark` finds the same pipeline.
+
+    A Dagster project has at most one such component: it defines the resources `spark` and `engine`, and the project's executor, so that a
+    run uses one Spark session. Its values are plain: `{{ env.NAME }}` and other templates are not filled in.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -46,10 +53,11 @@ class TidemarkPipeline(dg.Component):
         """The component of attributes that the schema allows.
 
         Raises:
-            OperatorError: sources and tables are not legal, or do not fit together.
+            DeclaredError: there are no attributes, or a source or a table is not legal.
+            ContractError: sources and tables do not fit together.
         """
-        assert isinstance(attributes, Document)
-        return cls(attributes.pipeline())
+        document = attributes if isinstance(attributes, Document) else validated({})
+        return cls(document.pipeline())
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of the pipeline, with the settings of the process."""

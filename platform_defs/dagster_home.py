@@ -14,6 +14,8 @@ _EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
 """The content of the file before November 2026, without a mark."""
 _TEXT = """nux: {{enabled: false}}
 telemetry: {{enabled: false}}
+concurrency:
+  pools: {{granularity: run, default_limit: 1}}
 event_log_storage:
   module: platform_defs.resources.event_log
   class: EventLogStorage

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from assets.factories.event_log import EVENTS
 from assets.factories.partitions import range_of, range_tags, start_of, within
+from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
@@ -22,7 +23,7 @@ ADVANCE = "advance"
 """The name of the job that advances a pipeline's tables."""
 
 
-@dg.op(required_resource_keys={"engine"})
+@dg.op(required_resource_keys={"engine"}, pool=SPARK)
 def maintain(context: dg.OpExecutionContext) -> None:
     """Compact small files, delete files that no version needs, repeat the tables' progress in new commits, write checkpoints."""
     done = context.resources.engine.maintain()
@@ -54,7 +55,7 @@ class ExportConfig(dg.Config):
     event_times_to: str | None = Field(default=None, description="for an upserted table: its state from rows up to this event time")
 
 
-@dg.op(required_resource_keys={"engine"})
+@dg.op(required_resource_keys={"engine"}, pool=SPARK)
 def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     try:
@@ -83,7 +84,7 @@ class LandChangesConfig(dg.Config):
     from_version: int = Field(default=0, ge=0, description="the first version of the table to land")
 
 
-@dg.op(required_resource_keys={"engine"})
+@dg.op(required_resource_keys={"engine"}, pool=SPARK)
 def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> None:
     """Land the changes of a Delta table since the last run, as input files of a source."""
     engine = context.resources.engine

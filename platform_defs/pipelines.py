@@ -82,7 +82,7 @@ def _of_yaml(target: str, file: Path) -> Pipeline:
         raise PipelineError.of(target, f"{file} cannot be read: {error}") from error
     try:
         return read(text)
-    except DeclaredError as error:
+    except TidemarkError as error:
         raise DeclaredError(f"{file}: {error}") from error
 
 

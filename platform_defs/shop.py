@@ -1,5 +1,7 @@
 """The shop: the example pipeline, which runs if no other is configured."""
 
+from dataclasses import replace
+
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline, Suites
 from assets.shop import sources, tables
@@ -8,6 +10,7 @@ from operators.windows import Sliding
 from platform_defs.settings import Settings
 
 FIRST_DAY = "2016-01-01"
+OWNERS, TAGS = ("team:shop",), {"domain": "shop"}
 
 
 def shop(values: Settings) -> Pipeline:
@@ -19,8 +22,8 @@ def shop(values: Settings) -> Pipeline:
         return shop_suites(values.hot_items, values.category_hot_items)
 
     return Pipeline(
-        sources=_sources(values),
-        tables=_tables(values),
+        sources=[replace(source, owners=OWNERS, tags=TAGS) for source in _sources(values)],
+        tables=[replace(table, owners=OWNERS, tags=TAGS) for table in _tables(values)],
         suites=suites,
         completeness=values.completeness,
         first_day=FIRST_DAY,

@@ -13,6 +13,7 @@ from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
 from assets.factories.partitions import Days, day_at, days_of, end_of, range_of, span, start_of
+from assets.factories.pool import SPARK
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
@@ -75,6 +76,9 @@ def event_time_asset(
         check_specs=specs,
         group_name=derived.group,
         kinds={"spark", "delta"},
+        owners=derived.owners,
+        tags=derived.tags,
+        pool=SPARK,
         description=derived.description,
     )
     def table(

@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import moment, table_schema
+from assets.factories.pool import SPARK
 from assets.ports import EnginePort, SourceEntryPort
 
 EVENTS = "events"
@@ -26,7 +27,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
         A multi-asset whose step ingests the files that have landed; each micro-batch is one batch of the ledger.
     """
 
-    @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False)
+    @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False, pool=SPARK)
     def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
         failed: Exception | None = None
         try:
@@ -50,6 +51,8 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         event_key(contract.name),
         group_name=EVENTS,
         kinds={"spark", "delta"},
+        owners=contract.owners,
+        tags=contract.tags,
         description=f"Every well-formed event of the source `{contract.name}`, in the order it was ingested. "
         f"It contains late rows too. Rows that violate the contract are in `{contract.quarantine}`, each with its reason.",
         metadata={

@@ -16,8 +16,16 @@ _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
 
 def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     """The schema and the lineage of a table that exists, as Dagster shows them."""
-    frame = engine.views.table(derived.name)
-    return {"dagster/column_schema": table_schema(frame.schema), "dagster/column_lineage": column_lineage(engine, derived, frame.columns)}
+    schema = engine.views.table(derived.name).schema
+    lineage = column_lineage(engine, derived, schema.names)
+    return {"dagster/column_schema": table_schema(schema, _descriptions(engine, lineage)), "dagster/column_lineage": lineage}
+
+
+def _descriptions(engine: EnginePort, lineage: dg.TableColumnLineage) -> dict[str, str]:
+    """The descriptions of columns that are computed from one column of a source: the comments of that column."""
+    comments = {(event_key(s.name), f.name): f.metadata.get("comment") for s in engine.sources.values() for f in s.struct.fields}
+    found = {column: [comments.get((dep.asset_key, dep.column_name)) for dep in deps] for column, deps in lineage.deps_by_column.items()}
+    return {column: comment for column, [comment, *others] in found.items() if comment and not others}
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:

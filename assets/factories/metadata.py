@@ -1,9 +1,32 @@
 """Converts values to Dagster metadata."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 import dagster as dg
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
+
+from assets.contract_checks import EVENT_TIME_RAW
+from operators.changelog import CHANGE, CHANGED_AT, STEP
+from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+
+ENGINE_COLUMNS = {
+    SEQ: "the number of the ledger batch that brought the row",
+    ARRIVAL: "the row's order in its batch",
+    EVENT_TIME: "the event time, in ms and UTC",
+    EVENT_TIME_RAW: "the event time as the file has it",
+    RESULT_TIME: "the event time of the result",
+    FINAL_AT: "the watermark at which the result is final",
+    WINDOW_START: "the start of the window",
+    WINDOW_END: "the end of the window, which is not in it",
+    RANK: "the rank, from 1",
+    STEP: "the step that made the change",
+    CHANGE: "the kind of change: +I, -U, +U or -D",
+    CHANGED_AT: "the time of the change",
+}
+"""The columns that the engine and the operators add, with their descriptions."""
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and the last millisecond that Python's datetime has
 
@@ -16,11 +39,16 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
     return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=shown))
 
 
-def table_schema(struct: StructType) -> dg.TableSchema:
-    """A Spark schema as a Dagster table schema; a column's comment is its description."""
-    return dg.TableSchema(
-        [
-            dg.TableColumn(f.name, f.dataType.simpleString(), f.metadata.get("comment"), dg.TableColumnConstraints(nullable=f.nullable))
-            for f in struct.fields
-        ]
-    )
+def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxyType({})) -> dg.TableSchema:
+    """A Spark schema as a Dagster table schema.
+
+    Args:
+        struct: the schema; a column's comment is its description.
+        described: descriptions of columns without a comment, by name. Those that the engine adds have one in any case.
+    """
+    return dg.TableSchema([_column(field, {**ENGINE_COLUMNS, **described}) for field in struct.fields])
+
+
+def _column(field: StructField, described: Mapping[str, str]) -> dg.TableColumn:
+    description = field.metadata.get("comment") or described.get(field.name)
+    return dg.TableColumn(field.name, field.dataType.simpleString(), description, dg.TableColumnConstraints(nullable=field.nullable))

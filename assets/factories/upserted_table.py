@@ -11,6 +11,7 @@ from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.partitions import Days
+from assets.factories.pool import SPARK
 from assets.factories.work import Advanced, Worker
 from assets.ports import EnginePort
 
@@ -36,6 +37,9 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         check_specs=[dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)],
         group_name=derived.group,
         kinds={"spark", "delta"},
+        owners=derived.owners,
+        tags=derived.tags,
+        pool=SPARK,
         description=derived.description,
     )
     def table(

@@ -38,7 +38,14 @@ _CHANCE_OR_CLOCK = (
     "now",
     "current_timestamp",
     "current_date",
+    "current_time",
     "curdate",
+    "getdate",
+    "localtimestamp",
+    "monotonically_increasing_id",
+    "spark_partition_id",
+    "input_file_name",
+    "aes_encrypt",
 )
 _ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
 """Functions whose result does not depend on the order of an array's elements."""

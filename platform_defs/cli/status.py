@@ -12,6 +12,8 @@ from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
 from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
+_DIFFERS = "ledger_differs_from_log"
+
 
 def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of these assets, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
@@ -54,7 +56,9 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
 
 def _recorded(engine: Engine, name: str) -> dict[str, Any]:
     refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
-    law = {"holds": None, "broken": []} if last is None else {"holds": last.holds, "broken": _broken(last)}
+    law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
+    if last is not None:
+        law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*one) for one in last.differences]}
     law |= {} if refused is None else {"holds": False, "refused": refused}
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
@@ -90,8 +94,12 @@ def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
 
 def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
     broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
-    entries = [{"source": s, "seq": n, "ledger": in_ledger, "log": held} for (s, n), (in_ledger, held) in sorted(count_differences.items())]
-    return {"holds": not broken and not entries, "broken": broken, "ledger_differs_from_log": entries}
+    entries = [_difference(source, batch, *counts) for (source, batch), counts in sorted(count_differences.items())]
+    return {"holds": not broken and not entries, "broken": broken, _DIFFERS: entries}
+
+
+def _difference(source: str, batch: int, in_ledger: int, in_log: int) -> dict[str, Any]:
+    return {"source": source, "seq": batch, "ledger": in_ledger, "log": in_log}
 
 
 def print_recorded(report: dict[str, Any]) -> None:
@@ -104,15 +112,15 @@ def print_recorded(report: dict[str, Any]) -> None:
             _print_refused(name, asset["law"]["refused"])
         elif asset["waits_for"]:
             out.print(f"{plain(name)} waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", soft_wrap=True)
-        _print_broken(name, asset["law"]["broken"])
+        _print_broken(name, asset["law"])
     out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
 
 
 def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
-    law = "violated" if asset["law"]["broken"] else "holds"
+    law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
     reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] else "nothing yet")
-    return [name, reached[:19], _duration(asset["lag_seconds"]), *(("unknown", "never") if last is None else (law, last["at"][:16]))]
+    return [name, reached[:19], _duration(asset["lag_seconds"]), *(("unknown", "never") if last is None else (law, last["oldest_at"][:16]))]
 
 
 def _duration(seconds: float) -> str:
@@ -173,14 +181,15 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
             f"{' + filtered' if filters else ''}, on every side and day.",
             soft_wrap=True,
         )
-    _print_broken(name, law["broken"])
-    for differs in law.get("ledger_differs_from_log", []):
-        out.print(f"  [red]Ledger and log differ:[/] {plain(differs)}", highlight=False)
+    _print_broken(name, law)
 
 
-def _print_broken(name: str, broken: Iterable[dict[str, Any]]) -> None:
-    for one in broken:
-        terms = ", ".join(f"{term} {one[term]:,}" for term in TERMS if term in one) or "ledger and log differ"
+def _print_broken(name: str, law: dict[str, Any]) -> None:
+    for one in law.get(_DIFFERS, []):
+        counts = f"batch {one['seq']}: {one['ledger']:,} rows in the ledger, {one['log']:,} in the log"
+        out.print(f"  {plain(name)}: [red]ledger and log differ[/] for {plain(one['source'])}, {counts}", highlight=False, soft_wrap=True)
+    for one in law["broken"]:
+        terms = ", ".join(f"{term} {one[term]:,}" for term in TERMS if term in one)
         out.print(
             f"  {plain(name)}: [red]the law is violated[/] for {plain(one['side'])} on {one['day']}: {terms}",
             highlight=False,

@@ -1,67 +1,72 @@
 """Pydantic models of specifications, made from their dataclasses: the schema of a pipeline in YAML.
 
-A field of a model has the name, the type and the description of the dataclass's field, so a parameter is described in one place. Where a
-field may be one of several specifications, its YAML is a mapping with one key, the specification's name, as in
+A field of a model has the name, the type and the description of the dataclass's field, so a parameter is described in one place. Values are
+not converted. Where a field may be one of several specifications, its YAML is a mapping with one key, the specification's name, as in
 `window: {tumbling: {size: 1 hour}}`.
 """
 
 import dataclasses
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pyspark.sql.types import StructType
 
-from assets.contracts import DerivedAsset
 from operators import Aggregate, CoGroup, Deduplicate, IntervalJoin, Operator, TopK, TopN, WindowedAggregate, WindowJoin
 
 OPERATORS = (IntervalJoin, WindowJoin, CoGroup, WindowedAggregate, Aggregate, TopK, TopN, Deduplicate)
-_NO_YAML = (timedelta, StructType)
-_WITHOUT_YAML = {"shape"}
+KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
+_FUNCTIONS = {"shape"}
 """Parameters that are Python functions."""
 
 
-class Declared(BaseModel):
-    """The YAML of a specification."""
+class Strict(BaseModel):
+    """A mapping with known keys, whose values are not converted."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    kind: ClassVar[type]
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_on(cls, values: Any) -> Any:
-        """YAML 1.1 reads the key `on` as true."""
-        return {"on" if key is True else key: value for key, value in values.items()} if isinstance(values, dict) else values
+    def _require_text_keys(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not all(isinstance(key, str) for key in values):
+            raise ValueError(KEYS)
+        return values
 
-    def made(self) -> Any:
+
+class Declared(Strict):
+    """The YAML of a specification."""
+
+    kind: ClassVar[type]
+
+    def specification(self) -> Any:
         """The specification.
 
         Raises:
             OperatorError: a value is not legal; the message names the parameter.
         """
-        return self.kind(**{name.rstrip("_"): _made(getattr(self, name)) for name in self.model_fields_set})
+        return self.kind(**{name.rstrip("_"): _specified(getattr(self, name)) for name in self.model_fields_set})
 
 
 class OneOf(Declared):
     """The YAML of one of several specifications: a mapping with one key."""
 
-    @model_validator(mode="after")
-    def _has_one(self) -> "OneOf":
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"legal: one of {', '.join(type(self).model_fields)}")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _require_one(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or len(values) != 1:
+            raise ValueError(f"legal: a mapping with one key, of {', '.join(cls.model_fields)}")
+        return {name: {} if value is None else value for name, value in values.items()}
 
-    def made(self) -> Any:
+    def specification(self) -> Any:
         """The specification."""
         [name] = self.model_fields_set
-        return _made(getattr(self, name))
+        return _specified(getattr(self, name))
 
 
 @cache
@@ -69,19 +74,17 @@ def model_of(kind: type) -> type[Declared]:
     """The model of a specification's class."""
     hints, fields = get_type_hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):
-        if field.init and field.name not in _WITHOUT_YAML:
+        if field.init and field.name not in _FUNCTIONS:
             is_required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            default = ... if is_required else None
-            hint = _type(hints[field.name])
-            described = Field(default, alias=field.name, description=_descriptions(kind).get(field.name))
-            fields[_field_name(field.name)] = (hint if is_required else hint | None, described)
-    return _named(kind.__name__, Declared, (inspect.getdoc(kind) or "").partition("\n")[0], kind, fields)
+            described = Field(... if is_required else None, alias=field.name, description=_descriptions(kind).get(field.name))
+            fields[_field_name(field.name)] = (_type(hints[field.name]), described)
+    return _model(kind.__name__, Declared, (inspect.getdoc(kind) or "").partition("\n")[0], kind, fields)
 
 
 def one_of(kinds: Sequence[type]) -> type[OneOf]:
     """The model of one of several specifications."""
-    fields = {name_of(kind): (model_of(kind) | None, Field(None, description=model_of(kind).__doc__)) for kind in kinds}
-    return _named("_or_".join(name_of(kind) for kind in kinds)[:60], OneOf, "", object, fields)
+    fields = {name_of(kind): (model_of(kind), Field(None, description=model_of(kind).__doc__)) for kind in kinds}
+    return _model("_or_".join(name_of(kind) for kind in kinds)[:60], OneOf, "", object, fields)
 
 
 def name_of(kind: type) -> str:
@@ -98,7 +101,7 @@ def _field_name(name: str) -> str:
     return f"{name}_" if hasattr(BaseModel, name) else name
 
 
-def _named(name: str, base: Any, doc: str, kind: type, fields: Mapping[str, Any]) -> Any:
+def _model(name: str, base: Any, doc: str, kind: type, fields: Mapping[str, Any]) -> Any:
     made: Any = create_model(name, __base__=base, __doc__=doc, **fields)
     made.kind = kind
     return made
@@ -118,34 +121,32 @@ def _type(hint: Any) -> Any:
     if dataclasses.is_dataclass(hint):
         return model_of(cast(type, hint))
     if get_origin(hint) in (Union, UnionType):
-        return _union([part for part in get_args(hint) if part not in _NO_YAML])
+        return _union(get_args(hint))
     if get_origin(hint) in _COLLECTIONS:
         return _COLLECTIONS[get_origin(hint)](hint)
     return hint
 
 
 def _union(parts: Sequence[Any]) -> Any:
+    """A union. A duration is text or 0: YAML may read `10:30` as the number 630."""
+    of_duration = [int, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
-    others = [_type(part) for part in parts if part not in kinds]
+    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, StructType)]
+    others += [Literal[0]] if of_duration else []
     return reduce(or_, [*others, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
 
 
-_Text = Annotated[str | bool | int | float, AfterValidator(lambda value: value if isinstance(value, str) else json.dumps(value))]
-"""Text that YAML may read as another type, such as the option `header: false`."""
 _COLLECTIONS: dict[Any, Callable[[Any], Any]] = {
     tuple: lambda hint: list[_type(get_args(hint)[0])],
     Sequence: lambda hint: list[_type(get_args(hint)[0])],
-    Mapping: lambda hint: dict[str, _Text if get_args(hint)[1] is str else _type(get_args(hint)[1])],
+    Mapping: lambda hint: dict[str, _type(get_args(hint)[1])],
 }
 
 
-def _made(value: Any) -> Any:
+def _specified(value: Any) -> Any:
     """A specification, or its parameter, for a value of a model."""
     if isinstance(value, Declared):
-        return value.made()
+        return value.specification()
     if isinstance(value, list):
-        return tuple(_made(one) for one in value)
-    return {key: _made(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-
-__all__ = ["OPERATORS", "Declared", "DerivedAsset", "OneOf", "model_of", "name_of", "one_of"]
+        return tuple(_specified(one) for one in value)
+    return {key: _specified(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -1,34 +1,49 @@
 """A pipeline in YAML: the same sources, tables and expectations as in Python, except functions."""
 
 from collections.abc import Sequence
-from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import DEFAULT_COMPLETENESS, Pipeline
 from operators.errors import TidemarkError
-from platform_defs.declared.models import Declared, model_of
+from platform_defs.declared.models import KEYS, Declared, Strict, model_of
+from platform_defs.declared.text import parse
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
 
 _TYPE, _ATTRIBUTES = "type", "attributes"
-_WORDS = {"extra_forbidden": "there is no such parameter", "missing": "is missing", "model_type": "legal: a mapping"}
-"""Words for pydantic's own kinds of errors."""
+_WORDS = {
+    "extra_forbidden": "there is no such parameter",
+    "missing": "is missing",
+    "model_type": "legal: a mapping",
+    "dict_type": "legal: a mapping",
+    "list_type": "legal: a list",
+    "string_type": "legal: text; write it in quotes",
+    "int_type": "legal: a whole number",
+    "bool_type": "legal: true or false",
+    "key": KEYS,
+}
+"""Words for pydantic's kinds of errors."""
 
 
 class DeclaredError(TidemarkError, ValueError):
     """A pipeline in YAML is not valid."""
 
     @classmethod
-    def of_values(cls, error: ValidationError) -> "DeclaredError":
-        """Values of other types than the schema has, each with its place in the document."""
-        found = [(_place(one["loc"]), _WORDS.get(one["type"], one["msg"].removeprefix("Value error, "))) for one in error.errors()]
-        return cls("; ".join(f"{place}: {fault}" for place, fault in found))
+    def of_values(cls, error: ValidationError, document: object) -> "DeclaredError":
+        """Values that the schema does not allow, each with its path in the document."""
+        found: dict[str, list[str]] = {}
+        for one in error.errors():
+            kind = "key" if one["loc"][-1:] == ("[key]",) else one["type"]
+            words = _WORDS.get(kind, one["msg"].removeprefix("Value error, ").replace("Input should be ", "legal: "))
+            faults = found.setdefault(_document_path(one["loc"], kind, document), [])
+            faults += [words] if words not in faults else []
+        return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in found.items()))
 
     @classmethod
     def of_entry(cls, kind: str, name: object, error: Exception) -> "DeclaredError":
@@ -36,7 +51,7 @@ class DeclaredError(TidemarkError, ValueError):
         return cls(f"{kind} {name!r}: {' '.join(str(error).split())}")
 
 
-class Expectation(BaseModel):
+class Expectation(Strict):
     """An expectation of Great Expectations, as it serializes them.
 
     Args:
@@ -47,7 +62,6 @@ class Expectation(BaseModel):
         severity: the severity of a failure.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     type: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
     meta: dict[str, Any] = Field(default_factory=dict)
@@ -55,10 +69,9 @@ class Expectation(BaseModel):
     severity: Literal["critical", "warning", "info"] = "critical"
 
 
-class Document(BaseModel):
+class Document(Strict):
     """The parts of a pipeline, except sources and tables."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     suites: dict[str, list[Expectation]] = Field(
         default_factory=dict, description="by the name of a source or table, the expectations for its rows"
     )
@@ -66,7 +79,7 @@ class Document(BaseModel):
         DEFAULT_COMPLETENESS,
         description="the least share of matched rows of a join, for each day and side: a number, or one by the name of a table",
     )
-    first_day: date | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
+    first_day: str | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
 
     def pipeline(self) -> Pipeline:
         """The pipeline.
@@ -77,11 +90,11 @@ class Document(BaseModel):
         """
         parts = cast(Any, self)  # of `document_model`
         return Pipeline(
-            sources=_made("source", parts.sources),
-            tables=_made("table", parts.tables),
+            sources=_specifications("source", parts.sources),
+            tables=_specifications("table", parts.tables),
             suites=self._suites,
             completeness=self.completeness,
-            first_day=None if self.first_day is None else str(self.first_day),
+            first_day=self.first_day,
         )
 
     def _suites(self) -> "dict[str, ExpectationSuite]":
@@ -106,29 +119,37 @@ def document_model() -> type[Document]:
     )
 
 
+def validated(values: object) -> Document:
+    """The parts of a pipeline.
+
+    Raises:
+        DeclaredError: there are other parts or values than in the schema.
+    """
+    try:
+        return document_model().model_validate(values)
+    except ValidationError as error:
+        raise DeclaredError.of_values(error, values) from error
+
+
 def read(text: str) -> Pipeline:
     """The pipeline of a YAML document: its parts, or a `defs.yaml` of Dagster with the parts as `attributes`.
 
     Raises:
-        DeclaredError: the text is no YAML, or the document has other parts or values than the schema.
+        DeclaredError: the text is not YAML, or the document has other parts or values than the schema.
         ContractError: sources and tables do not fit together.
     """
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise DeclaredError(f"it is no YAML: {' '.join(str(error).split())}") from error
-    values = found.get(_ATTRIBUTES) if isinstance(found, dict) and {_TYPE, _ATTRIBUTES} <= {*found} else found
-    try:
-        return document_model().model_validate(values).pipeline()
-    except ValidationError as error:
-        raise DeclaredError.of_values(error) from error
+        found = parse(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DeclaredError(f"it is not one YAML document: {' '.join(str(error).split())}") from error
+    return validated(found.get(_ATTRIBUTES) if isinstance(found, dict) and {_TYPE, _ATTRIBUTES} <= {*found} else found).pipeline()
 
 
-def _made(kind: str, declared: Sequence[Declared]) -> list[Any]:
+def _specifications(kind: str, declared: Sequence[Declared]) -> list[Any]:
     found: list[Any] = []
     for one in declared:
         try:
-            found.append(one.made())
+            found.append(one.specification())
         except TidemarkError as error:
             raise DeclaredError.of_entry(kind, getattr(one, "name", ""), error) from error
     return found
@@ -144,9 +165,13 @@ def _expectation(table: str, one: Expectation) -> Any:
         raise DeclaredError.of_entry(f"expectation {one.type} of", table, error) from error
 
 
-def _place(location: Sequence[object]) -> str:
-    """A place in the document, such as `tables[2].operator.top_k`."""
-    found = ""
-    for part in location:
-        found += f"[{part}]" if isinstance(part, int) else f".{part}" if found else str(part)
-    return found or "the document"
+def _document_path(location: Sequence[object], kind: str, document: object) -> str:
+    """The path of a value, such as `tables[2].operator.top_k`, without pydantic's own parts, such as the alternatives of a union."""
+    path, value = "", document
+    for number, part in enumerate(location[:-2] if kind == "key" else location):
+        is_missing = kind == "missing" and number == len(location) - 1
+        if is_missing or (isinstance(value, dict) and part in value):
+            path, value = f"{path}.{part}" if path else str(part), None if is_missing else cast(Any, value)[part]
+        elif isinstance(value, list) and isinstance(part, int):
+            path, value = f"{path}[{part}]", value[part]
+    return path or "the document"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import dagster as dg
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -179,3 +180,30 @@ def test_any_column_names_are_legal_or_refused_by_name(names: list[str]) -> None
 def test_any_option_is_legal_or_refused_by_name(options: dict[str, str]) -> None:
     found = contract_or_error(options=options)
     assert found.startswith("`options` is {") if isinstance(found, str) else options.get("sep", ",") and options.get("delimiter", ",")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"owners": "team:a"}, r"`owners` is 'team:a'; legal: a list of mail addresses"),
+        ({"owners": ["anna"]}, r"`owners` is 'anna'; legal: a list of mail addresses, or of teams"),
+        ({"owners": [3]}, r"`owners` is 3; legal: a list"),
+        ({"owners": ["anna@example.org", "team:data"]}, None),
+        ({"tags": {"a b": "c"}}, r"`tags` is \{'a b': 'c'\}; legal: keys and values of at most 63"),
+        ({"tags": {"a/b/c": "c"}}, r"`tags` is"),
+        ({"tags": {"team/a": "x" * 64}}, r"`tags` is"),
+        ({"tags": {"team/a": ""}}, None),
+    ],
+)
+def test_owners_and_tags_are_those_that_dagster_accepts(changes: dict[str, Any], message: str | None) -> None:
+    made = {
+        "source": lambda: SourceContract(name="l", schema="k STRING, ts TIMESTAMP", event_time="ts", **changes),
+        "table": lambda: DerivedAsset(name="n", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}), **changes),
+    }
+    for make in made.values():
+        if message is None:
+            value = make()
+            dg.AssetSpec("n", owners=value.owners, tags=value.tags)
+        else:
+            with pytest.raises(ContractError, match=message):
+                make()

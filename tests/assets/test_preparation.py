@@ -46,9 +46,12 @@ ONE_ROW, NO_CLOCK = "legal: expressions over one row", "legal: expressions witho
         ({"select": "uuid() AS id"}, NO_CLOCK),
         ({"select": "monotonically_increasing_id() AS id"}, NO_CLOCK),
         ({"select": "explode(a) AS b"}, ONE_ROW),
-        ({"where": "a > localtimestamp"}, NO_CLOCK),
         ({"where": "a > localtimestamp()"}, NO_CLOCK),
         ({"where": "a > timestamp 'now'"}, NO_CLOCK),
+        ({"where": "a > 'yesterday'"}, NO_CLOCK),
+        ({"where": "to_date('TODAY UTC') > a"}, NO_CLOCK),
+        ({"where": "a > system.builtin.current_timestamp()"}, NO_CLOCK),
+        ({"where": "a > current_timestamp"}, NO_CLOCK),
         ({"where": "a > CAST(' Today' AS DATE)"}, NO_CLOCK),
         ({"where": "uniform(1, 2) = 1"}, NO_CLOCK),
         ({"select": "aes_encrypt(a, b) AS c"}, NO_CLOCK),
@@ -75,7 +78,7 @@ def test_other_sql_is_refused_with_what_is_legal(given: dict[str, str], message:
 
 
 def test_a_time_that_is_read_from_a_column_is_no_clock():
-    assert Preparation(where="`localtimestamp` > b").columns(["a"]) == {"a": "`a`"}
+    Preparation(where="localtimestamp > now AND user = 'nowhere'").check(["now", "User", "localtimestamp"], "'l'", [])
     assert Preparation(where="unix_timestamp(a) > 0 AND exists(array(b), x -> x > 1)").columns(["a"]) == {"a": "`a`"}
 
 
@@ -126,6 +129,8 @@ def test_a_preparation_is_of_an_input(prepare: dict[str, Preparation], message: 
         (Preparation(select="w AS x"), r"`select` is 'w AS x'; legal: 'w' is no column of 'l'"),
         (Preparation(select="* EXCEPT (kk)"), r"`select` is 'kk'; legal: the columns of 'l' are k, v, ts; did you mean 'k'\?"),
         (Preparation(select="v, ts"), r"`by` is 'k'; legal: the columns of 'l' as prepared are v, ts"),
+        (Preparation(where="k = user"), "legal: expressions without random numbers and the clock"),
+        (Preparation(where="ts > localtimestamp"), "legal: expressions without random numbers and the clock"),
         (Preparation(where="result_time > ts"), r"'result_time' is no column of 'l'"),
         (Preparation(select="*, v AS K"), r"`select` is 'K'; legal: each column once"),
     ],

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,9 @@ def test_a_version_that_is_another_one_in_a_restored_lake_is_not_used(engine: En
 
 
 def test_the_whole_changelog_of_another_table_of_the_same_name_is_read(
-    engine: Engine, make_module_engine: MakeEngine, instance: dg.DagsterInstance
+    engine: Engine, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     assert _check(engine, instance) == (True, 0)
-    other = make_module_engine([source("l")], [SUMS])
+    other = replace(engine, lake=replace(engine.lake, root=str(tmp_path / "other")), folders={"l": str(tmp_path / "landing of the other")})
     _step(other, "a", "b")
     assert _check(other, instance) == (True, 0)

@@ -1,7 +1,12 @@
 """Dagster's configuration file: written once, brought up to date, and never changed once a user has written it."""
 
+import dagster as dg
 import yaml
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
+from dagster._core.run_coordinator import QueuedRunCoordinator
 
+from assets.factories.pool import SPARK
 from platform_defs import dagster_home
 from platform_defs.dagster_home import prepare
 from platform_defs.settings import settings
@@ -18,6 +23,35 @@ def test_the_file_names_the_storage_and_sends_no_telemetry(tmp_path):
     config = _config(folder)
     assert config["telemetry"] == {"enabled": False}
     assert config["event_log_storage"]["config"] == {"base_dir": f"{folder}/history/runs"}
+
+
+@dg.op(pool=SPARK)
+def uses_spark() -> None:
+    """A step of the pool."""
+
+
+@dg.job
+def uses_the_pool() -> None:
+    """A job with such a step."""
+    uses_spark()
+
+
+def test_the_second_of_two_runs_with_spark_is_queued(tmp_path):
+    with dg.DagsterInstance.from_config(str(prepare(str(tmp_path)))) as instance:
+        assert isinstance(instance.run_coordinator, QueuedRunCoordinator)
+        granularity = instance.get_concurrency_config().pool_config.pool_granularity
+        running, waiting = (
+            instance.create_run_for_job(uses_the_pool, status=status, execution_plan=create_execution_plan(uses_the_pool))
+            for status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.NOT_STARTED)
+        )
+
+        def is_blocked(*active):
+            records, storage = instance.get_run_records(dg.RunsFilter(run_ids=[*active])) if active else [], instance.event_log_storage
+            counter = GlobalOpConcurrencyLimitsCounter(instance, [waiting], records, {SPARK}, storage.get_pool_limits(), 0, granularity)
+            return counter.is_blocked(waiting)
+
+        assert is_blocked(running.run_id)
+        assert not is_blocked()
 
 
 def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, SourceContract
 from assets.pipeline import Pipeline
@@ -27,7 +28,8 @@ from operators import (
 from platform_defs.cli.new import TEMPLATE
 from platform_defs.component import TidemarkPipeline
 from platform_defs.declared.models import OPERATORS, model_of, name_of
-from platform_defs.declared.pipeline import DeclaredError, document_model, read
+from platform_defs.declared.pipeline import DeclaredError, document_model, read, validated
+from platform_defs.declared.text import parse
 from platform_defs.pipelines import load
 from platform_defs.settings import settings
 
@@ -52,7 +54,7 @@ sources:
     idle_timeout: 10 minutes
     future_skew: null
     rules: [{name: small, condition: v < 90, action: warn}]
-    options: {header: false, sep: ;}
+    options: {header: "false", sep: ;}
     new_columns: add
   - name: r
     schema: k STRING, v INT, ts TIMESTAMP
@@ -70,10 +72,10 @@ tables:
     operator:
       windowed_aggregate:
         by: [id]
-        window: {tumbling: {size: 60000, offset: 1 second}}
+        window: {tumbling: {size: 60000 ms, offset: 1 second}}
         aggregates: {n: count(*)}
         evictor: {count_evictor: {rows: 5}}
-        early: {every_step: {}}
+        early: {every_step: }
   - name: newest
     inputs: [l]
     operator: {deduplicate: {by: k, keep: last}}
@@ -108,7 +110,7 @@ def test_every_kind_of_parameter_can_be_written():
     sessions = Session(gap="1 minute", longest="2 hours")
     counts = WindowedAggregate(
         by=("id",),
-        window=Tumbling(size=60_000, offset="1 second"),
+        window=Tumbling(size="60000 ms", offset="1 second"),
         aggregates={"n": "count(*)"},
         evictor=CountEvictor(rows=5),
         early=EveryStep(),
@@ -139,20 +141,40 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("sources:", "sources: [", r"^it is no YAML: "),
-        ("k: 3", "k: three", r"^tables\[2\]\.operator\.top_k\.k: Input should be a valid integer"),
+        ("sources:", "sources: [", r"^it is not one YAML document: "),
+        ("k: 3", "k: three", r"^tables\[2\]\.operator\.top_k\.k: legal: a whole number$"),
         ("k: 3", "k: 0", r"^table 'busy_zones': `k` is 0; legal: a whole number of at least 1"),
+        ("k: 3", "k: true", r"\.top_k\.k: legal: a whole number$"),
+        ("k: 3", "k: 3.0", r"\.top_k\.k: legal: a whole number$"),
+        ("k: 3,", "k: 3, by: true,", r"\.top_k\.by: legal: text; write it in quotes, or legal: a list$"),
+        ("k: 3,", "k: 3, window: null,", None),
+        ("unique_key: [ride_id]", "unique_key:", r"^sources\[0\]\.unique_key: legal: a list$"),
+        ("unique_key: [ride_id]", "rules: null", r"^sources\[0\]\.rules: legal: a list$"),
+        ("size: 1 hour", "size: 3600000", r"\.tumbling\.size: legal: text; write it in quotes, or legal: 0$"),
+        ("{size: 1 hour}", "", r"\.tumbling\.size: is missing$"),
+        ("k: 3,", "k: 3, k: 4,", r"^it is not one YAML document: .*the key 'k' is given twice"),
+        ("suites:", "first_day: 2026-02-30\nsuites:", r"`first_day` is '2026-02-30'; legal: a day"),
+        ("suites:", "completeness: true\nsuites:", r"^completeness: legal: a valid number, or legal: a mapping$"),
+        ("rides: count(*)", "true: count(*)", r"\.aggregates: legal: keys that are text; YAML may read on"),
         ("top_k:", "top_kk:", r"^tables\[2\]\.operator\.top_kk: there is no such parameter$"),
         ("event_time: paid_at", "event_tim: paid_at", r"^sources\[1\]\.event_time: is missing; sources\[1\]\.event_tim: there is no such"),
         ("upper: 2 hours", "upper: 2 hourz", r"^table 'ride_fares': `upper` is '2 hourz'; legal: whole milliseconds"),
-        ("tumbling:", "session: {gap: 1 hour}\n          tumbling:", r"\.window: legal: one of tumbling, sliding, cumulative, session$"),
+        (
+            "tumbling:",
+            "session: {gap: 1 hour}\n          tumbling:",
+            r"\.window: legal: a mapping with one key, of tumbling, sliding,",
+        ),
         ("schema: ride_id STRING NOT NULL, amount", "schema: ride_id TEXTUAL, amount", r"^source 'fares': .*TEXTUAL"),
         ("suites:", "suite:", r"^suite: there is no such parameter$"),
         ("sources:", "others:", r"^sources: is missing; others: there is no such parameter$"),
     ],
 )
-def test_an_error_names_the_place_the_value_and_what_is_legal(old: str, new: str, message: str) -> None:
-    with pytest.raises(DeclaredError, match=message):
+def test_an_error_names_the_path_the_value_and_what_is_legal(old: str, new: str, message: str | None) -> None:
+    assert old in TEXT
+    if message is None:
+        assert read(TEXT.replace(old, new, 1)).tables
+        return
+    with pytest.raises((DeclaredError, ContractError), match=message):
         read(TEXT.replace(old, new, 1))
 
 
@@ -174,14 +196,21 @@ def test_an_expectation_that_does_not_exist_is_refused(old: str, new: str, messa
         read(TEXT.replace(old, new)).suites_by_name()
 
 
-def test_an_unquoted_on_is_the_parameter():
-    """YAML 1.1 reads it as true."""
+def test_an_unquoted_on_is_the_parameter_unless_dagster_has_read_it_as_true():
     assert read(TEXT.replace('"on"', "on")).tables == read(TEXT).tables
+    by_dagster = yaml.safe_load(TEXT.replace('"on"', "on"))
+    with pytest.raises(DeclaredError, match=r"^tables\[0\]\.operator\.interval_join: legal: keys that are text; YAML may read on"):
+        validated(by_dagster)
+
+
+def test_words_and_numbers_of_old_yaml_are_text():
+    found = parse("{a: on, b: no, c: 10:30, d: 010, e: 2026-03-01, f: 1.5, g: -3, h: true, i: null, j: , k: 1_000, l: '3'}")
+    assert [*found.values()] == ["on", "no", "10:30", "010", "2026-03-01", 1.5, -3, True, None, None, "1_000", "3"]
 
 
 def test_parts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rides.yml").write_text(TEXT.replace("[rides_per_hour]", "[ridez]"))
-    with pytest.raises(ContractError, match=r"`inputs` is 'ridez'; legal: names of sources and tables"):
+    with pytest.raises(DeclaredError, match=rf"^{tmp_path}/rides\.yml: `inputs` is 'ridez'; legal: names of sources and tables"):
         load(str(tmp_path / "rides.yml"))
     (tmp_path / "rides.yml").write_text(TEXT.replace("k: 3", "k: 0"))
     with pytest.raises(DeclaredError, match=rf"^{tmp_path}/rides\.yml: table 'busy_zones': `k` is 0"):
@@ -200,6 +229,8 @@ def test_the_component_makes_all_definitions_and_other_assets_can_read_the_table
     context = dg.ComponentTree.for_test().load_context
     attributes = document_model().model_validate({"sources": [{"name": "r", "schema": "k STRING, ts TIMESTAMP", "event_time": "ts"}]})
     assert isinstance(TidemarkPipeline.load(attributes, context).pipeline, Pipeline)
+    with pytest.raises(DeclaredError, match=r"^sources: is missing$"):
+        TidemarkPipeline.load(None, context)
     made = TidemarkPipeline(read(TEXT)).build_defs(context)
 
     @dg.asset(deps=["busy_zones"])

@@ -147,6 +147,22 @@ def test_each_asset_has_a_group_and_kinds(repository):
     assert all(graph.get(k).kinds == {"spark", "delta"} for k in graph.get_all_asset_keys())
 
 
+def test_each_asset_has_an_owner_tags_and_described_engine_columns(repository):
+    graph = repository.asset_graph
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert [*node.owners] == ["team:shop"]
+        assert node.tags["domain"] == "shop"
+    columns = graph.get(dg.AssetKey(["events", "orders"])).metadata["dagster/column_schema"].columns
+    assert {c.name: c.description for c in columns}["arrival"] == "the row's order in its batch"
+
+
+def test_every_step_that_uses_spark_is_in_the_pool(repository):
+    pools = {node.name: node.definition.pools for job in repository.get_all_jobs() for node in job.nodes}
+    assert len(pools) > 20
+    assert {name for name, of in pools.items() if of != {"spark"}} == set()
+
+
 def test_every_asset_and_check_is_described(repository):
     graph = repository.asset_graph
     assert [k for k in graph.get_all_asset_keys() if not graph.get(k).description] == []

@@ -43,6 +43,9 @@ class Engine:
     def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
         return {}
 
+    def record(self, *_: object) -> None:
+        """The fake keeps no accounts."""
+
     def event_times(self, asset: str) -> tuple[int, int]:
         return self.times
 

@@ -48,7 +48,7 @@ class Accounts:
             differences: the batches whose row counts differ, as `count_differences` returns them.
             days: the first and the last day that the accounts cover.
         """
-        record(self.lake, self.assets[asset], accounts, {source for source, _ in differences}, days, self.clock())
+        record(self.lake, self.assets[asset], accounts, differences, days, self.clock())
 
     def recorded(self, asset: str) -> RecordedAccount | None:
         """The newest recorded accounts of an asset; None if there are none of its present table. It needs no session."""

@@ -8,6 +8,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -23,7 +24,6 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_accounts"
-_BUFFER = 1 << 16
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +35,7 @@ class RecordedDay:
         side: the source.
         day: the day, as text: YYYY-MM-DD.
         at: when it was computed, in epoch ms of the wall clock.
-        holds: whether the conservation law held, and ledger and log of the side had the same number of rows.
+        holds: whether the conservation law held.
         terms: the rows by term (`accepted`, `matched` and so on).
     """
 
@@ -63,15 +63,17 @@ class RecordedAccount:
     Args:
         days: one for each side and day with rows or results.
         at: when the newest of them was computed, in epoch ms. A table that reads only upserted tables has an account without days.
+        differences: the batches whose row counts differ: source, batch, the ledger's count and the log's.
     """
 
     days: Sequence[RecordedDay]
     at: int
+    differences: Sequence[tuple[str, int, int, int]] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether the conservation law held on every side and day."""
-        return not self.violations
+        """Whether the conservation law held on every side and day, and ledger and logs had the same rows."""
+        return not self.violations and not self.differences
 
     @property
     def violations(self) -> list[RecordedDay]:
@@ -97,7 +99,7 @@ def record(
     lake: Lake,
     asset: DerivedAsset,
     accounts: Iterable[DayAccount],
-    differing: Iterable[str],
+    differences: Mapping[tuple[str, int], tuple[int, int]],
     days: tuple[date, date] | None,
     at: int,
 ) -> None:
@@ -107,35 +109,38 @@ def record(
         lake: the lake.
         asset: the table.
         accounts: the accounts.
-        differing: the sides whose ledger and log have different numbers of rows.
+        differences: the batches whose row counts differ: (source, batch) to the ledger's count and the log's.
         days: the first and the last day that the accounts cover; None for all.
         at: when they were computed, in epoch ms.
     """
-    wrong = {*differing}
-    found = [RecordedDay(a.side, str(a.day), at, a.holds and a.side not in wrong, {t: getattr(a, t) for t in TERMS}) for a in accounts]
-    without_rows = wrong - {day.side for day in found}
-    found += [RecordedDay(side, str(days[0] if days else date.min), at, False, {}) for side in sorted(without_rows)]
-    identity = table_identity(lake, asset)
-    if identity is None:
-        return
+    found = [RecordedDay(a.side, str(a.day), at, a.holds, {term: getattr(a, term) for term in TERMS}) for a in accounts]
+    differing = [(source, batch, *counts) for (source, batch), counts in sorted(differences.items())]
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"):
-            earlier = recorded(lake, asset)
-            kept = [] if earlier is None or days is None else [d for d in earlier.days if not str(days[0]) <= d.day <= str(days[1])]
-            text = json.dumps({"table": identity, "at": at, "days": [asdict(day) for day in [*kept, *found]]})
-            with filesystem(lake.root).open_output_stream(_path(asset), buffer_size=_BUFFER) as file:  # it replaces the file at the end
-                file.write(text.encode())
+            identity, earlier = table_identity(lake, asset), recorded(lake.live, asset)
+            if identity is None or identity != table_identity(lake.live, asset):  # it was rebuilt since
+                return
+            if earlier is not None and days is not None:
+                found += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
+                differing += [one for one in earlier.differences if one[:2] not in differences]
+            stored = {"table": identity, "at": at, "days": [asdict(day) for day in found], "differences": differing}
+            _replace(lake, _path(asset), json.dumps(stored).encode())
     except (OSError, DeltaError, LakeError) as error:
         _log.warning("the account of %s was not recorded for `tidemark status`: %s", asset.name, error)
+
+
+def _replace(lake: Lake, path: str, content: bytes) -> None:
+    """Replace a file; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
+    with filesystem(lake.root).open_output_stream(path, buffer_size=len(content) + 1) as file:
+        file.write(content)
 
 
 def forget(lake: Lake, asset: DerivedAsset) -> None:
     """Delete the recorded accounts of a table, because its rows were repaired since."""
     try:
-        filesystem(lake.root).delete_file(_path(asset))
-    except FileNotFoundError:
-        return
-    except (OSError, DeltaError) as error:
+        with lake.live.writer(f"{FOLDER}/{asset.name}"), suppress(FileNotFoundError):
+            filesystem(lake.root).delete_file(_path(asset))
+    except (OSError, DeltaError, LakeError) as error:
         _log.warning("`tidemark status` may show an account of %s from before its rebuild: %s", asset.name, error)
 
 
@@ -144,7 +149,9 @@ def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
     try:
         with filesystem(lake.root).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())
-        account = RecordedAccount([RecordedDay.read(day) for day in stored["days"]], int(stored["at"]))
+        days = [RecordedDay.read(day) for day in stored["days"]]
+        differences = [(str(source), int(batch), int(ledger), int(log)) for source, batch, ledger, log in stored["differences"]]
+        account = RecordedAccount(days, int(stored["at"]), differences)
         table = stored["table"]
     except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError):
         return None

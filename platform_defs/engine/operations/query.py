@@ -145,6 +145,6 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return json.loads(json.dumps(value, default=str))

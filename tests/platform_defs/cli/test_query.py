@@ -57,7 +57,7 @@ def _rows(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str) -> list[lis
         ("SELECT reason FROM quarantine_l", [["rule: small"]]),
         ("SELECT k, change FROM changelog_total WHERE k = 'b'", [["b", "+I"]]),
         ("(SELECT v + 0.5 FROM l WHERE v > 2)", [[3.5]]),
-        ("SELECT 'NaN'::double, ['-inf'::double]", [["nan", ["-inf"]]]),
+        ("SELECT 'NaN'::double, ['-inf'::double], map(['a'], ['inf'::double])", [["nan", ["-inf"], [["a", "inf"]]]]),
         ("/* a comment */\nSELECT 1.50::decimal(5, 2) AS d, date '2026-01-02' AS t, [1, NULL] AS l", [["1.50", "2026-01-02", [1, None]]]),
         ("WITH few AS (SELECT * FROM l) SELECT count(*) FROM few JOIN total USING (k)", [[3]]),
     ],

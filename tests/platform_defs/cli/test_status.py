@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,9 @@ def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: py
     counted = json.loads(_status(monkeypatch, engine, "--recount", "--json")[0])["assets"]["pairs"]
     found = json.loads(_status(monkeypatch, other, "--json")[0])["assets"]["pairs"]
     account = found.pop("last_account")
-    assert found == {key: counted[key] for key in found if key != "law"} | {"law": {"holds": True, "broken": []}}
+    assert found == {key: counted[key] for key in found if key != "law"} | {
+        "law": {"holds": True, "broken": [], "ledger_differs_from_log": []}
+    }
     assert {term: account[term] for term in TERMS} == TERMS
     assert (account["at"], account["oldest_at"], account["days"]) == ("2026-03-01 12:00:00.000Z", "2026-03-01 12:00:00.000Z", 2)
     out, _ = _status(monkeypatch, other)
@@ -129,16 +131,33 @@ def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) ->
     assert len(later.accounts.recorded("pairs").days) == 2
 
 
+def test_an_account_of_ten_years_is_recorded(engine: Engine) -> None:
+    days = [FIRST + timedelta(days=n) for n in range(3_650)]
+    engine.accounts.record("pairs", _accounts(*days), {})
+    assert engine.accounts.recorded("pairs").terms["accepted"] == {"l": 3_650, "r": 3_650}
+
+
 def test_a_table_without_an_account_by_day_holds(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     engine.accounts.record("pairs", [], {})
     assert "holds   2026-03-01 12:00" in _status(monkeypatch, _without_session(engine))[0]
 
 
-def test_a_difference_between_ledger_and_log_is_a_violation_of_its_side(engine: Engine) -> None:
+def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     engine.accounts.record("pairs", _accounts(FIRST), {("l", 1): (3, 2)})
-    assert [(d.side, d.day) for d in engine.accounts.recorded("pairs").violations] == [("l", "2026-03-01")]
+    out, error = _status(monkeypatch, _without_session(engine))
+    assert isinstance(error, StatusError)
+    assert "pairs: ledger and log differ for l, batch 1: 3 rows in the ledger, 2 in the log" in out
     engine.accounts.record("pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
-    assert [(d.side, d.day) for d in engine.accounts.recorded("pairs").violations] == [("l", "2026-03-01"), ("r", "2026-03-02")]
+    assert [one[:2] for one in engine.accounts.recorded("pairs").differences] == [("r", 1), ("l", 1)]
+    engine.accounts.record("pairs", _accounts(FIRST), {})
+    assert engine.accounts.recorded("pairs").holds
+
+
+def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: Engine) -> None:
+    snapshot = engine.snapshot()
+    assert [*engine.remake(["pairs"])]
+    snapshot.accounts.record("pairs", _accounts(FIRST, matched=0), {})
+    assert engine.accounts.recorded("pairs") is None
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"table": 1}', b'{"table": "x", "days": [{"side": "l", "day": "x"}]}', b"\xff", b"null"])
