@@ -18,6 +18,7 @@ from platform_defs.cli import query as query_cli
 from platform_defs.cli import render
 from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
+from platform_defs.cli import watch as watch_cli
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval, require_known
 from platform_defs.cli.failures import Failures, StatusError
 from platform_defs.cli.stream_output import StreamOutput
@@ -42,6 +43,7 @@ app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
 app.add_typer(new_cli.app)
 app.add_typer(query_cli.app)
+app.add_typer(watch_cli.app)
 AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from operators import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.cli import demo, query, tables
+from platform_defs.cli import demo, query, tables, watch
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import Settings, settings
 
@@ -28,6 +28,8 @@ COMMANDS = {
     "drain assets": ["drain", "{}"],
     "status assets": ["status", "{}"],
     "query": ["query", "{}"],
+    "watch assets": ["watch", "{}"],
+    "watch --every": ["watch", "order_wide", "--every", "{}"],
     "query --limit": ["query", "SELECT 1", "--limit", "{}"],
     "publish asset": ["publish", "{}", "/tmp/x"],
     "publish folder": ["publish", "seller_leaderboard", "{}"],
@@ -100,7 +102,8 @@ def _no_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_LAKE", str(lake))
         patch.setattr(demo, "run", _reached)
-        for module in (cli, tables, query):
+        patch.setattr(watch, "time", SimpleNamespace(sleep=_reached))
+        for module in (cli, tables, query, watch):
             patch.setattr(module, "_engine", lambda: make_engine(Settings(), connect=_reached))
         settings.cache_clear()
         yield

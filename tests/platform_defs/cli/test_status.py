@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from delta.tables import DeltaTable
 from typer.testing import CliRunner
 
 from platform_defs.cli import commands as cli
+from platform_defs.cli import watch
 from platform_defs.cli.failures import StatusError
 from platform_defs.cli.status import recorded
 from platform_defs.engine import Engine
@@ -192,6 +194,27 @@ def test_an_account_is_recorded_in_a_lake_behind_a_uri(engine: Engine) -> None:
     behind.accounts.forget("pairs")
     behind.accounts.forget("pairs")
     assert behind.accounts.recorded("pairs") is None
+
+
+def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    shown, slept = _without_session(engine), list[float]()
+    commit = max((Path(engine.lake.path("pairs")) / "_delta_log").glob("0*.json"))
+    whole = commit.read_text()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+        commit.write_text("{" if len(slept) == 1 else whole)
+
+    monkeypatch.setattr(watch, "_engine", lambda: shown)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    texts = list[str]()
+    monkeypatch.setattr(watch, "_report", lambda *arguments, report=watch._report: texts.append(report(*arguments)) or texts[-1])
+    assert CliRunner().invoke(cli.app, ["watch", "--every", "5 s"]).exit_code == 0
+    assert slept == [5, 5, 5]
+    assert ["error" in text for text in texts] == [False, True, False]
+    assert "pairs   2026-03-01 23:58:59" in texts[2]
 
 
 def test_the_command_line_imports_neither_dagster_nor_great_expectations():
