@@ -19,11 +19,14 @@ from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
 from operators.timing import DAY_MS
 
-LAW, COMPLETENESS, IN_DAYS = "conservation_law", "join_completeness", "event_times_in_partitions"
+LAW, COMPLETENESS, IN_DAYS, FINALIZED = "conservation_law", "join_completeness", "event_times_in_partitions", "days_finalized"
 LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
 LAW_BY_WINDOW = (
     "Every accepted row is in closed windows, in an open window, in no window, late, or filtered. "
     "The results equal those computed from the log."
+)
+FINALIZED_DESCRIPTION = (
+    "All results of the days are final. A day that is finalized in part fails with a warning until the watermark has passed it."
 )
 IN_DAYS_DESCRIPTION = (
     "No event is before the first or after the last daily partition: its results would be in the table, but in no partition."
@@ -64,6 +67,7 @@ def event_time_asset(
     joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if joins else LAW_BY_WINDOW)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
+    specs.append(dg.AssetCheckSpec(FINALIZED, asset=derived.name, description=FINALIZED_DESCRIPTION))
     if joins:
         words = f"At least {completeness:.0%} of the finalized rows of each side are matched."
         specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
@@ -91,6 +95,7 @@ def event_time_asset(
         _add_days(context, derived.name, accounts, first, last)
         _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
         checks = [law_check(done), _in_days(engine.pending.event_times(derived.name), days)]
+        checks.append(_finalized(context, engine.pending.described(derived.name)["closed_to"]))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
 
@@ -189,6 +194,23 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
             "newest_event_time": moment(times[1] if times else None),
             "days": span(known or ()),
         },
+    )
+
+
+def _finalized(context: dg.AssetExecutionContext, closed_to: int | None) -> dg.AssetCheckResult:
+    """Whether the days of a run are finalized, and for each day up to when it is: Dagster shows a day as materialised in any case."""
+    first, last = days_of(context)
+    shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    is_final = {day: closed_to is not None and closed_to >= end_of(day) for day in days}
+    log_days(context, FINALIZED, {str(day): (passed, dict(shown)) for day, passed in is_final.items()}, dg.AssetCheckSeverity.WARN)
+    remaining = [day for day, passed in is_final.items() if not passed]
+    return dg.AssetCheckResult(
+        check_name=FINALIZED,
+        passed=not remaining,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{span([remaining[0], remaining[-1]])} not finalized" if remaining else "all days are finalized",
+        metadata=shown,
     )
 
 

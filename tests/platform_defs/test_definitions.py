@@ -25,7 +25,7 @@ from tests.support.small_sources import DAY, HOUR, START
 
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
-WINDOWS = ("conservation_law", "event_times_in_partitions", "one_row_a_window", *RESULTS)
+WINDOWS = ("conservation_law", "days_finalized", "event_times_in_partitions", "one_row_a_window", *RESULTS)
 LEADERBOARD_CHECKS = ("conservation_law", "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n")
 CHECKS = {
     "events/order_items": {
@@ -40,6 +40,7 @@ CHECKS = {
     "events/clicks": {"click_id_not_null", "item_id_not_null", "seconds_not_negative", *LOG},
     "order_wide": {
         "conservation_law",
+        "days_finalized",
         "event_times_in_partitions",
         "join_completeness",
         "order_id_not_null",
@@ -50,6 +51,7 @@ CHECKS = {
     },
     "payment_wide": {
         "conservation_law",
+        "days_finalized",
         "event_times_in_partitions",
         "payment_id_not_null",
         "pair_unique",
@@ -71,6 +73,7 @@ CHECKS = {
     "events/payments": {"payment_id_not_null", "order_id_not_null", "amount_not_null", "method_known", "amount_not_negative", *LOG},
     "payment_order_wide": {
         "conservation_law",
+        "days_finalized",
         "event_times_in_partitions",
         "join_completeness",
         "order_id_not_null",

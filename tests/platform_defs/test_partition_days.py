@@ -8,11 +8,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.factories.closed_range_table import IN_DAYS, event_time_asset
+from assets.factories.closed_range_table import FINALIZED, IN_DAYS, event_time_asset
 from assets.factories.partitions import daily, range_tags, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.parallel_work import ParallelWork
-from tests.support.small_sources import DAY, START, join
+from tests.support.small_sources import DAY, HOUR, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-05")
@@ -23,6 +23,7 @@ class Engine:
     """A fake engine with the methods that assets call."""
 
     times: tuple[int, int]
+    closed_to: int | None = 0
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
 
     @property
@@ -50,7 +51,7 @@ class Engine:
         return self.times
 
     def described(self, asset: str) -> dict[str, Any]:
-        return {"steps": 0, "closed_to": self.times[0] - DAY, "watermark": self.times[1] + DAY, "lag_ms": 0, "complete_to": None}
+        return {"steps": 0, "closed_to": self.closed_to, "watermark": self.times[1] + DAY, "lag_ms": 0, "complete_to": None}
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,32 @@ def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: t
     found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}
     assert {key[0]: c.passed for key, c in found.items()} == {"pairs": passed, "more": passed}
     assert {c.severity for c in found.values()} == {dg.AssetCheckSeverity.WARN}
+
+
+@pytest.mark.parametrize(
+    ("closed_to", "final"),
+    [
+        (None, []),
+        (START + DAY - 2, []),
+        (START + DAY - 1, ["2026-03-01"]),
+        (START + 2 * DAY + HOUR, ["2026-03-01", "2026-03-02"]),
+        (YEAR_9999, ["2026-03-01", "2026-03-02", "2026-03-03"]),
+    ],
+)
+def test_a_day_that_is_finalized_in_part_fails_with_a_warning(closed_to: int | None, final: list[str]) -> None:
+    engine: Any = Engine((START, START + DAY), closed_to)
+    table = event_time_asset(join("pairs"), sources=["l", "r"], days=DAYS, worker=ParallelWork())
+    with dg.DagsterInstance.ephemeral() as instance:
+        days = range_tags("2026-03-01", "2026-03-03")
+        done = dg.materialize([table], tags=days, resources={"engine": engine}, instance=instance)
+    assert done.success
+    found = [e.asset_check_evaluation_data for e in done.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+    by_day = {e.partition: e for e in found if e.check_name == FINALIZED}
+    whole = by_day.pop(None)
+    assert [day for day, e in by_day.items() if e.passed] == final
+    assert [*by_day] == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    assert whole.passed == (len(final) == 3)
+    assert {e.severity for e in (whole, *by_day.values())} == {dg.AssetCheckSeverity.WARN}
 
 
 def test_a_range_of_days_is_limited_to_existing_partitions() -> None:

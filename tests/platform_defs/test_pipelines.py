@@ -123,6 +123,7 @@ def test_the_code_location_has_the_assets_checks_jobs_and_sensors_of_the_pipelin
     assert {(c.asset_key.to_user_string(), c.name) for c in graph.asset_check_keys} == {
         ("events/rides", "zone_not_null"),
         ("rides_per_hour", "conservation_law"),
+        ("rides_per_hour", "days_finalized"),
         ("rides_per_hour", "event_times_in_partitions"),
         ("rides_so_far", "conservation_law"),
         ("rides_so_far", "changelog_folds_to_the_table"),

@@ -1,4 +1,4 @@
-"""Every block of code in README.md works."""
+"""Every block of Python and YAML in README.md and in docs/reading-results.md works."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from assets.contracts import Preparation
+from assets.contracts import DerivedAsset, Preparation
+from operators import Aggregate
 from platform_defs.declared.pipeline import read
-from tests.support.small_sources import START, iso
+from tests.conftest import MakeEngine
+from tests.support.kills import run_and_die
+from tests.support.small_sources import START, Event, iso, land, source
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def _blocks(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", (PROJECT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+BLOCKS = _blocks("README.md")
 
 
 def _run(block: str, **names: Any) -> dict[str, Any]:
@@ -49,3 +58,22 @@ def test_the_operator_works_on_frames(spark: SparkSession, minutes: int, pairs: 
     wide = _run(_block("python", "wide = join(orders, payments)"), orders=orders, payments=payments)["wide"]
     assert wide.count() == pairs
     assert {"result_time", "final_at"} <= {*wide.columns}
+
+
+def test_results_are_read_as_documented(make_engine: MakeEngine) -> None:
+    count = {"operator": Aggregate(by="k", aggregates={"n": "count(*)"}), "inputs": ("orders",)}
+    engine = make_engine([source("orders")], [DerivedAsset(name=name, **count) for name in ("hot_items", "category_leaderboard")])
+    land(engine, "orders", "1.jsonl", [Event(k, 1, 0).line for k in "aab"])
+    engine.ingest()
+    for name in engine.assets:
+        engine.advance(name)
+    land(engine, "orders", "2.jsonl", [Event("c", 1, 0).line])
+    run_and_die(engine.ingest, "ingest.before_ledger")
+    found: dict[str, Any] = {}
+    for language, block in _blocks("docs/reading-results.md"):
+        assert language == "python"
+        assert '".tidemark/demo"' in block
+        found |= _run(block.replace('".tidemark/demo"', repr(engine.lake.root)))
+    assert sorted(zip(found["board"]["k"], found["board"]["n"], strict=True)) == [("a", 2), ("b", 1)]
+    assert found["numbers"] == [(2,)]
+    assert sorted(found["orders"]["k"].to_pylist()) == ["a", "a", "b"]

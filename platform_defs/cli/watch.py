@@ -1,0 +1,48 @@
+"""The command that shows the state of a lake, and refreshes it."""
+
+import time
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from operators.errors import TidemarkError
+from operators.timing import length_ms
+from platform_defs.cli import status
+from platform_defs.cli.arguments import interval, require_known
+from platform_defs.cli.render import out, plain
+from platform_defs.configured_engine import configured_engine as _engine
+from platform_defs.engine import Engine
+
+app = typer.Typer()
+
+
+@app.command()
+def watch(
+    assets: Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")] = None,
+    every: Annotated[str, typer.Option(help="How often to look, e.g. '10 seconds'.")] = "2 seconds",
+) -> None:
+    """Show what `tidemark status` shows, and refresh it until Ctrl-C. It starts no Spark."""
+    seconds = length_ms(interval("--every", every) or every, "--every") / 1000
+    engine = _engine()
+    for name in assets or []:
+        require_known("assets", name, engine.assets)
+    with Live(console=out, auto_refresh=False, vertical_overflow="visible") as live, suppress(KeyboardInterrupt):
+        while True:
+            live.update(Text.from_ansi(_report(engine, assets or [*engine.assets])), refresh=True)
+            time.sleep(seconds)
+
+
+def _report(engine: Engine, assets: list[str]) -> str:
+    """The printed state of the lake; if it cannot be read now, the error: the next look may succeed."""
+    with out.capture() as captured:
+        try:
+            status.print_recorded(status.recorded(engine, assets))
+        except TidemarkError as error:
+            out.print(f"[bold red]error:[/] {plain(error)}", highlight=False, soft_wrap=True)
+    return captured.get()
+
+
+__all__ = ["app"]
