@@ -12,6 +12,8 @@ from tests.hunt.history import generate
 from tests.hunt.simulation import shrink, simulate
 
 _CHUNK = 200
+_REPORTED = 10_000
+"""After how many histories the progress is printed to standard error."""
 _SHOWN = 20
 """The number of kinds of findings that are shrunk and printed."""
 
@@ -52,6 +54,8 @@ def hunt(first: int, histories: int | None, seconds: float | None, jobs: int) ->
         while batch := [chunk for _, chunk in zip(range(jobs * 2), chunks, strict=False)]:
             for chunk, answer in zip(batch, pool.map(_simulate_all, batch), strict=True):
                 count, found = count + len(chunk), found + answer
+                if count % _REPORTED == 0:
+                    print(f"{count} histories so far, {len(found)} findings", file=sys.stderr, flush=True)
             if until is not None and time.monotonic() > until:
                 break
     return count, found
