@@ -35,8 +35,8 @@ made-up rides and fares. Load the settings of this folder first, in each shell; 
     pytest                       # the tests in test_pipeline.py
     make -C {project} ui         # the same in Dagster
 
-Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable("lake/ride_fares").to_pandas()`; for pandas, DuckDB and Spark
-see {project}/docs/reading-results.md.
+Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable("lake/ride_fares").to_pandas()`. For pandas, DuckDB and
+Spark see {project}/docs/reading-results.md.
 """
 
 
