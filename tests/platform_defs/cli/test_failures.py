@@ -109,7 +109,7 @@ LOST = {"source": "l", "seq": 1, "ledger": 3, "log": 2}
         ({"holds": True, "broken": []}, "bad: nothing is finalized yet", None),
         (
             {"holds": False, "broken": [], "ledger_differs_from_log": [LOST]},
-            "Ledger and log differ: {'source': 'l', 'seq': 1, 'ledger': 3, 'log': 2}",
+            "bad: ledger and log differ for l, batch 1: 3 rows in the ledger, 2 in the log",
             "the conservation law does not hold for bad. The report above",
         ),
         (
