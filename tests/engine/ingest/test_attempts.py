@@ -24,6 +24,8 @@ CHANGES: dict[str, Any] = {
     "rules": (RowRule("r", "v > 0"),),
     "options": {"nullValue": "NA"},
     "new_columns": "quarantine",
+    "owners": ("team:data",),
+    "tags": {"domain": "data"},
 }
 
 
