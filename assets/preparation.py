@@ -75,9 +75,8 @@ class Preparation:
         check_sql("select", self.select)
         if self.where is not None:
             check_sql("where", self.where)
-            condition = _expression("where", self.where)
-            _check_row_by_row("where", self.where, condition)
-            if isinstance(condition, exp.Alias | exp.Star):
+            _check_row_by_row("where", self.where, self._condition)
+            if isinstance(self._condition, exp.Alias | exp.Star):
                 raise _no_sql("where", self.where)
         for item in self._items:
             _check_row_by_row("select", item.sql, item.tree)
@@ -125,13 +124,17 @@ class Preparation:
         """
         if self.where is not None:
             check_expression("where", self.where, columns, of, added)
-            _check_bare_names("where", self.where, _expression("where", self.where), columns)
+            _check_bare_names("where", self.where, self._condition, columns)
         for item in self._items:
             if isinstance(item.tree, exp.Star):
                 check_columns_exist("select", item.excluded, columns, of)
             else:
                 check_expression("select", item.sql, columns, of, added)
                 _check_bare_names("select", item.sql, item.tree, columns)
+
+    @cached_property
+    def _condition(self) -> exp.Expr:
+        return _expression("where", self.where or "")
 
     @cached_property
     def _items(self) -> list[_Item]:

@@ -10,6 +10,7 @@ from operators.timing import DAY_MS, duration_ms
 from platform_defs.paths import PathError
 from platform_defs.safe_text import shortened, without_credentials
 
+AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -58,3 +59,14 @@ def require_known(argument: str, name: str, legal: Iterable[str]) -> None:
     """Raise `ArgumentError` unless a name is one of the legal ones."""
     if name not in legal:
         raise ArgumentError.bad_value(argument, name, ", ".join(legal))
+
+
+def known_assets(assets: Iterable[str], names: list[str] | None) -> list[str]:
+    """The named assets, by default all of them.
+
+    Raises:
+        ArgumentError: there is no asset of a name.
+    """
+    for name in names or []:
+        require_known("assets", name, assets)
+    return names or [*assets]

@@ -19,7 +19,7 @@ from platform_defs.cli import render
 from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli import watch as watch_cli
-from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder, interval, require_known
+from platform_defs.cli.arguments import ArgumentError, AssetNames, Json, canonical_folder, interval, known_assets
 from platform_defs.cli.failures import Failures, StatusError
 from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.configured_engine import configured_engine as _engine
@@ -44,7 +44,6 @@ app.add_typer(tables_cli.app)
 app.add_typer(new_cli.app)
 app.add_typer(query_cli.app)
 app.add_typer(watch_cli.app)
-AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -138,14 +137,8 @@ def advance(assets: AssetNames = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
-    render.show(as_json, {"steps": _advance_all(engine, None, _known_assets(engine, assets), failures)}, render.print_steps)
+    render.show(as_json, {"steps": _advance_all(engine, None, known_assets(engine.assets, assets), failures)}, render.print_steps)
     failures.check()
-
-
-def _known_assets(engine: Engine, assets: list[str] | None) -> list[str]:
-    for name in assets or []:
-        require_known("assets", name, engine.assets)
-    return assets or [*engine.assets]
 
 
 def _reads(engine: Engine) -> dict[str, Sequence[str]]:
@@ -204,7 +197,7 @@ def rebuild(
 ) -> None:
     """Rebuild whole tables from the event logs, with the present settings. For days of a table use `backfill --rebuild`."""
     engine = _engine()
-    names = _known_assets(engine, assets)
+    names = known_assets(engine.assets, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
     render.show(as_json, {"steps": steps}, render.print_steps)
 
@@ -213,7 +206,7 @@ def rebuild(
 def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """Declare the end of the input: raise all watermarks so that every row is finalized. Rows that arrive later are late."""
     engine = _engine()
-    names = _known_assets(engine, assets)
+    names = known_assets(engine.assets, assets)
     entry = engine.drain()
     failures = Failures(engine.assets, _without_rows)
     steps = _advance_all(engine, None, names, failures)
@@ -238,7 +231,7 @@ def status(
 ) -> None:
     """Show sources, watermarks, lag and the last account of each table; exits with 1 if the conservation law does not hold for a table."""
     engine = _engine()
-    names = _known_assets(engine, assets)
+    names = known_assets(engine.assets, assets)
     report = (status_report.recounted if recount else status_report.recorded)(engine, names)
     render.show(as_json, report, status_report.print_recounted if recount else status_report.print_recorded)
     StatusError.check({name: asset["law"] for name, asset in report["assets"].items()})

@@ -11,7 +11,7 @@ from rich.text import Text
 from operators.errors import TidemarkError
 from operators.timing import length_ms
 from platform_defs.cli import status
-from platform_defs.cli.arguments import interval, require_known
+from platform_defs.cli.arguments import AssetNames, interval, known_assets
 from platform_defs.cli.render import out, plain
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
@@ -21,17 +21,16 @@ app = typer.Typer()
 
 @app.command()
 def watch(
-    assets: Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")] = None,
+    assets: AssetNames = None,
     every: Annotated[str, typer.Option(help="How often to look, e.g. '10 seconds'.")] = "2 seconds",
 ) -> None:
     """Show what `tidemark status` shows, and refresh it until Ctrl-C. It starts no Spark."""
     seconds = length_ms(interval("--every", every) or every, "--every") / 1000
     engine = _engine()
-    for name in assets or []:
-        require_known("assets", name, engine.assets)
+    names = known_assets(engine.assets, assets)
     with Live(console=out, auto_refresh=False, vertical_overflow="visible") as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(Text.from_ansi(_report(engine, assets or [*engine.assets])), refresh=True)
+            live.update(Text.from_ansi(_report(engine, names)), refresh=True)
             time.sleep(seconds)
 
 

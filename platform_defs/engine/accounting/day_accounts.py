@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.columns import comparable, has_map
-from operators.timing import DAY_MS, ClosedRange
+from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.days import day_start
+from platform_defs.engine.days import day_end, day_start
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER, Span
 
@@ -80,7 +80,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
     closed_to = progress(advance.reading.lake, advance.asset).closed_to
     if days is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
-    first, last = day_start(days[0]), day_start(days[1]) + DAY_MS - 1
+    first, last = day_start(days[0]), day_end(days[1])
     final = last + longest_wait(advance)
     upto = min(final, closed_to or 0)
     recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)

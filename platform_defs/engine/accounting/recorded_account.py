@@ -117,10 +117,10 @@ def record(
     differing = [(source, batch, *counts) for (source, batch), counts in sorted(differences.items())]
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"):
-            identity, earlier = table_identity(lake, asset), recorded(lake.live, asset)
+            identity = table_identity(lake, asset)
             if identity is None or identity != table_identity(lake.live, asset):  # it was rebuilt since
                 return
-            if earlier is not None and days is not None:
+            if days is not None and (earlier := _of_table(lake, asset, identity)) is not None:
                 found += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
                 differing += [one for one in earlier.differences if one[:2] not in differences]
             stored = {"table": identity, "at": at, "days": [asdict(day) for day in found], "differences": differing}
@@ -146,6 +146,11 @@ def forget(lake: Lake, asset: DerivedAsset) -> None:
 
 def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
     """A table's recorded accounts; None if there are none of the present table."""
+    return _of_table(lake, asset, table_identity(lake, asset))
+
+
+def _of_table(lake: Lake, asset: DerivedAsset, identity: str | None) -> RecordedAccount | None:
+    """The recorded accounts of the table with an identity."""
     try:
         with filesystem(lake.root).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())
@@ -155,7 +160,7 @@ def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
         table = stored["table"]
     except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return account if table == table_identity(lake, asset) else None
+    return account if table == identity else None
 
 
 def _path(asset: DerivedAsset) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, STEP, UPDATE_AFTER, UPDATE_BEFORE
-from operators.timing import DAY_MS, ClosedRange
+from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.days import day_start
+from platform_defs.engine.days import day_end, day_start
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress
@@ -65,7 +65,7 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     asset, reading = advance.asset, advance.reading
     now = progress(reading.lake, asset)
-    start, end = day_start(first) - 1, day_start(last) + DAY_MS - 1
+    start, end = day_start(first) - 1, day_end(last)
     if now.closed_to is None or now.closed_to <= start:
         return Rebuilt(first, last)
     closing = ClosedRange(start, min(end, now.closed_to))
