@@ -110,7 +110,7 @@ bench-setup: setup
 
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$$($(BIN)/python -m platform_defs.dagster_home)"; \
-	DAGSTER_HOME="$$home" exec $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+	DAGSTER_HOME="$$home" exec $(BIN)/dg dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and Spark's temporary files; keeps .venv, the JARs and the lake
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist $(STAMP)
