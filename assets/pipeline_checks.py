@@ -6,6 +6,7 @@ from typing import Any, cast
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.expressions import check_columns_exist, check_expression
+from assets.input_checks import check_inputs
 from assets.names import first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RESULT_TIME
@@ -21,8 +22,9 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         tables: the tables, by name, in any order.
 
     Raises:
-        ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, an operator does not
-            accept the columns of its inputs or reads one that they do not have, or a result has a column that its changelog adds.
+        ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, an operator cannot
+            read the kind of one of its inputs, does not accept their columns or reads one that they do not have, or a result has a column
+            that its changelog adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
@@ -32,6 +34,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
     ordered = in_order(sources, tables)
     known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     for name, table in ordered.items():
+        check_inputs(table, tables)
         _check_preparations(table, ordered, known)
         _check_kind_column(table, ordered, known)
         columns = _columns(table, ordered, known)

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, cast
 
@@ -94,7 +95,8 @@ def ingest(
     every: Annotated[
         str | None,
         typer.Option(
-            help="Run continuously: check for files at this interval, e.g. '30 seconds'; advance and check the law after each batch."
+            help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
+            "Each step of a join of sources is checked against the conservation law."
         ),
     ] = None,
     as_json: Json = False,
@@ -137,7 +139,8 @@ def advance(assets: AssetNames = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
     failures = Failures(engine.assets, _without_rows)
-    render.show(as_json, {"steps": _advance_all(engine, None, known_assets(engine.assets, assets), failures)}, render.print_steps)
+    steps = _advance_all(engine, None, known_assets(engine.assets, assets), failures)
+    render.show(as_json, {"steps": steps}, partial(render.print_steps, complete=not failures.found))
     failures.check()
 
 

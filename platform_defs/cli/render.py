@@ -135,12 +135,13 @@ def _source_line(name: str, counts: dict[str, Any]) -> str:
     return f"{name} {found}, watermark {counts['watermark'] or 'none yet'}"
 
 
-def print_steps(report: dict[str, Any]) -> None:
-    """Steps."""
+def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
+    """Steps; without any, that there was nothing to do, if all tables were advanced."""
     rows = [list(s.values()) for s in report["steps"]]
-    print_table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows) if rows else out.print(
-        "Nothing to do: every table is at its watermark."
-    )
+    if rows:
+        print_table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows)
+    elif complete:
+        out.print("Nothing to do: every table is at its watermark.")
 
 
 def print_backfill(report: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ from platform_defs.engine.accounting.recorded_account import RecordedAccount
 from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
+_RARE_TERMS = ("filtered", "missing", "extra")
+"""The terms that a table of rows by side shows only if one of them is not 0, since all terms do not fit 80 columns."""
 
 
 def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
@@ -163,11 +165,10 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if "refused" in asset["law"]:
         _print_refused(name, asset["law"]["refused"])
         return
-    filters = any(asset.get("filtered", {}).values())
-    terms = [t for t in TERMS if t in asset and (filters or t != "filtered")]
+    terms = [t for t in TERMS if t in asset and (t not in _RARE_TERMS or any(asset[t].values()))]
     names = sorted(asset["accepted"])
     print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
-    made = f"{asset['pairs']:,} pairs" if "pairs" in asset else f"{asset['results']:,} results"
+    made = _counted(asset["pairs"], "pair") if "pairs" in asset else _counted(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
     progress = closed if asset["closed_to"] else handled
@@ -178,10 +179,14 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if law["holds"]:
         out.print(
             "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late"
-            f"{' + filtered' if filters else ''}, on every side and day.",
+            f"{' + filtered' if 'filtered' in terms else ''}, on every side and day.",
             soft_wrap=True,
         )
     _print_broken(name, law)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _print_broken(name: str, law: dict[str, Any]) -> None:

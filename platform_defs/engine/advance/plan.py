@@ -47,7 +47,6 @@ def plan_step(at: Position, *, max_step: int, until: int | None = None, row_time
         The plan; None if there is nothing to do.
 
     Raises:
-        OperatorError: the asset cannot read its inputs.
         ProgressError: an upstream table is behind what the asset has read of it.
     """
     if at.asset.operator.reads.closes_ranges:

@@ -22,7 +22,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     """Decide and record which rows are late, for each batch up to `head` that is not decided; only for operators that ask for it.
 
     Raises:
-        OperatorError: the operator has no `lateness_decisions`, or the asset reads both sources and tables.
+        OperatorError: the operator has no `lateness_decisions`.
     """
     operator = asset.operator
     if not operator.reads.recorded:
@@ -30,11 +30,6 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     if not isinstance(operator, DecidesLateness):
         raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `lateness_decisions(watermark, *frames)`")
     tables = [table.name for table in reading.tables_of(asset)]
-    if tables and len(tables) < len(asset.inputs):
-        raise OperatorError(
-            f"{asset.name} decides lateness by batch, and rows of {', '.join(tables)} belong to no batch; legal: only sources, or only "
-            "tables, whose rows are never late. Let it read the sources of the table, or a table computed from the source"
-        )
     generation = stored_progress(reading.lake, asset).generation
     newest = reading.lake.newest(asset.decisions, DECIDED)
     anew, last = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value

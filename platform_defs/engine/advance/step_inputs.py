@@ -85,10 +85,6 @@ class UpstreamChanges(StepInputs):
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
-    """The inputs of an asset: source rows, or a changelog if it reads one.
-
-    Raises:
-        OperatorError: the asset cannot read its inputs.
-    """
+    """The inputs of an asset: source rows, or a changelog if it reads one."""
     of = upstream_changelog(asset, reading.tables_of(asset))
     return SourceRows(reading, asset) if of is None else UpstreamChanges(reading, asset, of)

@@ -172,11 +172,6 @@ class Reading:
             own, and only the rows that satisfy the condition.
         """
         name = asset.inputs[which]
-        if self.input_named(name).is_source and asset.operator.reads.results:
-            kind = type(asset.operator).__name__
-            raise OperatorError(
-                f"{asset.name} reads the results of a windowed operator, and {name!r} is a source; give {kind} a window of its own"
-            )
         rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
         timed = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
         return self._with_times(rows, head, after) if timed else rows
@@ -269,11 +264,6 @@ class Reading:
         return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
-        if upstream.operator.emits.upserts:
-            raise OperatorError(
-                f"{upstream.name} is an upserted table, whose rows are never final, so no time range of it can be read; read its "
-                "changelog instead"
-            )
         rows = self.table(upstream.name, RESULT_TIME, span)
         return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
 

@@ -44,12 +44,11 @@ def test_every_windowed_result_can_be_an_input(make_engine: MakeEngine) -> None:
     }
 
 
-def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_are_refused(make_engine: MakeEngine) -> None:
+def test_sessions_over_tables_have_no_late_rows(make_engine: MakeEngine) -> None:
     sessions = Session(gap="3 minutes")
     assets = [
         DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
         DerivedAsset(name="visits", inputs=("counts",), operator=WindowedAggregate(by="k", window=sessions, aggregates={"n": "sum(n)"})),
-        DerivedAsset(name="mixed", inputs=("l", "counts"), operator=CoGroup(on="k", window=sessions)),
     ]
     engine = make_engine([source("l")], assets)
     replay(engine, [{"l": [Event("a", 1, minute * MINUTE) for minute in minutes]} for minutes in ((0, 2, 4, 30), (1, 31))])
@@ -57,23 +56,6 @@ def test_sessions_over_tables_have_no_late_rows_and_over_a_source_and_a_table_ar
     for name in ("counts", "visits"):
         engine.advance(name)
     assert rows_of(engine.views.table("visits"), "k", "n") == [("a", 2), ("a", 3)]
-    with pytest.raises(
-        OperatorError, match="mixed decides lateness by batch, and rows of counts belong to no batch; legal: only sources, or"
-    ):
-        engine.advance("mixed")
-
-
-def test_reading_new_batches_of_an_asset_is_refused_at_the_first_step(make_engine: MakeEngine) -> None:
-    assets = [
-        DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
-        DerivedAsset(name="last", inputs=("counts",), operator=Deduplicate(by="k")),
-    ]
-    engine = make_engine([source("l")], assets)
-    replay(engine, [{"l": [Event("a", 1, 0)]}])
-    engine.drain()
-    engine.advance("counts")
-    with pytest.raises(OperatorError, match="last reads the rows of new ledger batches, and the rows of 'counts' belong to no batch"):
-        engine.advance("last")
 
 
 @pytest.mark.parametrize(

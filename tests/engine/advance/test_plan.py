@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.contract import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
-from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import Applied, Position, Upstream
@@ -329,12 +328,6 @@ def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
     case = Case("", READER, [_rows(1, 5)], None, Progress(step=1, seq=1, read={"keyed": 4}), tables=(behind,))
     with pytest.raises(ProgressError, match="keyed"):
         _plan(case)
-
-
-def test_reading_new_rows_of_an_append_only_table_is_refused() -> None:
-    reader = _asset("reader", NewRows(change="op"), Upsert(("k",)), "closing")
-    with pytest.raises(OperatorError, match="reader reads the rows of new ledger batches, and the rows of 'closing' belong to no batch"):
-        _plan(Case("", reader, [_rows(1, 5)], None, tables=(_upstream(CLOSING, _closed(5)),)))
 
 
 def test_these_plans_are_made_without_a_session() -> None:

@@ -75,3 +75,23 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     assert f"Lake /data/{ESCAPED}" in out
     assert f"{ESCAPED}\\: nothing is finalized yet; it waits for {ESCAPED}" in out.replace("\n", "")
     assert out.replace("\n", "").isprintable()
+
+
+def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(render.out, "_width", 80)
+    terms = {term: {"rides": 1_000_000, "fares": 0} for term in ("accepted", "matched", "unmatched", "pending", "late", "filtered")}
+    none = {term: {"rides": 0, "fares": 0} for term in ("missing", "extra")}
+    times = {"closed_to": None, "lag_seconds": 0, "complete_to": None, "waits_for": []}
+    table = {"steps": 1, "ledger_entry": 1, "pairs": 1, "law": {"holds": True, "broken": []}, **terms, **none, **times}
+    status.print_recounted({"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"ride_fares": table}})
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "missing" not in out
+    assert "late + filtered, on every side and day" in out
+    assert "  1 pair; all of ledger batch 1 handled" in out
+
+
+@pytest.mark.parametrize(("complete", "text"), [(True, "Nothing to do: every table is at its watermark.\n"), (False, "")])
+def test_nothing_to_do_is_printed_only_if_every_table_was_advanced(complete: bool, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_steps({"steps": []}, complete=complete)
+    assert capsys.readouterr().out == text
