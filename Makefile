@@ -79,7 +79,7 @@ format: setup ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/reliability.md (ARGS="--kills N")
+chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/explanation/reliability.md (ARGS="--kills N")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 hunt: setup ## run random histories on an in-memory store, print every difference from a model (ARGS="--seed N --seconds S --histories N --jobs N")
@@ -88,13 +88,13 @@ hunt: setup ## run random histories on an in-memory store, print every differenc
 oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
 	$(BIN)/python -m tests.oracle $(DIR)
 
-bench: bench-setup ## compare the payment-order join with Flink, Spark and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
+bench: bench-setup ## compare the payment-order join with Flink, Spark and DuckDB, write docs/explanation/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
-bench-windows: bench-setup ## compare hot items with Flink, Spark and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
+bench-windows: bench-setup ## compare hot items with Flink, Spark and DuckDB, write docs/explanation/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks hot-items $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
-bench-top: bench-setup ## compare the top bids of each auction with Flink and DuckDB, write docs/benchmarks.md (ARGS="--flink DIR")
+bench-top: bench-setup ## compare the top bids of each auction with Flink and DuckDB, write docs/explanation/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks top-bids $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
 
 bench-cycle: setup ## measure one cycle of the shop: seconds, Spark jobs and Delta commits by phase and table (ARGS="--rows N")

@@ -1,1 +1,1 @@
-"""Benchmarks of time, memory and the growth of cost; docs/benchmarks.md has their results."""
+"""Benchmarks of time, memory and the growth of cost; docs/explanation/benchmarks.md has their results."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run the benchmarks and write their results into docs/benchmarks.md."""
+"""`python -m benchmarks`: run the benchmarks and write their results into docs/explanation/benchmarks.md."""
 
 import json
 import shutil
@@ -179,7 +179,7 @@ def cycle(
 
 @app.command()
 def report(
-    work: Work = WORK, docs: Annotated[Path, typer.Option(help="Folder that contains benchmarks.md and images/.")] = PROJECT / "docs"
+    work: Work = WORK, docs: Annotated[Path, typer.Option(help="Folder with explanation/benchmarks.md and images/.")] = PROJECT / "docs"
 ) -> None:
     """Write the recorded results into benchmarks.md and its plots."""
     from benchmarks.report import write

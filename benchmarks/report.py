@@ -1,4 +1,4 @@
-"""Write the recorded results as tables between the markers of docs/benchmarks.md, and as plots."""
+"""Write the recorded results as tables between the markers of docs/explanation/benchmarks.md, and as plots."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,14 +28,14 @@ def write(recorded: Path, docs: Path) -> list[Path]:
     """Write tables and plots of the results; returns their files. A section without results keeps its text."""
     from benchmarks import plots  # only the plots need matplotlib
 
-    records, page = results.read(recorded), docs / "benchmarks.md"
+    records, page = results.read(recorded), docs / "explanation" / "benchmarks.md"
     drawn = plots.draw(records, docs / "images")
     text = page.read_text()
     measured = {record["kind"] for record in records}
     for section, tables in SECTIONS.items():
         if not measured & KINDS[section]:
             continue
-        images = [f"![{alt}]({drawn[alt].relative_to(docs)})\n" for alt in PLOTS.get(section, ()) if alt in drawn]
+        images = [f"![{alt}](../{drawn[alt].relative_to(docs)})\n" for alt in PLOTS.get(section, ()) if alt in drawn]
         text = replace_section(text, section, "\n".join([*images, tables(records)]), page)
     page.write_text(text)
     return [page, *drawn.values()]

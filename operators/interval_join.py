@@ -34,8 +34,8 @@ class IntervalJoin:
     matches nothing and is not in the result.
 
     The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval join;
-    `docs/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and refused if its result
-    would be wrong.
+    the page `docs/explanation/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and
+    refused if its result would be wrong.
 
     Args:
         on: the key columns, with the same names on both sides.

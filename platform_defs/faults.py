@@ -1,6 +1,6 @@
 """Fault points: named points before and after each write at which a test can kill the engine. In production they do nothing.
 
-`POINTS` is the only list of them: the table in `docs/reliability.md` and the kills of `make chaos` are generated from it.
+`POINTS` is the only list of them: the table in `docs/explanation/reliability.md` and the kills of `make chaos` are generated from it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every block of Python and YAML in README.md and in docs/reading-results.md works."""
+"""Every block of Python and YAML in README.md and in docs/how-to/read-results.md works."""
 
 import re
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_results_are_read_as_documented(make_engine: MakeEngine) -> None:
     land(engine, "orders", "2.jsonl", [Event("c", 1, 0).line])
     run_and_die(engine.ingest, "ingest.before_ledger")
     found: dict[str, Any] = {}
-    for language, block in _blocks("docs/reading-results.md"):
+    for language, block in _blocks("docs/how-to/read-results.md"):
         assert language == "python"
         assert '".tidemark/demo"' in block
         found |= _run(block.replace('".tidemark/demo"', repr(engine.lake.root)))

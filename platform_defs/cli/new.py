@@ -36,7 +36,7 @@ made-up rides and fares. Load the settings of this folder first, in each shell; 
     make -C {project} ui         # the same in Dagster
 
 Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable("lake/ride_fares").to_pandas()`. For pandas, DuckDB and
-Spark see {project}/docs/reading-results.md.
+Spark see {project}/docs/how-to/read-results.md.
 """
 
 

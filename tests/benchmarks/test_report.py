@@ -37,7 +37,7 @@ JOIN = [
     *at_both_sizes("flink", 10.0, 50.0),
     *at_both_sizes("spark_batch", 6.0, 14.0),
 ]
-PAGE = PROJECT / "docs" / "benchmarks.md"
+PAGE = PROJECT / "docs" / "explanation" / "benchmarks.md"
 SAMPLE = [
     *JOIN,
     record("variants", "ten", 1_000_000, 40.0, SECONDS),
@@ -132,17 +132,18 @@ def test_a_section_without_results_states_it(section):
 
 @pytest.mark.parametrize("section", report.SECTIONS)
 def test_the_page_has_markers_for_each_section(section):
-    page = PROJECT / "docs" / "benchmarks.md"
-    written = report.replace_section(page.read_text(), section, "here it is", page)
+    written = report.replace_section(PAGE.read_text(), section, "here it is", PAGE)
     assert re.search(rf"<!-- measured:{section} -->\nhere it is\n<!-- /measured:{section} -->", written)
 
 
 def test_a_section_without_results_keeps_its_text(tmp_path):
     pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
-    (tmp_path / "benchmarks.md").write_text(report.replace_section(PAGE.read_text(), "join", "of an earlier run", PAGE))
+    page = tmp_path / "explanation" / "benchmarks.md"
+    page.parent.mkdir()
+    page.write_text(report.replace_section(PAGE.read_text(), "join", "of an earlier run", PAGE))
     results.append(tmp_path / "results.jsonl", next(r for r in SAMPLE if r["kind"] == "backlog"))
     report.write(tmp_path / "results.jsonl", tmp_path)
-    written = (tmp_path / "benchmarks.md").read_text()
+    written = page.read_text()
     assert "<!-- measured:join -->\nof an earlier run\n" in written
     assert table_row(written, "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
@@ -158,8 +159,8 @@ def test_the_same_results_make_the_same_files(tmp_path):
         results.append(tmp_path / "results.jsonl", record_)
     made = []
     for docs in (tmp_path / "one", tmp_path / "two"):
-        docs.mkdir()
-        (docs / "benchmarks.md").write_text((PROJECT / "docs" / "benchmarks.md").read_text())
+        (docs / "explanation").mkdir(parents=True)
+        (docs / "explanation" / "benchmarks.md").write_text(PAGE.read_text())
         made.append({path.name: path.read_bytes() for path in report.write(tmp_path / "results.jsonl", docs)})
     assert made[0] == made[1]
     assert set(made[0]) == {"benchmarks.md", "bench-join.svg", "bench-growth.svg", "bench-batch.svg", "bench-age.svg"}

@@ -1,1 +1,1 @@
-"""Kills of the whole process group during a scripted stream; see `docs/reliability.md`."""
+"""Kills of the whole process group during a scripted stream; see `docs/explanation/reliability.md`."""

@@ -81,7 +81,7 @@ def main() -> int:
     parser.add_argument("--lanes", type=int, default=2, help="how many trials run at the same time")
     parser.add_argument("--parts", type=int, default=4, help="how many parts the stream lands in; fewer make shorter trials")
     parser.add_argument("--work", type=Path, default=None, help="folder of the trials; a new temporary one by default")
-    parser.add_argument("--no-docs", action="store_true", help="do not change docs/reliability.md")
+    parser.add_argument("--no-docs", action="store_true", help="do not change docs/explanation/reliability.md")
     options = parser.parse_args()
     work = (options.work or Path(tempfile.mkdtemp(prefix="chaos-"))).absolute()
     work.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The table of fault points and outcomes in `docs/reliability.md`, between its markers."""
+"""The table of fault points and outcomes in `docs/explanation/reliability.md`, between its markers."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from platform_defs.faults import POINTS
 from tests.chaos.plan import TIMER, Planner
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "reliability.md"
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 
 
@@ -25,7 +25,7 @@ def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
 
 
 def write(text: str) -> None:
-    """Replace the table in `docs/reliability.md`."""
+    """Replace the table in `docs/explanation/reliability.md`."""
     page = PAGE.read_text(encoding="utf-8")
     fresh = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.DOTALL)
     PAGE.write_text(fresh, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Deliberate differences between Flink's interval joins and ours: rules on the content of a case, each with its reason.
 
-`docs/flink.md` describes them for users. No rule names a case.
+`docs/explanation/flink.md` describes them for users. No rule names a case.
 """
 
 from bisect import bisect_right

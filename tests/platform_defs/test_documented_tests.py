@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-PAGES = [(PROJECT / "docs" / name).read_text("utf-8") for name in ("security.md", "reliability.md")]
+PAGES = [(PROJECT / "docs/explanation" / name).read_text("utf-8") for name in ("security.md", "reliability.md")]
 NAMED = [found for page in PAGES for found in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)]
 
 
