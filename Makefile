@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup chaos ui clean FORCE
+.PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -108,10 +108,21 @@ bench-setup: setup
 	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
 
+# Material's warning about a later version of MkDocs concerns no reader of this output.
+docs: docs-setup ## build the site from docs/ into site/; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+
+docs-serve: docs-setup ## serve the docs on this machine, and rebuild them when a page changes
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve $(ARGS)
+
+docs-setup: setup
+	@$(BIN)/python -c 'import material, mkdocstrings' 2>/dev/null || { \
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group docs; }
+
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$$($(BIN)/python -m platform_defs.dagster_home)"; \
 	DAGSTER_HOME="$$home" exec $(BIN)/dg dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and Spark's temporary files; keeps .venv, the JARs and the lake
-	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist $(STAMP)
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist site $(STAMP)
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -54,10 +54,12 @@ class Settings(BaseSettings):
     )
 
     pipeline: PipelineName | None = Field(
-        default=None, description="your pipeline: MODULE:NAME, or the path of a Python file; the example shop when unset"
+        default=None, description="your pipeline: MODULE:NAME, or the path of a Python or YAML file; the example shop when unset"
     )
     lake: LakeFolder = Field(
-        default=str(HOME / "lake"), description="root of all Delta tables; a path or a URI (s3a://, abfss://, hdfs://)"
+        default=str(HOME / "lake"),
+        description="root of all Delta tables, without `%`, `|` and `^`: a path; a URI (s3a://, abfss://, hdfs://) needs the JARs of its "
+        "store on Spark's class path, and is not tested",
     )
     lease: LeaseDuration = Field(
         default="60 s",
@@ -75,7 +77,7 @@ class Settings(BaseSettings):
     driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
     shuffle_partitions: int = Field(default=4, ge=1, le=100_000, description="shuffle partitions before adaptive execution merges them")
     spark_ui: bool = Field(default=False, description="whether the Spark UI listens")
-    jars: JarFolder = Field(default=str(HOME / "jars"), description="folder of the pinned JARs; an air-gapped site fills it by hand")
+    jars: JarFolder = Field(default=str(HOME / "jars"), description="folder of the pinned JARs; a site without a network fills it by hand")
     maven_mirror: Mirror | None = Field(
         default=None,
         repr=False,
@@ -87,7 +89,9 @@ class Settings(BaseSettings):
     payment_within: Duration = Field(
         default="24 hours", description="a payment belongs to an order if it is made at most this long after it"
     )
-    join_how: Literal["inner", "left", "right", "full"] = Field(default="full", description="the kind of the payment-order join")
+    join_how: Literal["inner", "left", "right", "full"] = Field(
+        default="full", description="the kind of the payment-order join: inner, left, right, full"
+    )
     sales_window: Duration = Field(default="30 minutes", description="size of the windows of item sales, clicks and hot items")
     sales_slide: Duration = Field(default="10 minutes", description="distance between the starts of these windows")
     allowed_lateness: Duration = Field(default="5 minutes", description="how long after a window's end a late row still corrects it")
@@ -98,14 +102,23 @@ class Settings(BaseSettings):
     category_hot_items: int = Field(default=3, ge=1, le=1_000_000, description="items in a ranking of a category's hot items")
     leaderboard: int = Field(default=10, ge=1, le=1_000_000, description="rows in a leaderboard for each seller, category or status")
     out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may be behind the newest one without being late")
-    idle_timeout: Duration = Field(default="1 hour", description="a source without rows for this long no longer holds back the watermark")
+    idle_timeout: Duration = Field(
+        default="1 hour",
+        description="a source without rows for this long no longer holds back the watermark; a table whose sources are all idle still does",
+    )
     duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")
     future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this is quarantined")
     max_step: int = Field(
-        default=5_000_000, ge=1, le=10**12, description="approximate number of rows in one step of an advance; bounds the memory"
+        default=5_000_000,
+        ge=1,
+        le=10**12,
+        description="approximate number of rows that a step reads; bounds the memory, of up to four steps at once",
     )
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
-    first_day: Day | None = Field(default=None, description="the first daily partition; when unset, that of the pipeline")
+    first_day: Day | None = Field(
+        default=None,
+        description="the first daily partition; when unset, that of the pipeline, or the first day of the year of the oldest event",
+    )
     traceback: bool = Field(
         default=False, description="whether an error of Spark is shown with its traceback and its text, which may quote rows"
     )
@@ -146,6 +159,27 @@ class Settings(BaseSettings):
                 "a row is in all windows that overlap at its time"
             )
         return self
+
+
+OF_THE_SHOP = frozenset(
+    {
+        "payment_within",
+        "join_how",
+        "sales_window",
+        "sales_slide",
+        "allowed_lateness",
+        "early_results",
+        "hot_items",
+        "category_hot_items",
+        "leaderboard",
+        "out_of_orderness",
+        "idle_timeout",
+        "duplicate_horizon",
+        "future_skew",
+        "completeness",
+    }
+)
+"""The settings of the example shop; a pipeline of your own has these values in its sources and tables."""
 
 
 class SettingsError(TidemarkError, ValueError):

@@ -12,7 +12,7 @@ from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 
-_DESCRIPTIONS = {
+COLUMN_DESCRIPTIONS = {
     SEQ: "the number of the ledger batch that brought the row",
     ARRIVAL: "the row's order in its batch",
     EVENT_TIME: "the event time, in ms and UTC",
@@ -46,7 +46,7 @@ def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxy
         struct: the schema; a column's comment is its description.
         described: descriptions of columns without a comment, by name. Those that the engine adds have one in any case.
     """
-    return dg.TableSchema([_column(field, {**_DESCRIPTIONS, **described}) for field in struct.fields])
+    return dg.TableSchema([_column(field, {**COLUMN_DESCRIPTIONS, **described}) for field in struct.fields])
 
 
 def _column(field: StructField, described: Mapping[str, str]) -> dg.TableColumn:

@@ -1,0 +1,123 @@
+"""Generates the parts of pages that the code defines: a page has `<!-- generated: NAME -->` where a part belongs."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from assets.factories.metadata import COLUMN_DESCRIPTIONS
+from platform_defs.cli.commands import app
+from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
+from platform_defs.setting_values import PROJECT
+from platform_defs.settings import OF_THE_SHOP, PREFIX, Settings
+
+_MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Replace each mark of a page by the part that it names."""
+    return _MARK.sub(lambda mark: PARTS[mark[1]](), markdown)
+
+
+def settings_table(names: Iterable[str]) -> str:
+    """A table of settings: the variable, the default, and the description."""
+    rows = ["| variable | default | |", "|---|---|---|"]
+    for name in names:
+        of = Settings.model_fields[name]
+        variables = getattr(of.validation_alias, "choices", None) or [f"{PREFIX}{name.upper()}"]
+        rows.append(f"| {'<br>'.join(f'`{v}`' for v in variables)} | {_default(of.default)} | {_cell(of.description or '')} |")
+    return "\n".join(rows)
+
+
+def platform_settings() -> str:
+    """The settings of every pipeline."""
+    return settings_table(name for name in Settings.model_fields if name not in OF_THE_SHOP)
+
+
+def shop_settings() -> str:
+    """The settings of the example shop."""
+    return settings_table(name for name in Settings.model_fields if name in OF_THE_SHOP)
+
+
+def commands() -> str:
+    """Every command: its usage, its help, its arguments and options."""
+    return "\n\n".join(_command(path, of) for path, of in _leaves(typer.main.get_command(app), ("tidemark",)))
+
+
+def ledger_columns() -> str:
+    """The columns of the ledger."""
+    described = _arguments(SourceEntry.__doc__ or "")
+    return _columns((field.name, _sql_type(field.type), described[field.name]) for field in SCHEMA)
+
+
+def engine_columns() -> str:
+    """The columns that the engine and the operators add to rows."""
+    return "\n".join(["| column | |", "|---|---|", *[f"| `{name}` | {_cell(text)} |" for name, text in COLUMN_DESCRIPTIONS.items()]])
+
+
+def _leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    """The commands below a command, each with its path."""
+    below: Mapping[str, Any] = getattr(command, "commands", {})
+    return [found for name in sorted(below) for found in _leaves(below[name], (*path, name))] or [(path, command)]
+
+
+def _command(path: tuple[str, ...], command: Any) -> str:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option"]
+    usage = " ".join([*path, *(["[OPTIONS]"] if options else []), *map(_metavar, arguments)])
+    rows = [f"| `{_metavar(a)}` | | {_cell(getattr(a, 'help', '') or '')} |" for a in arguments]
+    rows += [f"| {', '.join(f'`{name}`' for name in o.opts)} | {_option_default(o)} | {_cell(o.help or '')} |" for o in options]
+    table = ["", "| argument | default | |", "|---|---|---|", *rows] if rows else []
+    return "\n".join([f"## {' '.join(path[1:])}", "", _cell(command.help or ""), "", "```text", usage, "```", *table])
+
+
+def _metavar(argument: Any) -> str:
+    name = argument.metavar or str(argument.name).upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _option_default(option: Any) -> str:
+    return "" if option.default is None or option.default is False or callable(option.default) else f"`{option.default}`"
+
+
+def _default(value: object) -> str:
+    if value is None or value == "":
+        return "unset"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{Path(text).relative_to(PROJECT) if text.startswith(str(PROJECT)) else text}`"
+
+
+def _cell(text: str) -> str:
+    """Text in a cell of a table. A bar in code does not end the cell."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if number % 2 else part.replace("|", "\\|") for number, part in enumerate(parts))
+
+
+def _columns(rows: Iterable[tuple[str, str, str]]) -> str:
+    return "\n".join(["| column | type | |", "|---|---|---|", *[f"| `{name}` | {kind} | {_cell(text)} |" for name, kind, text in rows]])
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array&lt;{_sql_type(kind.value_type)}&gt;"
+    return {"int64": "bigint", "string": "string", "bool": "boolean"}.get(str(kind), "timestamp")
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """The descriptions of a Google-style docstring's arguments."""
+    listed = docstring.partition("Args:\n")[2]
+    indent = re.match(r" *", listed)[0]  # pyright: ignore[reportOptionalSubscript]
+    found = re.split(rf"^{indent}(?! )(\w+): ", listed, flags=re.MULTILINE)[1:]
+    return {name: " ".join(text.split()) for name, text in zip(found[::2], found[1::2], strict=True)}
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "engine-columns": engine_columns,
+    "ledger-columns": ledger_columns,
+    "platform-settings": platform_settings,
+    "shop-settings": shop_settings,
+}
