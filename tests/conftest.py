@@ -20,11 +20,11 @@ MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine
 CopyEngine = Callable[[Engine], Engine]
 
 
-LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
+LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
 """Folders with long tests, the longest first, so that two processes that run file by file end at about the same time."""
 
 
-INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli"}
+INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs"}
 """The folders whose tests run interpreted plans: they make hundreds of small steps, and assert which rows a step reads and writes.
 
 All other tests, and modules with the mark `compiled`, run with the settings of the product's session.

@@ -1,0 +1,54 @@
+"""The parts of pages that are generated from the code."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+import typer
+
+from platform_defs.cli.commands import app
+from platform_defs.engine.ledger.rows import SCHEMA
+from platform_defs.settings import OF_THE_SHOP, PREFIX, PROJECT, Settings
+
+_SPEC = importlib.util.spec_from_file_location("docs_hooks", PROJECT / "docs" / "hooks.py")
+hooks = importlib.util.module_from_spec(_SPEC)  # pyright: ignore[reportArgumentType]
+_SPEC.loader.exec_module(hooks)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_every_setting_is_in_one_of_the_tables() -> None:
+    shown = hooks.platform_settings() + hooks.shop_settings()
+    missing = [name for name in Settings.model_fields if f"`{PREFIX}{name.upper()}`" not in shown]
+    assert missing == []
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_the_settings_of_the_shop_are_those_that_its_pipeline_reads() -> None:
+    tree = ast.parse((PROJECT / "platform_defs/shop.py").read_text("utf-8"))
+    read = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "values"}
+    assert read == OF_THE_SHOP
+
+
+def test_every_command_has_a_section_with_its_options() -> None:
+    text = hooks.commands()
+    for name, command in typer.main.get_command(app).commands.items():  # pyright: ignore[reportAttributeAccessIssue]
+        assert f"## {name}" in text
+        for option in [o for p in command.params for o in p.opts if o.startswith("--")]:
+            assert f"`{option}`" in text
+
+
+def test_every_column_of_the_ledger_is_described() -> None:
+    rows = hooks.ledger_columns().splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == SCHEMA.names
+    assert not [row for row in rows if row.endswith("|  |")]
+
+
+@pytest.mark.parametrize(("text", "cell"), [("a | b", "a \\| b"), ("`a|b` | c", "`a|b` \\| c"), ("two\n  lines", "two lines")])
+def test_a_cell_keeps_its_bars(text: str, cell: str) -> None:
+    assert hooks._cell(text) == cell
+
+
+def test_each_mark_of_a_page_names_a_part() -> None:
+    marks = {mark for page in Path(PROJECT / "docs").rglob("*.md") for mark in hooks._MARK.findall(page.read_text("utf-8"))}
+    assert marks == {*hooks.PARTS}
+    assert "TIDEMARK_LAKE" in hooks.on_page_markdown("# x\n\n<!-- generated: platform-settings -->\n")

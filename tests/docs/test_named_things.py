@@ -1,0 +1,43 @@
+"""What the docs name exists: commands in the prose, files and sections behind links, and no block that is not run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from platform_defs.settings import PROJECT
+from tests.docs.commands import check_command, named_commands
+
+PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+IDS = [str(page.relative_to(PROJECT)) for page in PAGES]
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]+)?\)")
+_CONTAINER = re.compile(r"\s*(?:[-*+] |\d+[.)] |!!! |\?\?\? |=== |\[\^)")
+
+
+def _prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^( *)(```+).*?^\1\2$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_the_commands_that_a_page_names_exist(page: Path) -> None:
+    indented = [line for line in _prose(page).splitlines() if line.startswith("    ")]
+    for command in [*named_commands(_prose(page)), *indented]:
+        check_command(command.strip())
+
+
+@pytest.mark.parametrize("page", [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md"], ids=lambda p: p.name)
+def test_links_of_pages_outside_the_site_name_files(page: Path) -> None:
+    for file, _ in _LINK.findall(_prose(page)):
+        assert not file or (page.parent / file).exists(), f"{page.name} links to {file}, which does not exist"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CONTRIBUTING.md"], ids=[i for i in IDS if i != "CONTRIBUTING.md"])
+def test_a_page_has_only_fenced_blocks(page: Path) -> None:
+    """A block that is only indented has no language, so it would not be run."""
+    container, before = False, ""
+    for line in _prose(page).splitlines():
+        if line.strip() and not line.startswith(" "):
+            container = bool(_CONTAINER.match(line))
+        assert container or before.strip() or not line.startswith("    ") or not line.strip(), f"{page}: fence the block with {line!r}"
+        before = line
