@@ -32,17 +32,12 @@ INGESTED_AT = "ingested_at"
 """The event time of a source that uses processing time: the time at which a row's batch was ingested."""
 CHANGELOGS = "changelog"
 """The folder of the lake that holds the changelogs of upserted tables."""
-WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
-"""The groups of derived assets."""
 _ADDED = "added"
 
 __all__ = [
     "ENGINE_COLUMNS",
     "EVENT_TIME_RAW",
     "INGESTED_AT",
-    "LEADERBOARDS",
-    "WIDE",
-    "WINDOWS",
     "BoundedOutOfOrderness",
     "ContractError",
     "DerivedAsset",
@@ -253,7 +248,7 @@ class DerivedAsset:
     prepare: Mapping[str, Preparation] = field(default_factory=dict)
     shape: Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
-    group: str = WIDE
+    group: str = "tables"
     version: str = ""
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -7,3 +7,5 @@ ITEM_SALES, ITEM_CLICKS, ITEM_CONVERSION = "item_sales", "item_clicks", "item_co
 HOT_ITEMS, CATEGORY_HOT_ITEMS = "hot_items", "category_hot_items"
 SELLER_REVENUE, SELLER_LEADERBOARD, CATEGORY_LEADERBOARD = "seller_revenue", "seller_leaderboard", "category_leaderboard"
 ORDER_STATUS_BOARD = "order_status_board"
+WIDE, WINDOWS, LEADERBOARDS = "wide", "windows", "leaderboards"
+"""The groups of the tables in Dagster."""

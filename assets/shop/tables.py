@@ -1,6 +1,6 @@
 """The shop's derived tables: definitions composed of operators."""
 
-from assets.contracts import LEADERBOARDS, WINDOWS, DerivedAsset
+from assets.contracts import DerivedAsset
 from assets.shop.names import (
     CATEGORY_HOT_ITEMS,
     CATEGORY_LEADERBOARD,
@@ -9,6 +9,7 @@ from assets.shop.names import (
     ITEM_CLICKS,
     ITEM_CONVERSION,
     ITEM_SALES,
+    LEADERBOARDS,
     ORDER_ITEMS,
     ORDER_STATUS_BOARD,
     ORDER_UPDATES,
@@ -19,6 +20,8 @@ from assets.shop.names import (
     PAYMENTS,
     SELLER_LEADERBOARD,
     SELLER_REVENUE,
+    WIDE,
+    WINDOWS,
 )
 from operators.aggregate import Aggregate
 from operators.interval_join import How, IntervalJoin
@@ -39,7 +42,7 @@ def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
     """Each payment joined with its order, made at most `within` before it; `how` selects which unmatched rows are kept."""
     join = IntervalJoin(on="order_id", lower=0, upper=within, how=how, left_prefix="order_", right_prefix="payment_")
     description = f"Payments joined with their orders, for payments at most {within} after the order ({how} join)."
-    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=description)
+    return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=description, group=WIDE)
 
 
 def order_wide() -> DerivedAsset:
@@ -48,7 +51,7 @@ def order_wide() -> DerivedAsset:
         on="order_id", lower=f"-{ITEM_TOLERANCE}", upper=ITEM_TOLERANCE, how="full", left_prefix="order_", right_prefix="item_"
     )
     description = f"Orders joined with their items, which are at most {ITEM_TOLERANCE} before or after the order (full join)."
-    return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=description)
+    return DerivedAsset(name=ORDER_WIDE, inputs=(ORDERS, ORDER_ITEMS), operator=join, description=description, group=WIDE)
 
 
 def payment_wide() -> DerivedAsset:
@@ -58,7 +61,7 @@ def payment_wide() -> DerivedAsset:
         f"Payments joined with their order and its items, for payments at most {PAYMENT_LOOKBACK} after those; unmatched payments are "
         "kept (left join)."
     )
-    return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=description)
+    return DerivedAsset(name=PAYMENT_WIDE, inputs=(PAYMENTS, ORDER_WIDE), operator=join, description=description, group=WIDE)
 
 
 def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = None) -> DerivedAsset:

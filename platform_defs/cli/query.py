@@ -18,7 +18,7 @@ def query(
     limit: Annotated[int, typer.Option(help="The maximum number of rows to show.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Query derived tables, event logs (by their source's name), quarantine_SOURCE and changelog_TABLE. It starts no Spark."""
+    """Query derived tables, event logs (by their source's name), the ledger, quarantine_SOURCE and changelog_TABLE. It starts no Spark."""
     engine = _engine().snapshot()
     rows, has_more = Query(engine.lake, engine.ledger, engine.sources, engine.assets)(sql, limit)
     render.show(as_json, {"rows": rows, "has_more": has_more}, render.print_result)

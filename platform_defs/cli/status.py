@@ -166,8 +166,10 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         _print_refused(name, asset["law"]["refused"])
         return
     terms = [t for t in TERMS if t in asset and (t not in _RARE_TERMS or any(asset[t].values()))]
-    names = sorted(asset["accepted"])
-    print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
+    if names := sorted(asset["accepted"]):
+        print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
+    else:
+        _print_name(name)
     made = _counted(asset["pairs"], "pair") if "pairs" in asset else _counted(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
@@ -183,6 +185,11 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
             soft_wrap=True,
         )
     _print_broken(name, law)
+
+
+def _print_name(name: str) -> None:
+    """The name of a table without an account by side: its input is the changelog of another table."""
+    out.print(f"[bold]{plain(name)}[/]", highlight=False)
 
 
 def _counted(number: int, noun: str) -> str:

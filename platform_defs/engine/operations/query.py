@@ -21,6 +21,7 @@ from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.engine.ledger.store import TABLE as LEDGER
 
 _FIRST_WORDS = ("SELECT", "WITH", "VALUES")
 """The first words of queries. DataFusion also knows COPY and CREATE EXTERNAL TABLE, which write and read files anywhere."""
@@ -104,7 +105,7 @@ class Query:
         quarantines = {f"quarantine_{n}": _Table(s.quarantine, self.ledger.source(n).rejected_in or 0) for n, s in self.sources.items()}
         changelogs = {f"changelog_{name}": _Table(table.changelog) for name, table in self.assets.items() if table.operator.emits.upserts}
         logs = {name: _Table(source.log, last_with_rows(self.ledger, name)) for name, source in self.sources.items()}
-        return quarantines | changelogs | logs | {name: _Table(name) for name in self.assets}
+        return {LEDGER: _Table(LEDGER)} | quarantines | changelogs | logs | {name: _Table(name) for name in self.assets}
 
     def _batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         builder, words = QueryBuilder(), {*re.findall(r"\w+", sql)}

@@ -54,6 +54,7 @@ def _rows(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str) -> list[lis
         ("SELECT k, n FROM total ORDER BY k", [["a", 2], ["b", 1]]),
         ("SELECT v, ts FROM l ORDER BY v LIMIT 1", [[1, "2026-03-01 00:00:00+00:00"]]),
         ("SELECT count(*) FROM r", [[4]]),
+        ("SELECT seq, sum(accepted) FROM ledger WHERE source = 'l' AND rows_read > 0 GROUP BY seq ORDER BY seq", [[1, 2], [3, 1]]),
         ("SELECT reason FROM quarantine_l", [["rule: small"]]),
         ("SELECT k, change FROM changelog_total WHERE k = 'b'", [["b", "+I"]]),
         ("(SELECT v + 0.5 FROM l WHERE v > 2)", [[3.5]]),
@@ -76,7 +77,7 @@ def test_the_first_rows_are_printed_with_the_number_of_all(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT FROM WHERE", r"^The query failed: .*Tables: quarantine_l, changelog_total, l, r, pairs, total\. The SQL is"),
+        ("SELECT FROM WHERE", r"^The query failed: .*Tables: ledger, quarantine_l, changelog_total, l, r, pairs, total\. The SQL is"),
         ("SELECT * FROM rides", r"table 'datafusion.public.rides' not found"),
         ("SELECT w FROM l", r"No field named w"),
         ("SELECT l.k, r.k FROM l JOIN r ON l.k = r.k", r"two columns named 'k'.*AS"),
