@@ -235,6 +235,7 @@ class DerivedAsset:
             be prepared, nor can rows with change kinds be filtered: a deleted or updated row could remain in the result.
         shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
         description: what the table contains.
+        columns: descriptions of the table's columns. A column that comes from one of an input has the description of that one.
         group: the asset's group in Dagster.
         version: the version of code that the engine cannot compare: that of `shape`, and of a user's own operator. A table that was made
             with another version is refused until it is rebuilt.
@@ -248,6 +249,7 @@ class DerivedAsset:
     prepare: Mapping[str, Preparation] = field(default_factory=dict)
     shape: Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
     group: str = "tables"
     version: str = ""
     owners: Sequence[str] = ()

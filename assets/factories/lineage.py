@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
-from assets.factories.metadata import table_schema
+from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
 from assets.ports import EnginePort
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
@@ -17,15 +17,30 @@ _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
 def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     """The schema and the lineage of a table that exists, as Dagster shows them."""
     schema = engine.views.table(derived.name).schema
+    described = column_descriptions(engine, derived, schema.names)
     lineage = column_lineage(engine, derived, schema.names)
-    return {"dagster/column_schema": table_schema(schema, _descriptions(engine, lineage)), "dagster/column_lineage": lineage}
+    return {"dagster/column_schema": table_schema(schema, described), "dagster/column_lineage": lineage}
 
 
-def _descriptions(engine: EnginePort, lineage: dg.TableColumnLineage) -> dict[str, str]:
-    """The descriptions of columns that are computed from one column of a source: the comments of that column."""
+def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dict[str, str]:
+    """The descriptions of a table's columns: its own, else those of the columns that they come from.
+
+    Args:
+        engine: the engine.
+        derived: the table.
+        columns: its columns.
+    """
+    found: dict[str, str] = {}
+    for name in derived.inputs:
+        if name in engine.assets:
+            found |= column_descriptions(engine, engine.assets[name], columns)
     comments = {(event_key(s.name), f.name): f.metadata.get("comment") for s in engine.sources.values() for f in s.struct.fields}
-    found = {column: [comments.get((dep.asset_key, dep.column_name)) for dep in deps] for column, deps in lineage.deps_by_column.items()}
-    return {column: comment for column, [comment, *others] in found.items() if comment and not others}
+    for column, deps in column_lineage(engine, derived, columns).deps_by_column.items():
+        text = comments.get((deps[0].asset_key, deps[0].column_name)) or COLUMN_DESCRIPTIONS.get(deps[0].column_name)
+        if text and all(dep.column_name == deps[0].column_name for dep in deps):  # else it is computed from several columns
+            found[column] = text
+    computed = getattr(derived.operator, "aggregates", {})
+    return {column: text for column, text in found.items() if column not in computed} | dict(derived.columns)
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:

@@ -2,57 +2,48 @@
 
 from typing import TypedDict
 
-from pyspark.sql.types import StructType
-
 from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
 from assets.shop.names import CLICKS, ORDER_ITEMS, ORDER_UPDATES, ORDERS, PAYMENTS
 
-ORDER = (
-    StructType()
-    .add("order_id", "string", nullable=False)
-    .add("customer_id", "string")
-    .add("status", "string")
-    .add("amount", "decimal(12,2)")
-    .add("order_time", "timestamp")
-)
-PAYMENT = (
-    StructType()
-    .add("payment_id", "string", nullable=False)
-    .add("order_id", "string", nullable=False)
-    .add("method", "string")
-    .add("amount", "decimal(12,2)")
-    .add("payment_time", "timestamp")
-)
-
-
-ORDER_ITEM = (
-    StructType()
-    .add("order_item_id", "string", nullable=False)
-    .add("order_id", "string", nullable=False)
-    .add("item_id", "string", nullable=False)
-    .add("category", "string")
-    .add("seller_id", "string")
-    .add("quantity", "integer")
-    .add("price", "decimal(12,2)")
-    .add("item_time", "timestamp")
-)
-CLICK = (
-    StructType()
-    .add("click_id", "string", nullable=False)
-    .add("customer_id", "string")
-    .add("item_id", "string", nullable=False)
-    .add("category", "string")
-    .add("seconds", "decimal(10,1)")
-    .add("click_time", "timestamp")
-)
-ORDER_UPDATE = (
-    StructType()
-    .add("order_update_id", "string", nullable=False)
-    .add("order_id", "string", nullable=False)
-    .add("status", "string", nullable=False)
-    .add("amount", "decimal(12,2)")
-    .add("update_time", "timestamp")
-)
+ORDER = """
+    order_id STRING NOT NULL COMMENT 'the order',
+    customer_id STRING COMMENT 'the customer who ordered',
+    status STRING COMMENT 'the status of the order when it was made',
+    amount DECIMAL(12,2) COMMENT 'the price of all items',
+    order_time TIMESTAMP COMMENT 'when the order was made'
+"""
+PAYMENT = """
+    payment_id STRING NOT NULL COMMENT 'the payment',
+    order_id STRING NOT NULL COMMENT 'the order that is paid',
+    method STRING COMMENT 'the means of payment',
+    amount DECIMAL(12,2) COMMENT 'the amount paid',
+    payment_time TIMESTAMP COMMENT 'when the payment was made'
+"""
+ORDER_ITEM = """
+    order_item_id STRING NOT NULL COMMENT 'the item of the order',
+    order_id STRING NOT NULL COMMENT 'the order that contains it',
+    item_id STRING NOT NULL COMMENT 'the product',
+    category STRING COMMENT 'the category of the product',
+    seller_id STRING COMMENT 'who sells it',
+    quantity INT COMMENT 'how many pieces were ordered',
+    price DECIMAL(12,2) COMMENT 'the price of one piece',
+    item_time TIMESTAMP COMMENT 'when the item was recorded, at about the time of the order'
+"""
+CLICK = """
+    click_id STRING NOT NULL COMMENT 'the click',
+    customer_id STRING COMMENT 'the customer who clicked',
+    item_id STRING NOT NULL COMMENT 'the product',
+    category STRING COMMENT 'the category of the product',
+    seconds DECIMAL(10,1) COMMENT 'how long the product was viewed',
+    click_time TIMESTAMP COMMENT 'when the click was made'
+"""
+ORDER_UPDATE = """
+    order_update_id STRING NOT NULL COMMENT 'the update',
+    order_id STRING NOT NULL COMMENT 'the order that is updated',
+    status STRING NOT NULL COMMENT 'its new status',
+    amount DECIMAL(12,2) COMMENT 'the price of all its items',
+    update_time TIMESTAMP COMMENT 'when the status changed'
+"""
 
 
 class Policy(TypedDict):
@@ -91,7 +82,7 @@ def order_updates(policy: Policy) -> SourceContract:
     return _source(ORDER_UPDATES, ORDER_UPDATE, "update_time", "order_update_id", policy, RowRule("amount_not_negative", "amount >= 0"))
 
 
-def _source(name: str, schema: StructType, event_time: str, unique_key: str, policy: Policy, *rules: RowRule) -> SourceContract:
+def _source(name: str, schema: str, event_time: str, unique_key: str, policy: Policy, *rules: RowRule) -> SourceContract:
     return SourceContract(
         name=name,
         schema=schema,

@@ -69,7 +69,8 @@ def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = N
     sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness, early=early)
     description = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
-    return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=description, group=WINDOWS)
+    columns = {"orders": "how many order items contain it", "units": "how many pieces were sold", "revenue": "the price of all pieces"}
+    return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=description, columns=columns, group=WINDOWS)
 
 
 def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
@@ -77,7 +78,8 @@ def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
     seen = {"clicks": "count(*)", "seconds": "sum(seconds)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=seen, allowed_lateness=allowed_lateness)
     description = f"Clicks on each item, in windows of {window.size} every {window.slide}."
-    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=description, group=WINDOWS)
+    columns = {"clicks": "how often it was clicked", "seconds": "how long it was viewed in all"}
+    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=description, columns=columns, group=WINDOWS)
 
 
 def item_conversion(window: Sliding) -> DerivedAsset:
@@ -124,7 +126,10 @@ def seller_revenue() -> DerivedAsset:
     sold = {"revenue": "sum(quantity * price)", "units": "sum(quantity)", "items": "count(*)"}
     description = "Revenue, units and items of each seller in each category, of all sales so far."
     operator = Aggregate(by=("category", "seller_id"), aggregates=sold)
-    return DerivedAsset(name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=description, group=LEADERBOARDS)
+    columns = {"revenue": "the price of all pieces", "units": "how many pieces were sold", "items": "how many order items were sold"}
+    return DerivedAsset(
+        name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=description, columns=columns, group=LEADERBOARDS
+    )
 
 
 def category_leaderboard(n: int) -> DerivedAsset:

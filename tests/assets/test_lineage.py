@@ -4,8 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from assets.contracts import DerivedAsset, Preparation, SourceContract
-from assets.factories.lineage import column_lineage
-from operators import IntervalJoin
+from assets.factories.lineage import column_descriptions, column_lineage
+from assets.factories.metadata import COLUMN_DESCRIPTIONS
+from operators import IntervalJoin, Tumbling, WindowedAggregate
 from tests.support.small_sources import ROW
 
 SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
@@ -29,3 +30,17 @@ def test_a_prepared_column_comes_from_the_columns_that_its_sql_reads():
     prepare = {"l": Preparation(select="k AS id, v + 1 AS more"), "r": Preparation(select="concat(k, v) AS id, ts")}
     found = lineage(DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare=prepare), "id", "more", "ts", "v")
     assert found == {"id": [("l", "k"), ("r", "k"), ("r", "v")], "more": [("l", "v")], "ts": [("r", "ts")]}
+
+
+def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
+    texts = {"k": "the key", "v": "the value", "ts": "the time"}
+    schema = ", ".join(f"{name} {kind} COMMENT '{texts[name]}'" for name, kind in (("k", "STRING"), ("v", "BIGINT"), ("ts", "TIMESTAMP")))
+    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
+    prepare = {"l": Preparation(select="k AS id, v AS value, k || v AS both, ts"), "r": Preparation(select="k AS id, ts")}
+    pairs = DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare=prepare)
+    counts = WindowedAggregate(by="id", window=Tumbling(size="1 hour"), aggregates={"value": "max(value)", "n": "count(*)"})
+    made = DerivedAsset(name="counts", inputs=("pairs",), operator=counts, columns={"n": "how many pairs"})
+    engine: Any = SimpleNamespace(sources=sources, assets={"pairs": pairs, "counts": made})
+    of_pairs = column_descriptions(engine, pairs, ["id", "value", "both", "left_seq"])
+    assert of_pairs == {"id": "the key", "value": "the value", "left_seq": COLUMN_DESCRIPTIONS["seq"]}
+    assert column_descriptions(engine, made, ["id", "value", "n"]) == {"id": "the key", "n": "how many pairs"}

@@ -1,0 +1,38 @@
+"""A lake continues after its sources and tables have got descriptions of their columns."""
+
+from dataclasses import replace
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, Tumbling, WindowedAggregate
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, join, land, law_violations, rows_of, source
+
+COUNTS = {"by": "k", "aggregates": {"n": "count(*)"}}
+TABLES = [
+    join(),
+    DerivedAsset(name="windows", inputs=("l",), operator=WindowedAggregate(window=Tumbling(size="1 minute"), **COUNTS)),
+    DerivedAsset(name="total", inputs=("l",), operator=Aggregate(**COUNTS)),
+]
+
+
+@pytest.mark.spark
+def test_descriptions_may_be_added_to_an_existing_lake(make_engine: MakeEngine) -> None:
+    described = "k STRING COMMENT 'the key', v INT COMMENT 'the value', ts TIMESTAMP COMMENT 'the time'"
+    before = make_engine([source("l"), source("r")], TABLES)
+    sources = [source(name, schema=described) for name in ("l", "r")]
+    after = make_engine(sources, [replace(table, columns={"n": "how many rows"}) for table in TABLES])
+    for part, engine in enumerate((before, after)):
+        for name in engine.sources:
+            land(engine, name, f"{part}.jsonl", [Event("a", part, part * 60 * MINUTE).line, "not JSON"])
+        engine.ingest()
+        for name in engine.assets:
+            engine.advance(name)
+    after.drain()
+    for name in after.assets:
+        after.advance(name)
+    assert rows_of(after.views.table("pairs"), "left_v", "right_v") == [(0, 0), (1, 1)]
+    assert rows_of(after.views.table("windows"), "k", "n") == [("a", 1), ("a", 1)]
+    assert rows_of(after.views.table("total"), "k", "n") == [("a", 2)]
+    assert [name for name in after.assets if law_violations(after, name)] == []
