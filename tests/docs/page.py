@@ -32,6 +32,9 @@ INFO = re.compile(r'(\w+)(?: title="([^"]+)")?(?: hl_lines="[^"]+")?')
 NOT_RUN = {"text", "sql", "toml", "ini", "java"}
 """Languages of blocks that are only shown."""
 SHELL = "/bin/bash"
+_OF_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "_"}
+_ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+"""White space may differ: a long path breaks a line elsewhere."""
 _COMPARE = doctest.OutputChecker()
 
 
@@ -75,7 +78,7 @@ class Page:
         _change_to(self.here)
         for variable in variables.split("\0"):
             name, equals, value = variable.partition("=")
-            if equals and name not in ("PWD", "OLDPWD", "SHLVL", "_"):
+            if equals and name not in _OF_THE_SHELL:
                 os.environ[name] = value
         return done.returncode, done.stdout
 
@@ -159,7 +162,7 @@ def check_output(command: str, expected: str, code: int, printed: str) -> None:
     """
     got = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines()) + "\n"
     wanted = "\n".join(line.rstrip() for line in expected.splitlines()) + "\n"
-    same = not expected or _COMPARE.check_output(wanted, got, doctest.ELLIPSIS)
+    same = not expected or _COMPARE.check_output(wanted, got, _ALIKE)
     assert same, f"`{command}` prints\n{got}\nwhere the page shows\n{wanted}"
     assert code == 0 or re.search("error|failed", expected), f"`{command}` ends with {code}:\n{got}"
 
