@@ -2,12 +2,15 @@
 
 import shutil
 from collections.abc import Callable
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs import faults
@@ -16,7 +19,7 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.small_sources import HOUR, MINUTE, START, Event, iso, join, law_violations, replay, rows_of, source, totals
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, iso, join, law_violations, replay, rows_of, source, totals
 
 NOON, EVENING, MORNING = 12 * HOUR, 20 * HOUR, 33 * HOUR
 FIRST, SECOND = "2026-03-01", "2026-03-02"
@@ -48,57 +51,79 @@ def engine(lake_root: Path, make_engine: MakeEngine, tmp_path: Path) -> Engine:
     return make_engine(SOURCES, ASSETS)
 
 
-def table(engine: Engine, name: str = "pairs") -> DeltaTable:
-    return DeltaTable.forPath(engine.spark, engine.lake.path(name))
+def delete(engine: Engine, table: str, condition: str) -> None:
+    assert DeltaTable(engine.lake.path(table)).delete(condition)["num_deleted_rows"] == 1
 
 
-def duplicate(engine: Engine, name: str, condition: str) -> None:
-    rows = engine.views.table(name).where(condition)
-    engine.spark.createDataFrame(rows.toArrow()).write.format("delta").mode("append").save(engine.lake.path(name))
+def without(rows: DataFrame, condition: str) -> DataFrame:
+    return rows.where(f"NOT coalesce({condition}, false)")
 
 
-CORRUPTIONS: dict[str, tuple[Callable[[Engine], object], set[tuple[str, str]]]] = {
+def doubled(rows: DataFrame, condition: str) -> DataFrame:
+    return rows.unionByName(rows.where(condition))
+
+
+def altered(rows: DataFrame, condition: str, **values: str) -> DataFrame:
+    return rows.withColumns({c: F.when(F.expr(condition), F.expr(sql)).otherwise(F.col(c)) for c, sql in values.items()})
+
+
+CORRUPTIONS: dict[str, tuple[Callable[[DataFrame], DataFrame], set[tuple[str, str]]]] = {
     "a pair is deleted, whose rows have other pairs": (
-        lambda e: table(e).delete("left_v = 1 and right_v = 6"),
+        lambda rows: without(rows, "left_v = 1 AND right_v = 6"),
         {("l", FIRST), ("r", FIRST)},
     ),
-    "the only pair of its rows is deleted": (lambda e: table(e).delete("k = 'c'"), {("l", SECOND), ("r", SECOND)}),
-    "an unmatched row is deleted": (lambda e: table(e).delete("left_v = 3"), {("l", FIRST)}),
-    "a pair is doubled": (lambda e: duplicate(e, "pairs", "k = 'c'"), {("l", SECOND), ("r", SECOND)}),
-    "an unmatched row is doubled": (lambda e: duplicate(e, "pairs", "right_v = 9"), {("r", FIRST)}),
-    "a value is altered": (lambda e: table(e).update("left_v = 3", {"left_v": F.lit(30)}), {("l", FIRST)}),
+    "the only pair of its rows is deleted": (lambda rows: without(rows, "k = 'c'"), {("l", SECOND), ("r", SECOND)}),
+    "an unmatched row is deleted": (lambda rows: without(rows, "left_v = 3"), {("l", FIRST)}),
+    "a pair is doubled": (lambda rows: doubled(rows, "k = 'c'"), {("l", SECOND), ("r", SECOND)}),
+    "an unmatched row is doubled": (lambda rows: doubled(rows, "right_v = 9"), {("r", FIRST)}),
+    "a value is altered": (lambda rows: altered(rows, "left_v = 3", left_v="30"), {("l", FIRST)}),
     "a value is moved to the other side": (
-        lambda e: table(e).update("left_v = 3", {"right_v": F.col("left_v"), "left_v": F.lit(None)}),
+        lambda rows: altered(rows, "left_v = 3", right_v="left_v", left_v="CAST(NULL AS int)"),
         {("l", FIRST)},
     ),
-    "the identity of a row is altered": (lambda e: table(e).update("k = 'c'", {"left_arrival": F.lit(77)}), {("l", SECOND), ("r", SECOND)}),
+    "the identity of a row is altered": (lambda rows: altered(rows, "k = 'c'", left_arrival="77L"), {("l", SECOND), ("r", SECOND)}),
     "a result's time is altered": (
-        lambda e: table(e).update("right_v = 9", {"result_time": F.expr("result_time + interval 1 minute")}),
+        lambda rows: altered(rows, "right_v = 9", result_time="result_time + INTERVAL 1 MINUTE"),
         {("r", FIRST)},
     ),
+    "nothing is altered": (lambda rows: rows, set()),
 }
+PERIOD = 4
+"""Days from the rows of one corruption to those of the next: each is done to a copy of BATCH with later times."""
 
 
-REPAIRED = ("the only pair of its rows is deleted", "a pair is doubled", "a result's time is altered")
-
-
-@pytest.mark.parametrize("case", CORRUPTIONS)
-def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(engine: Engine, case: str) -> None:
-    corrupt, expected = CORRUPTIONS[case]
+def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(make_engine: MakeEngine) -> None:
+    """All corruptions are done to one table, each to the results of its own days."""
+    engine = make_engine(SOURCES, ASSETS[:1])
+    later = [n * PERIOD * DAY for n in range(len(CORRUPTIONS))]
+    copies = {side: [replace(event, at=event.at + by) for by in later for event in events] for side, events in BATCH.items()}
+    replay(engine, [copies, {side: [Event("z", 0, len(CORRUPTIONS) * PERIOD * DAY)] for side in BATCH}])
+    engine.advance("pairs")
     correct = rows_of(engine.views.table("pairs"))
-    corrupt(engine)
-    assert law_violations(engine) == expected
-    if case not in REPAIRED:
-        return
-    rebuilt = engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 3))
-    assert {str(d) for d in rebuilt.days} == {day for _, day in expected}
+    assert law_violations(engine) == set()
+
+    rows = engine.spark.createDataFrame(engine.views.table("pairs").toArrow())
+    number = F.expr(f"(unix_millis(final_at) - {START}) DIV {PERIOD * DAY}")
+    parts = [corrupt(rows.where(number == n)) for n, (corrupt, _) in enumerate(CORRUPTIONS.values())]
+    reduce(DataFrame.unionByName, parts).write.format("delta").mode("overwrite").save(engine.lake.path("pairs"))
+    wanted = {name: {(side, _day_after(day, n * PERIOD)) for side, day in days} for n, (name, (_, days)) in enumerate(CORRUPTIONS.items())}
+    violations, first_days = law_violations(engine), [_day_after(FIRST, n * PERIOD) for n in range(len(CORRUPTIONS) + 1)]
+    found = zip(CORRUPTIONS, pairwise(first_days), strict=True)
+    assert {name: {(side, day) for side, day in violations if first <= day < end} for name, (first, end) in found} == wanted
+
+    rebuilt = engine.rebuild("pairs", date.fromisoformat(FIRST), date.fromisoformat(first_days[-1]))
+    assert {str(d) for d in rebuilt.days} == {day for days in wanted.values() for _, day in days}
     assert rows_of(engine.views.table("pairs")) == correct
     assert law_violations(engine) == set()
 
 
+def _day_after(day: str, days: int) -> str:
+    return str(date.fromisoformat(day) + timedelta(days=days))
+
+
 def test_an_inner_join_detects_a_lost_pair(engine: Engine) -> None:
     assert law_violations(engine, "inner_pairs") == set()
-    table(engine, "inner_pairs").delete("k = 'c'")
+    delete(engine, "inner_pairs", "k = 'c'")
     assert law_violations(engine, "inner_pairs") == {("l", SECOND), ("r", SECOND)}
 
 
@@ -120,7 +145,7 @@ def test_every_row_is_counted_once(engine: Engine) -> None:
 
 def test_rows_missing_in_a_log_are_detected_by_comparison_with_the_ledger(engine: Engine) -> None:
     assert engine.accounts.count_differences("pairs") == {}
-    DeltaTable.forPath(engine.spark, engine.lake.path("events/l")).delete("v = 3")
+    delete(engine, "events/l", "v = 3")
     assert engine.accounts.count_differences("pairs") == {("l", 1): (5, 4)}
     assert ("l", FIRST) in law_violations(engine)
 
@@ -135,7 +160,7 @@ def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_en
     """The stream ingests between the rebuild's read and write. Its step on the same table is refused, and repeated after the rebuild."""
     engine.drain()
     replay(engine, [{"l": [Event("n", 1, 60 * HOUR)], "r": [Event("n", 2, 60 * HOUR + MINUTE)]}])
-    table(engine).delete("k = 'c'")
+    delete(engine, "pairs", "k = 'c'")
     stream_engine = make_engine(SOURCES, ASSETS)
 
     def stream(point: str) -> None:
