@@ -1,7 +1,7 @@
 """Sessions finalized in several steps: the table equals the model, and a backfill of its log."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from tests.support.small_sources import MINUTE, START, Event, law_violations, re
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
+KILLS = [[], ["verdicts.before_commit", "advance.before_commit"], ["verdicts.after_commit", "advance.after_commit"]]
+"""Where the steps of each batch are killed: before and after the commit of the lateness decisions, and of the results."""
 SOAK = pytest.mark.soak
 
 
@@ -27,12 +29,13 @@ def _count(lateness: int | str) -> WindowedAggregate:
     return WindowedAggregate(by="k", window=SESSIONS, aggregates=names, allowed_lateness=lateness)
 
 
-def _batches(seed: int, batches: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to ten minutes behind the newest; the watermark is one minute behind it."""
+def _batches(seed: int, sides: str = "lr") -> list[Mapping[str, list[Event]]]:
+    """Three batches with rows up to ten minutes behind the newest; the watermark is one minute behind it."""
     rng, made, newest = random.Random(seed), [], 0
-    for _ in range(batches):
+    for _ in range(3):
         newest += rng.randrange(0, 3 * MINUTE)
-        made.append({side: [_event(rng, newest) for _ in range(8)] for side in "lr"})
+        batch = {side: [_event(rng, newest) for _ in range(8)] for side in "lr"}
+        made.append({side: batch[side] for side in sides})
     return made
 
 
@@ -41,9 +44,14 @@ def _event(rng: random.Random, newest: int) -> Event:
     return Event(rng.choice(["a", "b", "c", None]), rng.randrange(9), newest - behind)
 
 
-def _run(engine: Engine, live: list[str], again: list[str], batches: list[Mapping[str, list[Event]]]) -> None:
-    for batch in batches:
+def _run(
+    engine: Engine, live: list[str], again: list[str], batches: Sequence[Mapping[str, list[Event]]], kills: Sequence[list[str]] = ()
+) -> None:
+    """Advance some tables after each batch, others once at the end. The first table is killed at the given points, batch by batch."""
+    for batch, points in zip(batches, kills or [[]] * len(batches), strict=True):
         replay(engine, [batch])
+        for point in points:
+            run_and_die(lambda: engine.advance(live[0]), point)
         for name in live:
             engine.advance(name)
     engine.drain()
@@ -68,20 +76,22 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Sessio
 
 @pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
 def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
+    """A kill between the lateness decisions and the results changes neither."""
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
     tables: dict[str, tuple[Operator, str]] = {}
     for name in ("live", "again"):
         tables |= {name: (count, "l"), f"{name}_top": (top, name)}
-    engine = make_engine([source("l"), source("r")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
-    _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(55, 4))
+    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
+    _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(2976, "l"), KILLS)
     keys = _model(engine, "live", lateness)
     wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, model in keys.items() for span, part in model.results()]
     ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
     for table in ("live", "again"):
         found = engine.views.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
         assert rows_of(found) == sorted(wanted, key=repr)
-    assert rows_of(engine.views.table("live_top")) == rows_of(engine.views.table("again_top"))
+    for table in ("{}_top", "verdicts/{}"):
+        assert rows_of(engine.views.table(table.format("live"))) == rows_of(engine.views.table(table.format("again")))
     late = sorted(i for model in keys.values() for _, i in model.late)
     seen = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
     assert sorted(r.id for r in seen) == late
@@ -109,23 +119,10 @@ def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: 
     both: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=both[n]) for n in names for again in ("", "_again")]
     engine = make_engine([source("l"), source("r")], assets)
-    _run(engine, names, [f"{n}_again" for n in names], _batches(5, 3))
+    _run(engine, names, [f"{n}_again" for n in names], _batches(5))
     for name in names:
         assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_again"))
         assert not engine.views.table(name).isEmpty()
     ids = "sum(size(left)) + sum(size(right))"
     accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.views.late("groups", side).count() for side in "lr")
     assert engine.views.table("groups").selectExpr(ids).collect()[0][0] == accepted
-
-
-def test_a_kill_between_lateness_decisions_and_results_changes_nothing(make_engine: MakeEngine) -> None:
-    asset = DerivedAsset(name="live", inputs=("l",), operator=_count("3 minutes"))
-    engine = make_engine([source("l"), source("r")], [asset, DerivedAsset(name="undisturbed", inputs=("l",), operator=_count("3 minutes"))])
-    points = ["advance.before_commit", "verdicts.before_commit", "verdicts.after_commit", "advance.after_commit"]
-    for at, batch in zip(points, _batches(3, 4), strict=True):
-        replay(engine, [batch])
-        run_and_die(lambda: engine.advance("live"), at)
-        engine.advance("live")
-        engine.advance("undisturbed")
-    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("undisturbed"))
-    assert rows_of(engine.views.table("verdicts/live")) == rows_of(engine.views.table("verdicts/undisturbed"))
