@@ -38,9 +38,12 @@ def _assets(names: list[str]) -> list[DerivedAsset]:
 
 
 def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest. The watermark is one minute behind it, so many are late for some or all windows."""
+    """Rows up to nine minutes behind the newest. The watermark is one minute behind it, so many are late for some or all windows.
+
+    Each batch closes windows.
+    """
     rng, batches, newest = random.Random(seed), [], 0
-    for _ in range(4):
+    for _ in range(3):
         newest += rng.randrange(0, 4 * MINUTE)
         behind = [rng.choice([0, 1, 20, 60, 61, 200, 540]) * 1_000 for _ in range(12)]
         batches.append({"l": [Event(rng.choice(["a", "b", "c", None]), rng.randrange(-3, 9), newest - b) for b in behind]})
@@ -63,7 +66,7 @@ def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]
 def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     engine = make_engine([source("l")], _assets(names))
     live = [n for name in names for n in (name, f"{name}_top", f"{name}_both")]
-    for batch in _batches(1):
+    for batch in _batches(214):
         replay(engine, [batch])
         for name in live:
             engine.advance(name)
