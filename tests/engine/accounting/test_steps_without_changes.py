@@ -1,6 +1,5 @@
 """The account of an upserted table after a step that changed none of its rows."""
 
-import pytest
 from deltalake import DeltaTable
 
 from assets.contracts import DerivedAsset
@@ -11,17 +10,17 @@ from tests.support.small_sources import MINUTE, Event, law_violations, replay, r
 LEAST = DerivedAsset(name="least", inputs=("l",), operator=TopN(by="k", order_by="v", rank_end=1))
 
 
-@pytest.mark.parametrize("damage", [None, "v = 1"])
-def test_the_table_itself_is_compared(make_engine: MakeEngine, damage: str | None) -> None:
+def test_the_table_itself_is_compared(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [LEAST])
     for n, value in enumerate((1, 5)):
         replay(engine, [{"l": [Event("a", value, n * MINUTE)]}])
         [step] = engine.advance("least")
         assert step.rows == 1 - n
     assert rows_of(engine.views.table("least"), "k", "v") == [("a", 1)]
-    if damage:
-        DeltaTable(engine.lake.path("least")).delete(damage)
-    assert bool(law_violations(engine, "least")) == (damage is not None)
-    found = engine.views.newest("least")
-    assert found is not None
-    assert (found.table.count(), found.changelog.count()) == (0 if damage else 1, 1)
+    for left in (1, 0):
+        if not left:
+            DeltaTable(engine.lake.path("least")).delete("v = 1")
+        assert bool(law_violations(engine, "least")) == (left == 0)
+        found = engine.views.newest("least")
+        assert found is not None
+        assert (found.table.count(), found.changelog.count()) == (left, 1)
