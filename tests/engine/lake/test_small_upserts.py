@@ -1,7 +1,12 @@
 """Upserts of few rows by deltalake: the table and its change feed are those of a MERGE by Spark."""
 
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -47,33 +52,62 @@ def _changes(kind: str, seed: int) -> list[tuple[int | None, int, str]]:
     return [(n, rng.randrange(100, 200), rng.choice(["+I", "+U", "-D"])) for n in rng.sample(numbers, rng.randint(1, len(numbers)))]
 
 
-def _feed(spark: SparkSession, lake: Lake, table: str) -> list[str]:
+def _feed(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(lake.path(table))
-    return json_rows(changes.drop("_commit_timestamp"))
+    return changes.drop("_commit_timestamp")
+
+
+@dataclass(frozen=True)
+class Upserted:
+    """The rows of a table that was upserted twice, by each writer and reader, its change feeds, and the numbers of its newest step."""
+
+    by_deltalake: list[str]
+    by_spark: list[str]
+    read_by_spark: list[str]
+    feed_of_deltalake: list[str]
+    feed_of_spark: list[str]
+    newest: tuple[Any, int | None]
+
+
+@pytest.fixture(scope="module")
+def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Upserted]:
+    """For each kind of key two equal tables, each of which gets the same changes, one by deltalake and the other by Spark."""
+    lakes = {kind: Lake(str(tmp_path_factory.mktemp(kind))) for kind in KEYS}
+    for kind, lake in lakes.items():
+        _made(spark, lake, "few", kind)
+        shutil.copytree(lake.path("few"), lake.path("many"))
+        for step in (2, 3):
+            changes = _frame(spark, _changes(kind, step), kind, change=True)
+            assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
+            same, is_deleted = same_rows("t", "c", KEY), F.col("c.kind") == "-D"
+            lake.merge("many", changes, same, is_deleted=is_deleted, metadata={"m": step}, number=step, stored=True)
+
+    def rows(read: Callable[[Lake], DataFrame]) -> dict[str, list[str]]:
+        """The rows of every lake's table, read by one query."""
+        as_json = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
+        found: dict[str, list[str]] = {kind: [] for kind in lakes}
+        for kind, row in reduce(DataFrame.union, [read(lake).select(F.lit(kind), as_json) for kind, lake in lakes.items()]).collect():
+            found[kind].append(row)
+        return {kind: sorted(some) for kind, some in found.items()}
+
+    by_deltalake, by_spark = (rows(lambda lake, table=table: lake.read(spark, table)) for table in ("few", "many"))
+    read_by_spark = rows(lambda lake: lake.frame(spark, "few"))
+    feeds = [rows(lambda lake, table=table: _feed(spark, lake, table)) for table in ("few", "many")]
+    results: dict[str, Upserted] = {}
+    for kind, lake in lakes.items():
+        newest = lake.newest("few", "m")
+        assert newest is not None
+        numbers = newest.value, lake.transaction("few", "tidemark")
+        results[kind] = Upserted(by_deltalake[kind], by_spark[kind], read_by_spark[kind], feeds[0][kind], feeds[1][kind], numbers)
+    return results
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_deltalake_and_spark_upsert_the_same_rows(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    _made(spark, lake, "few", kind)
-    _made(spark, lake, "many", kind)
-    for step in (2, 3):
-        changes = _frame(spark, _changes(kind, step), kind, change=True)
-        assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
-        lake.merge(
-            "many",
-            changes,
-            same_rows("t", "c", KEY),
-            is_deleted=F.col("c.kind") == "-D",
-            metadata={"m": step},
-            number=step,
-            stored=True,
-        )
-    assert json_rows(lake.read(spark, "few")) == json_rows(lake.read(spark, "many")) == json_rows(lake.frame(spark, "few"))
-    assert _feed(spark, lake, "few") == _feed(spark, lake, "many")
-    newest = lake.newest("few", "m")
-    assert newest is not None
-    assert (newest.value, lake.transaction("few", "tidemark")) == (3, 3)
+def test_deltalake_and_spark_upsert_the_same_rows(upserted: dict[str, Upserted], kind: str) -> None:
+    found = upserted[kind]
+    assert found.by_deltalake == found.by_spark == found.read_by_spark
+    assert found.feed_of_deltalake == found.feed_of_spark
+    assert found.newest == (3, 3)
 
 
 def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path) -> None:
