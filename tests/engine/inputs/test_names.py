@@ -13,7 +13,7 @@ from operators import Aggregate, Deduplicate, Session, TopN, Tumbling, WindowedA
 from platform_defs.engine import Engine
 from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
-from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, land, rows_of, source
+from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, land, law_violations, rows_of, source
 
 INTERNAL = (
     *("run", "t", "place", "count", "copies", "change", "step", "side", "day", "print", "said", "source", "value", "row", "c", "session"),
@@ -43,39 +43,33 @@ def _law_holds(engine: Engine) -> bool:
     return all(a.holds for name in engine.assets for a in engine.accounts.days(name)) and not engine.accounts.count_differences("pairs")
 
 
-@pytest.mark.parametrize("columns", [INTERNAL, UNUSUAL], ids=["internal", "unusual"])
-def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine, columns: tuple[str, ...]) -> None:
-    key, others = {"unique_key": (*columns, "v"), "schema": _schema(*columns)}, columns[1:]
+def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine) -> None:
+    """A source of an upserted table has no column with a name that its changelog adds, such as `change`."""
+    columns, first = (*INTERNAL, *UNUSUAL), (INTERNAL[0], UNUSUAL[0])
+    key, others = {"unique_key": (*columns, "v"), "schema": _schema(*columns)}, tuple(c for c in columns if c not in first)
+    sessions = WindowedAggregate(by=others, window=Session(gap="2 minutes"), aggregates={"how_many": "count(*)"}, allowed_lateness="1 hour")
     assets = [
-        join(on=columns[0]),
+        join(on=first),
         _windows(columns, allowed_lateness="1 hour"),
-        DerivedAsset(
-            name="sessions",
-            inputs=("l",),
-            operator=WindowedAggregate(
-                by=others, window=Session(gap="2 minutes"), aggregates={"how_many": "count(*)"}, allowed_lateness="1 hour"
-            ),
-        ),
-        DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by=columns[0], aggregates={"total": "sum(v)"})),
+        DerivedAsset(name="sessions", inputs=("l",), operator=sessions),
+        DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by=first, aggregates={"total": "sum(v)"})),
+        DerivedAsset(name="newest", inputs=("u",), operator=Deduplicate(by=UNUSUAL, keep="last")),
+        DerivedAsset(name="best", inputs=("u",), operator=TopN(by=UNUSUAL[1:], order_by="v DESC", rank_end=2)),
     ]
-    if columns is UNUSUAL:
-        assets += [
-            DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by=columns, keep="last")),
-            DerivedAsset(name="best", inputs=("l",), operator=TopN(by=others, order_by="v DESC", rank_end=2)),
-        ]
-    engine = make_engine([source("l", **key), source("r", **key)], assets)
+    unusual = source("u", unique_key=(*UNUSUAL, "v"), schema=_schema(*UNUSUAL))
+    engine = make_engine([source("l", **key), source("r", **key), unusual], assets)
     for part, rows in enumerate([[("a", 1, 0), ("b", 1, 0), ("a", 1, 0)], [("a", 2, 30 * MINUTE), ("b", 1, 0)], [("a", 3, MINUTE)]]):
-        for name in ("l", "r"):
-            land(engine, name, f"{part}.jsonl", [_line(columns, *row) for row in rows])
+        for name, names in {"l": columns, "r": columns, "u": UNUSUAL}.items():
+            land(engine, name, f"{part}.jsonl", [_line(names, *row) for row in rows])
         [entry, *_] = engine.ingest()
         assert {(s.accepted, s.duplicate, s.quarantined) for s in entry} == {[(2, 1, 0), (1, 1, 0), (1, 0, 0)][part]}
+        if part == 2:
+            engine.drain()
         for name in engine.assets:
             engine.advance(name)
-    assert ("a", 4, 2) in rows_of(engine.views.table("windows"), f"`{columns[0]}`", "total", "rows")  # corrected by a late row
-    engine.drain()
-    for name in engine.assets:
-        engine.advance(name)
-    assert _law_holds(engine)
+    assert ("a", "a", 4, 2) in rows_of(
+        engine.views.table("windows"), *[f"`{c}`" for c in first], "total", "rows"
+    )  # corrected by a late row
     for name in engine.assets:
         rebuilt = engine.rebuild(name, DAY, DAY)
         assert (rebuilt.missing, rebuilt.extra) == (0, 0)
@@ -99,19 +93,18 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
         for name in ("l", "r"):
             land(engine, name, f"{part}.jsonl", [_line(("k",), *row, **(maps if row[0] == "a" else {})) for row in rows])
         engine.ingest()
+        if part == 2:
+            engine.drain()
         for name in engine.assets:
             engine.advance(name)
-    engine.drain()
-    for name in engine.assets:
-        engine.advance(name)
     assert _law_holds(engine)
     held = {r["k"]: r["last_deep"] for r in engine.views.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").collect()}
     assert held == {"a": {"x": {"z": 1, "a": 2}}, "b": None}
     wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
     wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
-    assert not _law_holds(engine)
+    assert law_violations(engine, "newest") == {("l", str(DAY))}
     assert engine.rebuild("newest", DAY, DAY).extra == 2
-    assert _law_holds(engine)
+    assert law_violations(engine, "newest") == set()
 
 
 def test_every_valid_contract_ingests(make_engine: MakeEngine) -> None:
