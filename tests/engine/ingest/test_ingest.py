@@ -1,13 +1,15 @@
-"""Ingestion: failing rules, duplicates, watermarks, idle sources, and the cost of micro-batches of one shape."""
+"""Ingestion: failing rules, duplicates, watermarks and idle sources."""
 
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
@@ -241,10 +243,11 @@ def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows
 def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_only(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
-    replay(engine, [{"l": [Event("a", 1, HOUR)], "r": [Event("a", 1, 2 * HOUR)]}])
     mark = HOUR - MINUTE - 1
     late = [Event("a", 2, mark - 1), Event(None, 3, 0)]
-    replay(engine, [{"l": [*late, Event("a", 4, mark), Event("a", 5, mark + 1)], "r": [Event("b", 6, mark - 1), Event("b", 7, mark)]}])
+    first = {"l": [Event("a", 1, HOUR)], "r": [Event("a", 1, 2 * HOUR)]}
+    then = {"l": [*late, Event("a", 4, mark), Event("a", 5, mark + 1)], "r": [Event("b", 6, mark - 1), Event("b", 7, mark)]}
+    replay(engine, [first, then])
     assert rows_of(engine.views.late("pairs", "l"), "v") == [(2,), (3,)]
     assert rows_of(engine.views.late("pairs", "r"), "v") == [(6,)]
     assert engine.views.late("pairs", "l").columns == ["seq", "arrival", "event_time", *ROW.fieldNames()]
@@ -255,48 +258,57 @@ def test_changed_parameters_are_refused_and_the_late_view_contains_late_rows_onl
             read()
 
 
-@pytest.mark.parametrize(
-    ("kind", "one", "other"),
-    [("boolean", True, False), ("timestamp", iso(START), iso(START + 1)), ("double", 0.5, 1.5), ("date", "0001-01-01", "9999-12-31")],
-)
-def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine, kind: str, one: Any, other: Any) -> None:
+KEYS_BY_TYPE: dict[str, tuple[Any, Any]] = {
+    "boolean": (True, False),
+    "timestamp": (iso(START), iso(START + 1)),
+    "double": (0.5, 1.5),
+    "date": ("0001-01-01", "9999-12-31"),
+}
+
+
+def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine) -> None:
     """Delta keeps no statistics of booleans, and Python reads times in its own zone: neither is used for data skipping."""
-    schema = StructType().add("id", kind).add("ts", "timestamp")
-    engine = make_engine([source("l", schema=schema, unique_key=("id",))], [])
-    counts: list[tuple[int, int]] = []
-    for part, ids in enumerate(([one], [one, other, other])):
-        land(engine, "l", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
-        counts += [(s.accepted, s.duplicate) for e in engine.ingest() for s in e]
-    assert counts == [(1, 0), (1, 2)]
+    sources = [
+        source(f"of_{kind}", schema=StructType().add("id", kind).add("ts", "timestamp"), unique_key=("id",)) for kind in KEYS_BY_TYPE
+    ]
+    engine = make_engine(sources, [])
+    for part, counts in enumerate([(1, 0), (1, 2)]):
+        for kind, (one, other) in KEYS_BY_TYPE.items():
+            ids = [[one], [one, other, other]][part]
+            land(engine, f"of_{kind}", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
+        [entry] = engine.ingest()
+        assert {s.source: (s.accepted, s.duplicate) for s in entry} == {f"of_{kind}": counts for kind in KEYS_BY_TYPE}
 
 
-@pytest.mark.parametrize("key", ["d", "k", "v"])
-def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each key, the same files in two sources, of which one is ingested as a small batch and the other one as a large batch."""
     schema = StructType().add("k", "string").add("v", "long").add("d", "date").add("ts", "timestamp").add("wm", "timestamp")
     rules = (RowRule("v is small", "v < 9", "warn"), RowRule("v is not huge", "v < 99"), RowRule("v is positive", "v > 0", "fail"))
     watermark = Punctuated("wm", marker="k = 'marker'")
-    sources = [source(n, schema=schema, unique_key=(key,), rules=rules, watermark=watermark) for n in ("small", "large")]
+    keys, sizes = ("d", "k", "v"), {"small": small_queries.SMALL_INPUT_BYTES, "large": -1}
+    sources = [source(f"{n}_{key}", schema=schema, unique_key=(key,), rules=rules, watermark=watermark) for key in keys for n in sizes]
     engine = make_engine(sources, [])
     first = {"k": '\u00e9\n"', "v": 1, "d": "2026-03-01", "ts": iso(START)}
     lines = [first, {**first, "wm": iso(START + 1)}, {**first, "k": "b", "v": 9, "d": "2026-03-02"}, {**first, "k": "c", "v": 99}]
     marker = {"k": "marker", "wm": iso(START + 2)}
     for part, batch in enumerate(([*lines, marker], [marker], [first, {**first, "k": "z", "v": 2, "d": "2026-03-03"}])):
         entries: dict[str, SourceEntry] = {}
-        for name, limit in (("small", small_queries.SMALL_INPUT_BYTES), ("large", -1)):
+        for size, limit in sizes.items():
             monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
-            land(engine, name, f"{part}.jsonl", [*map(json.dumps, batch), "no JSON"])
+            for key in keys:
+                land(engine, f"{size}_{key}", f"{part}.jsonl", [*map(json.dumps, batch), "no JSON"])
             [entry] = engine.ingest()
             entries |= {s.source: s for s in entry if s.kind == "rows"}
-        expected = {
-            f.name: getattr(entries["small"], f.name)
-            for f in fields(SourceEntry)
-            if f.name not in ("seq", "ingested_at", "source", "offsets")
-        }
-        assert {name: getattr(entries["large"], name) for name in expected} == expected
+        compared = [f.name for f in fields(SourceEntry) if f.name not in ("seq", "ingested_at", "source", "offsets")]
+        for key in keys:
+            small, large = ({name: getattr(entries[f"{size}_{key}"], name) for name in compared} for size in sizes)
+            assert large == small, key
     for table in ("events", "quarantine"):
-        rows = [engine.views.table(f"{table}/{name}") for name in ("small", "large")]
-        plain = [json_rows(r.drop("seq", "path", "ingested_at")) for r in rows]
-        assert plain[0] == plain[1]
+        small, large = (
+            reduce(DataFrame.unionByName, [engine.views.table(f"{table}/{size}_{key}").withColumn("key", F.lit(key)) for key in keys])
+            for size in sizes
+        )
+        assert json_rows(small.drop("seq", "path", "ingested_at")) == json_rows(large.drop("seq", "path", "ingested_at"))
 
 
 @pytest.mark.parametrize("spelling", ["file:", "file://"])
@@ -308,21 +320,3 @@ def test_rows_of_several_files_have_unique_arrival_numbers(make_engine: MakeEngi
     assert len(set(arrivals)) == len(arrivals) == 15
     [prefix] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
     assert prefix == "file:/" + str(paths[0])[1]
-
-
-def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:
-    """The batch number, the clock and the range of times must not change the code that Spark generates, or each batch compiles it again."""
-    engine = make_engine(
-        [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
-    )
-    compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
-    new = []
-    for n in range(6):
-        before = compiled.getCount()
-        for name in ("a", "b"):
-            _land(engine, name, f"{n}.jsonl", [Event(f"{n}{i}", 1, 10 * n + i) for i in range(3)], NOON + n)
-        engine.ingest()
-        for step in engine.advance("wide"):
-            engine.accounts.step("wide", step)
-        new.append(compiled.getCount() - before)
-    assert min(new[3:]) <= 2, new
