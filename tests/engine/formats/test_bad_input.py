@@ -49,7 +49,11 @@ class InputFile:
 
     @property
     def source(self) -> str:
-        """The source of the format."""
+        """The source, which has the files of one format.
+
+        Files that cannot be read to their end have sources of their own, with some good files: to find each of them, the engine reads the
+        files of a source again and again, and half as many each time.
+        """
         return self.name.split("/")[0]
 
 
@@ -100,22 +104,22 @@ JSON = [
     InputFile("an empty file", "json/empty.jsonl", b"", reasons=("malformed: the file is empty",)),
     InputFile("only blank lines", "json/blank.jsonl", b"\n \n\t\n \t \r\n\x0c\n"),
     InputFile("a packed file without rows", "json/nothing.jsonl.gz", gzip.compress(b"")),
-    InputFile("a packed suffix in capitals", "json/upper.JSONL.GZ", gzip.compress(_lines(_line("packed"))), ("packed",)),
+    InputFile("a packed suffix in capitals", "damaged_json/upper.JSONL.GZ", gzip.compress(_lines(_line("packed"))), ("packed",)),
     InputFile(
         "a torn packed file: none of its rows",
-        "json/torn.jsonl.gz",
+        "damaged_json/torn.jsonl.gz",
         _torn(PACKED),
         reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     InputFile(
         "bytes after a packed file's end: none of its rows",
-        "json/trailing.jsonl.gz",
+        "damaged_json/trailing.jsonl.gz",
         PACKED + b"and more",
         reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     InputFile(
         "a plain file with a packed suffix",
-        "json/plain.jsonl.gz",
+        "damaged_json/plain.jsonl.gz",
         _lines(_line("x")),
         reasons=("malformed: the file cannot be read: IOException: not a gzip file",),
     ),
@@ -218,8 +222,10 @@ JSON = [
         _compressed(_lines(_line("zst")), "zstd") + _compressed(_lines(_line("zst")), "zstd")[:-1],
         reasons=(OTHER,),
     ),
-    InputFile("gz of two parts, cut in the second", "json/parts.jsonl.gz", (gzip.compress(_lines(_line("part"))) * 2)[:-1], reasons=(CUT,)),
-    InputFile("gz of two parts", "json/two.jsonl.gz", gzip.compress(_lines(_line("part"))) * 2, ("part", "part")),
+    InputFile(
+        "gz of two parts, cut in the second", "damaged_json/parts.jsonl.gz", (gzip.compress(_lines(_line("part"))) * 2)[:-1], reasons=(CUT,)
+    ),
+    InputFile("gz of two parts", "damaged_json/two.jsonl.gz", gzip.compress(_lines(_line("part"))) * 2, ("part", "part")),
 ]
 
 HEADER, LACKS = "k,v,ts,note", "malformed: the file's header lacks "
@@ -229,7 +235,7 @@ CSV = [
     InputFile("names of another case", "csv/case.csv", _lines("K,V,TS,Note", f"cased,1,{TIME},n"), ("cased",)),
     InputFile(
         "a byte order mark, and a name in quotes",
-        "csv/mark.csv",
+        "damaged_csv/mark.csv",
         b'\xef\xbb\xbf"k",v,ts,note\n' + _lines(f"marked,1,{TIME},n"),
         ("marked",),
     ),
@@ -272,13 +278,13 @@ CSV = [
     InputFile("NUL and control characters are text", "csv/nul.csv", _lines(HEADER, f"a\0b,1,{TIME},\x07"), ("a\0b",)),
     InputFile(
         "a torn packed file",
-        "csv/torn.csv.gz",
+        "damaged_csv/torn.csv.gz",
         _torn(gzip.compress(_lines(HEADER, *[f"{n},1,{TIME},{n * 7919 % 9973}" for n in range(3000)]))),
         reasons=("malformed: the file cannot be read: EOFException: Unexpected end of input stream",),
     ),
     InputFile(
         "a packed file torn in its first bytes",
-        "csv/stub.csv.gz",
+        "damaged_csv/stub.csv.gz",
         gzip.compress(_lines(HEADER))[:5],
         reasons=("malformed: the file cannot be read: EOFException: ",),
     ),
@@ -295,12 +301,14 @@ _LONG = {
 PARQUET = [
     InputFile("good", "parquet/good.parquet", _parquet(_GOOD), ("typed",)),
     InputFile("no rows", "parquet/none.parquet", _parquet({n: c.slice(0, 0) for n, c in _GOOD.items()})),
-    InputFile("torn", "parquet/torn.parquet", _torn(_parquet(_LONG)), reasons=("malformed: the file cannot be read",)),
-    InputFile("torn in its pages", "parquet/pages.parquet", _damaged(_parquet(_LONG)), reasons=("malformed: the file cannot be read",)),
-    InputFile("not Parquet", "parquet/no.parquet", b"k,v\n1,2\n", reasons=("malformed: the file cannot be read",)),
+    InputFile("torn", "damaged_parquet/torn.parquet", _torn(_parquet(_LONG)), reasons=("malformed: the file cannot be read",)),
+    InputFile(
+        "torn in its pages", "damaged_parquet/pages.parquet", _damaged(_parquet(_LONG)), reasons=("malformed: the file cannot be read",)
+    ),
+    InputFile("not Parquet", "damaged_parquet/no.parquet", b"k,v\n1,2\n", reasons=("malformed: the file cannot be read",)),
     InputFile(
         "other types that can be read",
-        "parquet/types.parquet",
+        "damaged_parquet/types.parquet",
         _parquet({"k": pa.array([7]), "v": pa.array(["8"]), "ts": pa.array([moment(START).replace(tzinfo=None)])}),
         ("7",),
     ),
@@ -315,7 +323,7 @@ PARQUET = [
     ),
     InputFile(
         "times in nanoseconds",
-        "parquet/nanos.parquet",
+        "damaged_parquet/nanos.parquet",
         _parquet(_GOOD | {"ts": pa.array([START * 1_000_000], pa.timestamp("ns", tz="UTC"))}),
         reasons=("malformed: the file cannot be read",),
     ),
@@ -397,6 +405,7 @@ VALUE_CASES = [
     Value("a skipped hour, by zone: an hour later", {"ts": "2025-03-30T02:30:00 Europe/Berlin"}, stored=("ts", "2025-03-30 01:30:00")),
 ]
 CASES = [*JSON, *CSV, *PARQUET]
+FILES = (*dict.fromkeys(case.source for case in CASES),)
 
 
 @dataclass(frozen=True)
@@ -412,7 +421,7 @@ class Found:
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """One batch of all sources."""
     root = tmp_path_factory.mktemp("bad")
-    sources = {n: source(n, schema=ROW, future_skew="24 hours") for n in ("json", "csv", "parquet")}
+    sources = {n: source(n, schema=ROW, future_skew="24 hours") for n in FILES}
     sources["values"] = source("values", schema=VALUES, future_skew="24 hours")
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "in" / n) for n in sources})
     for case in CASES:
@@ -421,7 +430,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     [entry] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
     file_rank = "cast(shiftright(arrival, 42) as int) AS file"
-    log = {n: engine.reading.log(n, 1).selectExpr("k", file_rank, "arrival").collect() for n in ("json", "csv", "parquet")}
+    log = {n: engine.reading.log(n, 1).selectExpr("k", file_rank, "arrival").collect() for n in FILES}
     log["values"] = engine.reading.log("values", 1).selectExpr(*columns).collect()
     quarantine = {n: engine.views.table(f"quarantine/{n}").orderBy("arrival").collect() for n in sources}
     return Found({s.source: s for s in entry}, log, quarantine)
@@ -454,7 +463,7 @@ def test_a_value_is_ingested_unchanged_or_quarantined(found: Found, case: Value)
     assert [r[case.stored[0]] for r in accepted] == [case.stored[1]] if case.stored else not accepted
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "parquet", "values"])
+@pytest.mark.parametrize("name", [*FILES, "values"])
 def test_the_ledger_counts_every_file_and_every_row(found: Found, name: str) -> None:
     ingested, cases = found.ingested[name], [c for c in CASES if c.source == name]
     assert (ingested.accepted, ingested.quarantined) == (len(found.log[name]), len(found.quarantine[name]))
@@ -469,5 +478,5 @@ def test_the_bytes_of_a_row_that_is_not_utf8_are_kept(found: Found) -> None:
 
 
 def test_no_row_of_a_refused_file_is_ingested(found: Found) -> None:
-    keys: Sequence[str] = [r.k for r in found.log["json"] + found.log["parquet"]]
+    keys: Sequence[str] = [r.k for name in FILES for r in found.log[name]]
     assert not {"p0", "p1", "000000000"} & set(keys)

@@ -102,19 +102,30 @@ ADDED = [
 
 
 def test_an_added_column_with_another_type_is_converted_or_quarantined(make_engine: MakeEngine) -> None:
-    cases = {f"s{n}": case for n, case in enumerate(ADDED)}
-    engine = make_engine([source(name, new_columns="add") for name in cases], [])
-    for name, case in cases.items():
+    """Cases with the same first value share a source, except those whose two files are in one batch."""
+    firsts: list[pa.Array | str] = []
+    names: list[str] = []
+    for n, case in enumerate(ADDED):
+        known = [i for i, first in enumerate(firsts) if first is case.first]
+        if not known:
+            firsts.append(case.first)
+        names.append(f"together{n}" if case.together else f"first{known[0] if known else len(firsts) - 1}")
+    engine = make_engine([source(name, new_columns="add") for name in dict.fromkeys(names)], [])
+    for n, (name, case) in enumerate(zip(names, ADDED, strict=True)):
         _write(engine, name, "one", case.first)
         if case.together:
-            _write(engine, name, "two", case.second)
+            _write(engine, name, f"two{n}", case.second)
     engine.ingest()
-    for name, case in cases.items():
+    for n, (name, case) in enumerate(zip(names, ADDED, strict=True)):
         if not case.together:
-            _write(engine, name, "two", case.second)
+            _write(engine, name, f"two{n}", case.second)
     engine.ingest()
-    found = {case.id: _outcome(engine, name) for name, case in cases.items()}
-    assert found == {case.id: {"one": case.one, "two": case.two} for case in ADDED}
+    outcomes = {name: _outcome(engine, name) for name in dict.fromkeys(names)}
+    found = {
+        case.id: (outcomes[name].get("one"), outcomes[name].get(f"two{n}")) for n, (name, case) in enumerate(zip(names, ADDED, strict=True))
+    }
+    assert found == {case.id: (case.one, case.two) for case in ADDED}
+    assert sum(map(len, outcomes.values())) == len(ADDED) + len(outcomes)
     assert engine.ingest() == []
 
 
@@ -162,13 +173,17 @@ NESTED = [
 
 
 def test_a_nested_value_of_another_type_is_converted_or_quarantined(make_engine: MakeEngine) -> None:
-    cases = {f"s{n}": case for n, case in enumerate(NESTED)}
+    """Cases with the same type share a source, with a file for each case."""
+    types = [*dict.fromkeys(case.type for case in NESTED)]
     fields = "k string, v int, ts timestamp, w"
-    engine = make_engine([source(name, schema=f"{fields} {case.type}, d decimal(10,2)") for name, case in cases.items()], [])
-    for name, case in cases.items():
-        _write(engine, name, "one", case.given)
+    engine = make_engine([source(f"s{n}", schema=f"{fields} {type_}, d decimal(10,2)") for n, type_ in enumerate(types)], [])
+    for n, case in enumerate(NESTED):
+        _write(engine, f"s{types.index(case.type)}", f"case{n}", case.given)
     engine.ingest()
-    assert {case.id: _outcome(engine, name).get("one") for name, case in cases.items()} == {case.id: case.result for case in NESTED}
+    outcomes = [_outcome(engine, f"s{n}") for n in range(len(types))]
+    found = {case.id: outcomes[types.index(case.type)].get(f"case{n}") for n, case in enumerate(NESTED)}
+    assert found == {case.id: case.result for case in NESTED}
+    assert sum(map(len, outcomes)) == len(NESTED)
     assert engine.ingest() == []
 
 
