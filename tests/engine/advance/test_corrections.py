@@ -135,16 +135,6 @@ def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine)
     assert all(day.holds for day in account)
 
 
-def test_a_ranking_of_a_source_without_a_window_is_refused(make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=TopK(k=1, order_by="v"))])
-    replay(engine, [{"l": [Event("a", 1, 0)]}])
-    engine.drain()
-    with pytest.raises(
-        OperatorError, match="top reads the results of a windowed operator, and 'l' is a source; give TopK a window of its own"
-    ):
-        engine.advance("top")
-
-
 def test_old_correction_ranges_are_merged_into_one() -> None:
     ranges = ()
     for step in range(1, MAX_RANGES + 3):
