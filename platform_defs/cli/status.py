@@ -145,12 +145,11 @@ def print_recounted(report: dict[str, Any]) -> None:
 def _print_lake(report: dict[str, Any]) -> None:
     out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
-    rows = [
-        [name, *[s[c] for c in shown], f"{(s['watermark'] or 'none yet')[:19]}{', idle' if s['idle'] else ''}"]
-        for name, s in report["sources"].items()
-    ]
+    rows = [[name, *[s[c] for c in shown], (s["watermark"] or "none yet")[:19]] for name, s in report["sources"].items()]
     headings = ["read" if count == "rows_read" else count for count in shown]
     print_table("Sources", ["source", *headings, "watermark"], rows)
+    if idle := [name for name, s in report["sources"].items() if s["idle"]]:
+        out.print(f"Idle sources: {plain(', '.join(idle))}", highlight=False, soft_wrap=True)
 
 
 def _print_refused(name: str, why: str) -> None:

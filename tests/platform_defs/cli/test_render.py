@@ -95,3 +95,13 @@ def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch,
 def test_nothing_to_do_is_printed_only_if_every_table_was_advanced(complete: bool, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     render.print_steps({"steps": []}, complete=complete)
     assert capsys.readouterr().out == text
+
+
+def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(render.out, "_width", 80)
+    counts = dict.fromkeys(render.COUNTS, 1000) | dict.fromkeys(render.RARE, 0)
+    source = {**counts, "watermark": "2026-03-02T08:49:35.687Z", "idle": True}
+    status.print_recorded({"lake": "/l", "ledger_head": 1, "sources": {"order_updates": source}, "assets": {}})
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "Idle sources: order_updates" in out
