@@ -33,7 +33,7 @@ def _batches() -> Iterator[dict[str, list[Event]]]:
         batch += 1
 
 
-@pytest.mark.parametrize("accounts", [10, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("accounts", [len(ASSETS), pytest.param(500, marks=pytest.mark.soak)])
 def test_the_law_holds_in_accounts_taken_during_a_running_stream(make_engine: MakeEngine, accounts: int) -> None:
     writer, reader = (make_engine(SOURCES, ASSETS) for _ in range(2))
     is_ended, failed = threading.Event(), list[BaseException]()
