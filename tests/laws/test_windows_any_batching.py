@@ -3,13 +3,16 @@
 import random
 from collections.abc import Mapping
 
+from pyspark.sql import DataFrame
+
 from assets.contracts import DerivedAsset
 from operators import CoGroup, Consecutive, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.json_rows import json_rows_of
 from tests.support.kills import run_and_die
-from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
+from tests.support.small_sources import MINUTE, Event, replay, source
 
 SLIDING, TUMBLING = Sliding(size="4 minutes", slide="2 minutes"), Tumbling(size="3 minutes", offset="1 minute")
 COUNT = WindowedAggregate(by="k", window=SLIDING, aggregates={"n": "count(*)", "total": "sum(v)"})
@@ -40,17 +43,16 @@ def _batches(rows: Mapping[str, list[Event]], parts: int, seed: int) -> list[Map
     return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrivals.items()} for part in range(parts)]
 
 
-def _tables(engine: Engine) -> dict[str, list[object]]:
+def _tables(engine: Engine) -> dict[str, list[str]]:
     """The rows of every table, without the columns that depend on the arrival of rows."""
-    found: dict[str, list[object]] = {}
-    for name in engine.assets:
-        table = engine.views.table(name)
-        if "left" in table.columns:
-            sides = [f"sort_array(transform({side}, r -> struct(r.event_time, r.v))) AS {side}" for side in ("left", "right")]
-            found[name] = [*rows_of(table.selectExpr("k", "window_start", "window_end", *sides))]
-        else:
-            found[name] = [*rows_of(table.drop(*ARRIVAL_COLUMNS, *(f"{side}_{c}" for side in ("left", "right") for c in ARRIVAL_COLUMNS)))]
-    return found
+    return json_rows_of({name: _without_arrival(engine.views.table(name)) for name in engine.assets})
+
+
+def _without_arrival(table: DataFrame) -> DataFrame:
+    if "left" in table.columns:
+        sides = [f"sort_array(transform({side}, r -> struct(r.event_time, r.v))) AS {side}" for side in ("left", "right")]
+        return table.selectExpr("k", "window_start", "window_end", *sides)
+    return table.drop(*ARRIVAL_COLUMNS, *(f"{side}_{c}" for side in ("left", "right") for c in ARRIVAL_COLUMNS))
 
 
 def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
@@ -72,4 +74,5 @@ def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: Ma
     wanted, found = _tables(at_once), _tables(in_parts)
     assert found == wanted
     assert all(wanted.values())
-    assert all(in_parts.views.late(name, side).isEmpty() for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)])
+    late = {f"{name} {side}": in_parts.views.late(name, side) for name, o in OPERATORS.items() for side in ("l", "r")[: len(o.inputs)]}
+    assert [side for side, rows in json_rows_of(late).items() if rows] == []
