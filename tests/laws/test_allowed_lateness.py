@@ -30,12 +30,13 @@ BY_RANK = WindowedAggregate(by="rank", window=Tumbling(size="6 minutes"), aggreg
 """An asset derived from a Top-K: the third in a chain of tables."""
 
 
-def _batches(seed: int, batches: int = 5) -> list[Mapping[str, list[Event]]]:
+def _batches(seed: int, sides: str = "lr") -> list[Mapping[str, list[Event]]]:
     """Rows up to nine minutes behind the newest. The watermark is one minute behind, so some correct a window and some are late."""
     rng, made, newest = random.Random(seed), [], 0
-    for _ in range(batches):
+    for _ in range(3):
         newest += rng.randrange(0, 4 * MINUTE)
-        made.append({side: [_event(rng, newest) for _ in range(10)] for side in "lr"})
+        batch = {side: [_event(rng, newest) for _ in range(10)] for side in "lr"}
+        made.append({side: batch[side] for side in sides})
     return made
 
 
@@ -79,15 +80,18 @@ def _check_change_feed(engine: Engine, table: str) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
-    """An aggregate, its Top-K and another aggregate over that; each is advanced after every batch, and a copy of it once at the end."""
+    """An aggregate, its Top-K and another aggregate over that; each is advanced after every batch, and a copy of it once at the end.
+
+    The second and the third batch correct a tumbling window, a sliding window and its Top-K.
+    """
     made: dict[str, tuple[Operator, str]] = {}
     for suffix in ("", "_again"):
         for name, window in WINDOWS.items():
             made[name + suffix] = WindowedAggregate(by="k", window=window, aggregates=SUMS, allowed_lateness=LATENESS), "l"
         made |= {f"top{suffix}": (TOP, f"sliding{suffix}"), f"by_rank{suffix}": (BY_RANK, f"top{suffix}")}
     assets = [DerivedAsset(name=name, inputs=(of,), operator=operator) for name, (operator, of) in made.items()]
-    engine = make_module_engine([source("l"), source("r")], assets)
-    return engine, _run(engine, TABLES, [f"{name}_again" for name in TABLES], _batches(3))
+    engine = make_module_engine([source("l")], assets)
+    return engine, _run(engine, TABLES, [f"{name}_again" for name in TABLES], _batches(533, "l"))
 
 
 @pytest.mark.parametrize("name", WINDOWS)
@@ -158,7 +162,7 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
     operators = {name: operators[name] for name in names}
     assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
     engine = make_engine([source("l"), source("r")], assets)
-    corrected = _run(engine, names, [], _batches(7, 3))
+    corrected = _run(engine, names, [], _batches(7))
     assert corrected > len(names)
     logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     for name, operator in operators.items():
