@@ -1,7 +1,6 @@
 """Leaderboards of an upserted table: whatever steps read its changelog, each leaderboard equals its operators over the whole log."""
 
 import random
-import re
 from collections.abc import Mapping
 from datetime import date
 
@@ -9,12 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from assets.contracts import DerivedAsset
-from operators import Aggregate, OperatorError, TopN, Tumbling, WindowedAggregate, fold
+from operators import Aggregate, TopN, fold
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.reader import Span
 from tests.conftest import MakeEngine
-from tests.support.example_operators import RunningTotal
 from tests.support.json_rows import json_rows, json_rows_of
 from tests.support.kills import run_and_die
 from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
@@ -117,30 +115,3 @@ def _check_accounts_and_rebuild(engine: Engine, rows_in: int) -> None:
     assert engine.accounts.days("most") == []
     again = engine.rebuild("most")
     assert (again.missing, again.extra) == (0, 0)
-
-
-def test_an_unsuitable_upstream_table_is_refused(make_engine: MakeEngine) -> None:
-    windowed = WindowedAggregate(by="k", window=Tumbling(size="3 minutes"), aggregates={"n": "count(*)"})
-    top = TopN(order_by="k", rank_end=1)
-    unsuitable = {
-        "without_change": (
-            top,
-            "total",
-            "without_change reads 'total', whose rows are updated and deleted; give TopN `change`, the name of a column",
-        ),
-        "over_windows": (
-            top,
-            "windows",
-            "over_windows reads the rows of new ledger batches, and the rows of 'windows' belong to no batch; let it read",
-        ),
-    }
-    assets = [
-        DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
-        DerivedAsset(name="windows", inputs=("l",), operator=windowed),
-    ]
-    engine = make_engine(
-        [source("l")], [*assets, *(DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of, _) in unsuitable.items())]
-    )
-    for name, (_, _, message) in unsuitable.items():
-        with pytest.raises(OperatorError, match=re.escape(message)):
-            engine.advance(name)
