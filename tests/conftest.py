@@ -34,6 +34,7 @@ INTERPRETED_PLANS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "2",  # on every machine the same number of tasks reads some files, which numbers their rows
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
@@ -73,7 +74,7 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
     compiled = request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
     changes = {} if compiled else INTERPRETED_PLANS
     sessions = [_session, small_session(_session)]
-    before = [{key: one.conf.get(key) or "" for key in changes} for one in sessions]
+    before = [{key: one.conf.get(key, None) for key in changes} for one in sessions]
     for one in sessions:
         _set(one, changes)
     yield _session
@@ -81,9 +82,12 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
         _set(one, values)
 
 
-def _set(session: SparkSession, values: Mapping[str, str]) -> None:
+def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
     for key, value in values.items():
-        session.conf.set(key, value)
+        if value is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, value)
 
 
 @pytest.fixture

@@ -21,11 +21,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store
-from platform_defs.settings import Settings
-from platform_defs.setup.jars import jar_paths
-from platform_defs.spark.session import LOGGING, session
 from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, land_abandoned_files, land_part, script, set_released_times, shop
 from tests.support.clock import Clock
+from tests.support.quick_session import quick_session
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
 LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'card'"}
@@ -57,25 +55,6 @@ class Instructions:
     kills: dict[str, tuple[str, int]]
     archive: str = ""
     make_archive: bool = False
-
-
-def quick_session(instructions: Instructions) -> SparkSession:
-    """A Spark session that starts fast, for small computations."""
-    option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
-    archive = f"-XX:{option}={instructions.archive}" if instructions.archive else ""
-    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {archive}"
-    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {flags}"
-    more = {
-        "spark.driver.extraJavaOptions": java,
-        "spark.driver.extraClassPath": ":".join(jar_paths()),  # only what is on the class path can be in the archive
-        "spark.jars": "",
-        "spark.default.parallelism": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
-    return session(Settings(spark_master="local[1]", driver_memory="1g", shuffle_partitions=1), **more)
 
 
 @dataclass
@@ -212,7 +191,8 @@ def main() -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
     ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
-    spark = quick_session(instructions)
+    option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
+    spark = quick_session(f"-XX:{option}={instructions.archive}" if instructions.archive else "")
     Child(instructions, send, lambda: spark).run()
     spark.stop()
 

@@ -1,5 +1,6 @@
 """The actions of a trial in this process, on the session of the tests; a kill is an exception."""
 
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
-from tests.chaos.child import Child, Instructions
+from tests.chaos.child import LEASE_S, Child, Instructions
 from tests.chaos.content import Content, content
 from tests.chaos.plan import Passages
 from tests.chaos.stream import script, shop
@@ -36,15 +37,25 @@ class InProcess(Child):
         raise Killed(point)
 
 
-def attempt(spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]]) -> tuple[str | None, list[dict[str, Any]]]:
+def attempt(
+    spark: SparkSession, home: Path, index: int, kills: dict[str, tuple[str, int]], root: str | None = None
+) -> tuple[str | None, list[dict[str, Any]]]:
     """Perform one action as a new process; returns the point of the kill, if any, and the messages to the parent."""
     messages: list[dict[str, Any]] = []
-    child = InProcess(Instructions(str(home), str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
+    child = InProcess(Instructions(str(home), root or str(home / "lake"), SEED, PARTS, index, kills), messages.append, lambda: spark)
     try:
         child.act(child.engine(), index)
     except Killed as killed:
         return str(killed), messages
     return None, messages
+
+
+def finish(spark: SparkSession, home: Path, root: str, start: int) -> dict[str, Any]:
+    """Perform the script from an action on, and return the result of the last one, the check of the lake."""
+    time.sleep(LEASE_S + 0.5)  # until the leases of the killed process have expired; no new process has to start here
+    for index in range(start, len(ACTIONS)):
+        _, messages = attempt(spark, home, index, {}, root)
+    return next(s for s in messages if "law" in s)
 
 
 def undisturbed(spark: SparkSession, home: Path) -> tuple[Content, Passages]:

@@ -1,25 +1,54 @@
-"""One kill at every fault point, in one short trial with the most difficult stream."""
+"""A short trial of the most difficult stream, twice: with a kill at every fault point, and with two kills of a real process group."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine.ledger import store as ledger_store
-from tests.chaos.content import content, differences
-from tests.chaos.inprocess import ACTIONS, GOOD, attempt, undisturbed
-from tests.chaos.plan import REMOVAL_POINTS
+from tests.chaos.content import Content, content, differences
+from tests.chaos.inprocess import ACTIONS, GOOD, PARTS, SEED, attempt, finish, undisturbed
+from tests.chaos.plan import REMOVAL_POINTS, Passages, Planner
 from tests.chaos.stream import ASSETS
-from tests.chaos.trial import delete_abandoned_files
+from tests.chaos.trial import Trial, delete_abandoned_files
+
+KILLS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compacted_ledger() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_store, "MANY_FILES", 6)
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Content, Passages]:
+    """The content of the lake after a run without a kill, and the points that its actions pass."""
+    return undisturbed(spark, tmp_path_factory.mktemp("undisturbed"))
+
+
+def test_two_kills_of_the_process_group_lead_to_the_lake_of_an_undisturbed_run(
+    spark: SparkSession, tmp_path: Path, undisturbed_run: tuple[Content, Passages]
+) -> None:
+    """Two processes are killed; after them this process performs the rest of the script."""
+    expected, passages = undisturbed_run
+    messages: list[str] = []
+    planner = Planner(ACTIONS, passages, KILLS, share=1)
+    trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append)
+    trial.disturbed(planner, Random(SEED), expected, lambda at: finish(spark, trial.home, trial.lake, at))
+    assert planner.made.total() == KILLS
+    assert sum("was killed" in line for line in messages) == KILLS
 
 
 def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, undisturbed_run: tuple[Content, Passages]
 ) -> None:
-    monkeypatch.setattr(ledger_store, "MANY_FILES", 6)
-    expected, passages = undisturbed(spark, tmp_path / "undisturbed")
+    expected, passages = undisturbed_run
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in expected.items() if table not in early), "every table has rows to compare"
     home, killed = tmp_path / "disturbed", Counter[str]()

@@ -24,6 +24,9 @@ PROCESS_S = 900
 """The timeout of a process. An undisturbed process performs the whole script."""
 
 
+Finish = Callable[[int], dict[str, Any]]
+
+
 class TrialError(RuntimeError):
     """A process failed by itself, or the lake is wrong."""
 
@@ -61,8 +64,15 @@ class Trial:
         self._process(replace(self._instructions(0, {}), make_archive=True))
         return self.checked_content(None)
 
-    def disturbed(self, planner: Planner, rng: Random, expected: Content) -> None:
+    def disturbed(self, planner: Planner, rng: Random, expected: Content, finish: Finish | None = None) -> None:
         """Kill and restart processes until the script is done, then compare the lake with that of the undisturbed run.
+
+        Args:
+            planner: plans the kills.
+            rng: makes its random choices.
+            expected: the content of the lake after an undisturbed run.
+            finish: performs the rest of the script, from the given action on, once all kills are made, and returns the last check;
+                by default a last process does.
 
         Raises:
             TrialError: a process failed by itself, or the lake differs, or its law does not hold.
@@ -70,6 +80,9 @@ class Trial:
         self._prepare()
         at, attempts = 0, Counter[int]()
         while at < len(planner.actions):
+            if planner.done and finish is not None:
+                self.last_check = finish(at)
+                break
             kills = planner.plan(rng, at, attempts, self.remote)
             began = time.monotonic()
             reached, ending = self._process(self._instructions(at, kills), planner)

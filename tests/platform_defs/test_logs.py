@@ -17,12 +17,11 @@ from assets.contracts import RowRule
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.spark.session import session
-from platform_defs.settings import Settings
+from tests.support.quick_session import quick_session
 from tests.support.small_sources import ROW, join, source
 
 root = Path(sys.argv[1])
-spark = session(Settings(driver_memory="1g", shuffle_partitions=1), **{
+spark = quick_session(**{
     "spark.hadoop.fs.s3a.secret.key": sys.argv[2], "spark.hadoop.fs.s3a.access.key": sys.argv[3]})
 
 def engine(**changes):
