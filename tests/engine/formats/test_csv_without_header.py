@@ -2,7 +2,7 @@
 
 import gzip
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,30 +20,33 @@ def _ingest(engine: Engine) -> None:
     engine.ingestion.batches.files([f for name, folder in engine.folders.items() for f in landed_files(folder, name)])
 
 
-def _log(engine: Engine, *columns: str) -> list[tuple[Any, ...]]:
-    return rows_of(engine.lake.frame(engine.spark, "events/l"), *columns)
+def _log(engine: Engine, *columns: str, name: str = "l") -> list[tuple[Any, ...]]:
+    return rows_of(engine.lake.frame(engine.spark, f"events/{name}"), *columns)
 
 
-def _quarantined(engine: Engine) -> list[tuple[Any, ...]]:
-    return rows_of(engine.lake.frame(engine.spark, "quarantine/l"), "raw", "reason")
+def _quarantined(engine: Engine, name: str = "l") -> list[tuple[Any, ...]]:
+    return rows_of(engine.lake.frame(engine.spark, f"quarantine/{name}"), "raw", "reason")
 
 
-@pytest.mark.parametrize("new_columns", ["ignore", "quarantine", "refuse", "add"])
-def test_each_line_is_a_row_and_fields_have_the_schemas_order(make_engine: MakeEngine, new_columns: NewColumns) -> None:
-    engine = make_engine([source("l", options=NO_HEADER, new_columns=new_columns)], [])
-    land(engine, "l", "plain.csv", [f"a;1;{TIME}", "", f'"b;c";2;{TIME}'])
-    land(engine, "l", "mark.csv", [f"\ufeffd;3;{TIME}"])
-    land(engine, "l", "faults.csv", ["k;v;ts", f"e;4;{TIME};5", "f;6", f"g;seven;{TIME}"])
-    Path(engine.folders["l"], "packed.csv.gz").write_bytes(gzip.compress(f"h;8;{TIME}\n".encode()))
+def test_each_line_is_a_row_and_fields_have_the_schemas_order(make_engine: MakeEngine) -> None:
+    engine = make_engine([source(f"new_{new}", options=NO_HEADER, new_columns=new) for new in get_args(NewColumns)], [])
+    for name, folder in engine.folders.items():
+        land(engine, name, "plain.csv", [f"a;1;{TIME}", "", f'"b;c";2;{TIME}'])
+        land(engine, name, "mark.csv", [f"\ufeffd;3;{TIME}"])
+        land(engine, name, "faults.csv", ["k;v;ts", f"e;4;{TIME};5", "f;6", f"g;seven;{TIME}"])
+        Path(folder, "packed.csv.gz").write_bytes(gzip.compress(f"h;8;{TIME}\n".encode()))
     _ingest(engine)
-    assert _log(engine, "k", "v") == [("a", 1), ("b;c", 2), ("d", 3), ("h", 8)]
     count = "malformed: not 3 fields, as the source's schema has"
-    assert _quarantined(engine) == [
+    rejected = [
         (f"e;4;{TIME};5", count),
         ("f;6", count),
         (f"g;seven;{TIME}", "type: v is no int"),
         ("k;v;ts", "type: v is no int"),
     ]
+    assert {*engine.sources} == {"new_ignore", "new_quarantine", "new_refuse", "new_add"}
+    for name in engine.sources:
+        assert (name, _log(engine, "k", "v", name=name)) == (name, [("a", 1), ("b;c", 2), ("d", 3), ("h", 8)])
+        assert (name, _quarantined(engine, name)) == (name, rejected)
 
 
 def test_released_rows_are_a_file_without_a_header(make_engine: MakeEngine) -> None:

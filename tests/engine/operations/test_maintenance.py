@@ -85,7 +85,7 @@ def cut_history(engine: Engine) -> None:
                 old.unlink()
 
 
-def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engine: MakeEngine) -> None:
+def test_maintenance_compacts_files_and_changes_no_row_and_a_second_one_does_nothing(engine: Engine, make_engine: MakeEngine) -> None:
     before, known = content(engine), commit_metadata(engine)
     done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
     assert set(done) == {*TABLES, "quarantine/l"}
@@ -96,6 +96,10 @@ def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engi
         assert len([f for f in Path(engine.lake.path(table)).rglob("*.parquet") if "_delta_log" not in f.parts]) == 1, (
             "files that no version needs are deleted"
         )
+    versions = {t: engine.lake.version(t) for t in TABLES}
+    again = engine.maintain(small_files=2)
+    assert again == [Maintained(t, 1, 1) for t in done]
+    assert {t: engine.lake.version(t) for t in TABLES} == versions
     cut_history(engine)
     restarted = make_engine(SOURCES, ASSETS)
     assert content(restarted) == before
@@ -103,14 +107,6 @@ def test_maintenance_compacts_files_and_changes_no_row(engine: Engine, make_engi
     assert [restarted.advance(name) for name in restarted.assets] == [[], []], "no progress was lost"
     assert restarted.ingest() == []
     assert not [a for a in restarted.accounts.days("pairs") if not a.holds]
-
-
-def test_a_second_maintenance_does_nothing(engine: Engine) -> None:
-    engine.maintain(small_files=2, retention_hours=0)
-    versions = {t: engine.lake.version(t) for t in TABLES}
-    done = engine.maintain(small_files=2)
-    assert done == [Maintained(m.table, 1, 1) for m in done]
-    assert {t: engine.lake.version(t) for t in TABLES} == versions
 
 
 def test_by_default_recent_files_are_kept_for_readers(engine: Engine) -> None:
@@ -155,14 +151,6 @@ def test_commit_metadata_is_kept_after_commits_of_other_programs_and_a_truncated
     assert commit_metadata(engine) == known
 
 
-def test_maintenance_skips_a_table_with_a_writer(engine: Engine) -> None:
-    with engine.lake.writer("pairs"):
-        done = {m.table: m for m in engine.maintain(small_files=1)}
-    assert "pairs has a writer already: process" in (done["pairs"].left or "")
-    assert done["pairs"] == Maintained("pairs", left=done["pairs"].left)
-    assert {m.left for t, m in done.items() if t != "pairs"} == {None}
-
-
 def test_maintenance_skips_a_table_with_a_concurrent_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, rows, no_session = Lake(str(tmp_path / "lake")), pa.table({"n": [1]}), cast(Any, None)
     progress = CommitProperties(custom_metadata={"userMetadata": json.dumps({PROGRESS: {"step": 1}})})
@@ -179,18 +167,23 @@ def test_maintenance_skips_a_table_with_a_concurrent_commit(tmp_path: Path, monk
     assert (newest.value, newest.version) == ({"step": 1}, lake.version("pairs"))
 
 
-def test_a_table_that_fails_is_reported_and_the_others_are_maintained(engine: Engine) -> None:
+def test_a_table_that_fails_or_has_a_writer_is_reported_and_the_others_are_maintained(engine: Engine) -> None:
     lost, *_ = sorted(Path(engine.lake.path("events/l")).rglob("part-*.parquet"))
     lost.unlink()
     log = Path(engine.lake.path("pairs"), "_delta_log")
     newer = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["nobodyKnowsThisOne"]}
     newest = max(int(f.stem) for f in log.glob("*.json"))
     (log / f"{newest + 1:020}.json").write_text(json.dumps({"protocol": newer}))
-    done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
+    with engine.lake.writer("total"):
+        done = {m.table: m for m in engine.maintain(small_files=1, retention_hours=0)}
+    for table in ("total", TOTAL.changelog):
+        assert "total has a writer already: process" in (done[table].left or "")
+        assert done[table] == Maintained(table, left=done[table].left)
+    assert {t for t, m in done.items() if m.left} == {"total", TOTAL.changelog}
     assert lost.name in (done["events/l"].failed or "")
     assert "nobodyKnowsThisOne" in (done["pairs"].failed or "")
-    assert {t for t, m in done.items() if m.failed or m.left} == {"events/l", "pairs"}
-    assert {m.after for t, m in done.items() if not m.failed} == {1}
+    assert {t for t, m in done.items() if m.failed} == {"events/l", "pairs"}
+    assert {m.after for m in done.values() if not m.failed and not m.left} == {1}
     with pytest.raises(MaintenanceError, match=r"2 of the lake's tables could not be maintained.*events/l: .*; pairs: "):
         MaintenanceError.check(done.values())
 
