@@ -106,7 +106,7 @@ bench-growth: bench-setup ## measure how cost grows with rows, keys, bounds, mic
 
 bench-setup: setup
 	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \
-	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --group bench; }
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group bench; }
 
 # Material's warning about a later version of MkDocs concerns no reader of this output.
 docs: docs-setup ## build the site from docs/ into site/; a broken link fails

@@ -23,8 +23,8 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
 
     Raises:
         ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, an operator cannot
-            read the kind of one of its inputs, does not accept their columns or reads one that they do not have, or a result has a column
-            that its changelog adds.
+            read the kind of one of its inputs, does not accept their columns or reads one that they do not have, a table describes a
+            column that it does not have, or a result has a column that its changelog adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
@@ -41,6 +41,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         _check_expressions(table, ordered, known)
         if columns is None:
             continue
+        _check_described(table, columns)
         upserts = table.operator.emits.upserts
         known[name] = columns if upserts else [c for c in columns if c not in (EVENT_TIME, RESULT_TIME, FINAL_AT)]
         if upserts:
@@ -84,6 +85,13 @@ def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset],
             raise ContractError.bad_value("prepare", name, legal)
         if name in known:
             preparation.check(known[name], repr(name), _added(table, tables.get(name)))
+
+
+def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:
+    """Raise if a table describes a column that it does not have."""
+    for name in table.columns:
+        if name not in columns:
+            raise ContractError.bad_value("columns", name, f"columns of {table.name!r}: {', '.join(columns)}")
 
 
 def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:

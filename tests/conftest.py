@@ -34,7 +34,7 @@ INTERPRETED_PLANS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.leafNodeDefaultParallelism": "2",  # on every machine the same number of tasks reads some files, which numbers their rows
+    "spark.sql.leafNodeDefaultParallelism": "2",  # decides how rows are numbered, so it must not depend on the machine's cores
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""

@@ -9,6 +9,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
 from assets.ports import EnginePort
+from operators.columns import names
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
 
 _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
@@ -30,17 +31,44 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
         derived: the table.
         columns: its columns.
     """
+    traced = [column for column in columns if _has_values_of_an_input(derived, column)]
     found: dict[str, str] = {}
-    for name in derived.inputs:
+    for which, name in reversed([*enumerate(derived.inputs)]):  # the first input's description replaces that of the others
         if name in engine.assets:
-            found |= column_descriptions(engine, engine.assets[name], columns)
-    comments = {(event_key(s.name), f.name): f.metadata.get("comment") for s in engine.sources.values() for f in s.struct.fields}
-    for column, deps in column_lineage(engine, derived, columns).deps_by_column.items():
-        text = comments.get((deps[0].asset_key, deps[0].column_name)) or COLUMN_DESCRIPTIONS.get(deps[0].column_name)
-        if text and all(dep.column_name == deps[0].column_name for dep in deps):  # else it is computed from several columns
-            found[column] = text
-    computed = getattr(derived.operator, "aggregates", {})
-    return {column: text for column, text in found.items() if column not in computed} | dict(derived.columns)
+            found |= _of_table(engine, derived, which, traced)
+        else:
+            found |= _of_source(engine, derived, engine.sources[name], traced)
+    return found | dict(derived.columns)
+
+
+def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
+    """Whether a column that has the name of an input's column has its values too: it is not computed by an aggregate or a function."""
+    operator: Any = derived.operator
+    if derived.shape is not None:
+        return False
+    if hasattr(operator, "rows"):  # the function of a coGroup
+        return column in names(operator.on)
+    return column not in getattr(getattr(operator, "of", operator), "aggregates", {})
+
+
+def _of_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Sequence[str]) -> dict[str, str]:
+    """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
+    prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(which, 1)], "")
+    own = {column: column.removeprefix(prefix) for column in columns}
+    known = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[which]], [*columns, *own.values()])}
+    return {column: known.get(column) or known[name] for column, name in own.items() if known.get(column) or name in known}
+
+
+def _of_source(engine: EnginePort, derived: DerivedAsset, source: SourceContract, columns: Sequence[str]) -> dict[str, str]:
+    """The descriptions of columns that are computed from one column of a source."""
+    comments = {field.name: field.metadata.get("comment") for field in source.struct.fields}
+    found: dict[str, str] = {}
+    for column in columns:
+        of = {dep.column_name for dep in _deps(engine, derived, column) if dep.asset_key == event_key(source.name)}
+        texts = [comments.get(name) or COLUMN_DESCRIPTIONS.get(name) for name in of]
+        if len(texts) == 1 and texts[0]:
+            found[column] = texts[0]
+    return found
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
@@ -53,7 +81,13 @@ def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.Tab
     read = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
     for which, name in enumerate(derived.inputs):
         others = {c for n in read if n != name for c in read[n]} | {*_ENGINE_COLUMNS}
-        deps = [dep for c, of in read.get(name, {}).items() if column == _named(derived, c, which, c in others) for dep in of]
+        unknown = any(n not in read for n in derived.inputs if n != name)  # a table may have a column of the same name
+        deps = [
+            dep
+            for c, of in read.get(name, {}).items()
+            if column == _named(derived, c, which, c in others) or (unknown and column == _named(derived, c, which, True))
+            for dep in of
+        ]
         found += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
     return found
 

@@ -6,40 +6,40 @@ from assets.contracts import BoundedOutOfOrderness, RowRule, SourceContract
 from assets.shop.names import CLICKS, ORDER_ITEMS, ORDER_UPDATES, ORDERS, PAYMENTS
 
 ORDER = """
-    order_id STRING NOT NULL COMMENT 'the order',
-    customer_id STRING COMMENT 'the customer who ordered',
+    order_id STRING NOT NULL COMMENT 'the id of the order',
+    customer_id STRING COMMENT 'the id of the customer who ordered',
     status STRING COMMENT 'the status of the order when it was made',
     amount DECIMAL(12,2) COMMENT 'the price of all items',
     order_time TIMESTAMP COMMENT 'when the order was made'
 """
 PAYMENT = """
-    payment_id STRING NOT NULL COMMENT 'the payment',
-    order_id STRING NOT NULL COMMENT 'the order that is paid',
+    payment_id STRING NOT NULL COMMENT 'the id of the payment',
+    order_id STRING NOT NULL COMMENT 'the id of the order that is paid',
     method STRING COMMENT 'the means of payment',
     amount DECIMAL(12,2) COMMENT 'the amount paid',
     payment_time TIMESTAMP COMMENT 'when the payment was made'
 """
 ORDER_ITEM = """
-    order_item_id STRING NOT NULL COMMENT 'the item of the order',
-    order_id STRING NOT NULL COMMENT 'the order that contains it',
-    item_id STRING NOT NULL COMMENT 'the product',
+    order_item_id STRING NOT NULL COMMENT 'the id of the order item',
+    order_id STRING NOT NULL COMMENT 'the id of the order that contains the item',
+    item_id STRING NOT NULL COMMENT 'the id of the product',
     category STRING COMMENT 'the category of the product',
-    seller_id STRING COMMENT 'who sells it',
+    seller_id STRING COMMENT 'the id of the seller',
     quantity INT COMMENT 'how many pieces were ordered',
     price DECIMAL(12,2) COMMENT 'the price of one piece',
     item_time TIMESTAMP COMMENT 'when the item was recorded, at about the time of the order'
 """
 CLICK = """
-    click_id STRING NOT NULL COMMENT 'the click',
-    customer_id STRING COMMENT 'the customer who clicked',
-    item_id STRING NOT NULL COMMENT 'the product',
+    click_id STRING NOT NULL COMMENT 'the id of the click',
+    customer_id STRING COMMENT 'the id of the customer who clicked',
+    item_id STRING NOT NULL COMMENT 'the id of the product',
     category STRING COMMENT 'the category of the product',
     seconds DECIMAL(10,1) COMMENT 'how long the product was viewed',
     click_time TIMESTAMP COMMENT 'when the click was made'
 """
 ORDER_UPDATE = """
-    order_update_id STRING NOT NULL COMMENT 'the update',
-    order_id STRING NOT NULL COMMENT 'the order that is updated',
+    order_update_id STRING NOT NULL COMMENT 'the id of the update',
+    order_id STRING NOT NULL COMMENT 'the id of the order that is updated',
     status STRING NOT NULL COMMENT 'its new status',
     amount DECIMAL(12,2) COMMENT 'the price of all its items',
     update_time TIMESTAMP COMMENT 'when the status changed'

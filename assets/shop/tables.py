@@ -69,7 +69,7 @@ def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = N
     sold = {"orders": "count(*)", "units": "sum(quantity)", "revenue": "sum(quantity * price)"}
     counted = WindowedAggregate(by=_ITEM, window=window, aggregates=sold, allowed_lateness=allowed_lateness, early=early)
     description = f"Orders, units and revenue of each item, in windows of {window.size} every {window.slide}."
-    columns = {"orders": "how many order items contain it", "units": "how many pieces were sold", "revenue": "the price of all pieces"}
+    columns = {"orders": "the number of its order items", "units": "how many pieces were sold", "revenue": "the sum of quantity * price"}
     return DerivedAsset(name=ITEM_SALES, inputs=(ORDER_ITEMS,), operator=counted, description=description, columns=columns, group=WINDOWS)
 
 
@@ -126,7 +126,7 @@ def seller_revenue() -> DerivedAsset:
     sold = {"revenue": "sum(quantity * price)", "units": "sum(quantity)", "items": "count(*)"}
     description = "Revenue, units and items of each seller in each category, of all sales so far."
     operator = Aggregate(by=("category", "seller_id"), aggregates=sold)
-    columns = {"revenue": "the price of all pieces", "units": "how many pieces were sold", "items": "how many order items were sold"}
+    columns = {"revenue": "the sum of quantity * price", "units": "how many pieces were sold", "items": "the number of order items"}
     return DerivedAsset(
         name=SELLER_REVENUE, inputs=(ORDER_ITEMS,), operator=operator, description=description, columns=columns, group=LEADERBOARDS
     )

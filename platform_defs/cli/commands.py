@@ -96,7 +96,7 @@ def ingest(
         str | None,
         typer.Option(
             help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
-            "Each step of a join of sources is checked against the conservation law."
+            "Each step of an interval join of sources is checked against the conservation law."
         ),
     ] = None,
     as_json: Json = False,
@@ -188,7 +188,7 @@ def backfill(
             with failures.recorded(name):
                 rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
     steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.found], failures)
-    render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, render.print_backfill)
+    render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, partial(render.print_backfill, complete=not failures.found))
     failures.check()
 
 
@@ -213,7 +213,11 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     entry = engine.drain()
     failures = Failures(engine.assets, _without_rows)
     steps = _advance_all(engine, None, names, failures)
-    render.show(as_json, {"entries": [render.entry(entry)] if entry else [], "steps": steps}, render.print_drain)
+    render.show(
+        as_json,
+        {"entries": [render.entry(entry)] if entry else [], "steps": steps},
+        partial(render.print_drain, complete=not failures.found),
+    )
     failures.check()
 
 

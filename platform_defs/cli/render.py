@@ -144,19 +144,19 @@ def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
         out.print("Nothing to do: every table is at its watermark.")
 
 
-def print_backfill(report: dict[str, Any]) -> None:
-    """The result of a backfill."""
+def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
+    """The result of a backfill; for `complete` see `print_steps`."""
     for done in report["rebuilt"]:
         days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
         out.print(f"{plain(done['asset'])}: {repaired}")
-    print_steps(report)
+    print_steps(report, complete=complete)
 
 
-def print_drain(report: dict[str, Any]) -> None:
-    """The result of a drain."""
+def print_drain(report: dict[str, Any], *, complete: bool = True) -> None:
+    """The result of a drain; for `complete` see `print_steps`."""
     print_entries(report)
-    print_steps(report)
+    print_steps(report, complete=complete)
 
 
 def print_late(report: dict[str, Any]) -> None:

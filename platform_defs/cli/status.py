@@ -178,12 +178,13 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)
     law = asset["law"]
     if law["holds"]:
-        out.print(
-            "  [green]The conservation law holds:[/] accepted = matched + unmatched + pending + late"
-            f"{' + filtered' if 'filtered' in terms else ''}, on every side and day.",
-            soft_wrap=True,
-        )
+        terms_of = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"
+        holds = f"[green]The conservation law holds:[/] {terms_of}, on every side and day." if names else _EQUAL
+        out.print(f"  {holds}", soft_wrap=True)
     _print_broken(name, law)
+
+
+_EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 
 def _print_name(name: str) -> None:

@@ -1,16 +1,21 @@
 """The lineage of a table's columns, as Dagster shows it: also of columns that a preparation renames or computes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from assets.contracts import DerivedAsset, Preparation, SourceContract
 from assets.factories.lineage import column_descriptions, column_lineage
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
-from operators import IntervalJoin, Tumbling, WindowedAggregate
+from operators import Consecutive, IntervalJoin, TopK, Tumbling, WindowedAggregate
 from tests.support.small_sources import ROW
 
 SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
 JOIN = IntervalJoin(on="id", lower=0, upper="1 hour")
+
+
+def counts_of(by: str, **aggregates: str) -> WindowedAggregate:
+    return WindowedAggregate(by=by, window=Tumbling(size="1 hour"), aggregates=aggregates)
 
 
 def lineage(derived: DerivedAsset, *columns: str) -> dict[str, list[tuple[str, str]]]:
@@ -38,9 +43,26 @@ def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
     sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
     prepare = {"l": Preparation(select="k AS id, v AS value, k || v AS both, ts"), "r": Preparation(select="k AS id, ts")}
     pairs = DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare=prepare)
-    counts = WindowedAggregate(by="id", window=Tumbling(size="1 hour"), aggregates={"value": "max(value)", "n": "count(*)"})
+    counts = counts_of("id", value="max(value)", n="count(*)")
     made = DerivedAsset(name="counts", inputs=("pairs",), operator=counts, columns={"n": "how many pairs"})
-    engine: Any = SimpleNamespace(sources=sources, assets={"pairs": pairs, "counts": made})
+    top = TopK(k=1, order_by="value DESC")
+    ranked = DerivedAsset(name="ranked", inputs=("l",), operator=Consecutive(of=counts_of("k", value="max(v)", v="sum(v)"), then=top))
+    again = DerivedAsset(name="again", inputs=("r", "pairs"), operator=IntervalJoin(on="id", lower=0, upper=0, right_prefix="pair_"))
+    shaped = replace(pairs, name="shaped", shape=lambda rows: rows)
+    engine: Any = SimpleNamespace(sources=sources, assets={"pairs": pairs, "counts": made, "again": again})
     of_pairs = column_descriptions(engine, pairs, ["id", "value", "both", "left_seq"])
     assert of_pairs == {"id": "the key", "value": "the value", "left_seq": COLUMN_DESCRIPTIONS["seq"]}
     assert column_descriptions(engine, made, ["id", "value", "n"]) == {"id": "the key", "n": "how many pairs"}
+    assert column_descriptions(engine, ranked, ["k", "v", "value"]) == {"k": "the key"}
+    found = column_descriptions(engine, again, ["left_v", "pair_value", "pair_left_seq", "pair_event_time"])
+    assert found == {"left_v": "the value", "pair_value": "the value"} | {
+        "pair_left_seq": COLUMN_DESCRIPTIONS["seq"],
+        "pair_event_time": COLUMN_DESCRIPTIONS["event_time"],
+    }
+    assert column_descriptions(engine, shaped, ["id", "value"]) == {}
+
+
+def test_the_description_of_a_joined_key_is_that_of_the_first_input():
+    of = {name: SourceContract(name=name, schema=f"id STRING COMMENT 'of {name}', ts TIMESTAMP", event_time="ts") for name in ("z", "a")}
+    engine: Any = SimpleNamespace(sources=of, assets={})
+    assert column_descriptions(engine, DerivedAsset(name="both", inputs=("z", "a"), operator=JOIN), ["id"]) == {"id": "of z"}

@@ -42,7 +42,10 @@ def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> 
         asset: the asset.
         derived: the tables among its inputs. `assets.input_checks` refuses all but one upserted table.
     """
-    return None if asset.operator.reads.closes_ranges or not derived else derived[0]
+    if asset.operator.reads.closes_ranges or not derived:
+        return None
+    [of] = derived
+    return of
 
 
 def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:

@@ -64,8 +64,8 @@ class _Table:
 class Query:
     """Queries a snapshot of a lake.
 
-    A query can read each derived table and each source's event log by its name, and `quarantine_<source>` and `changelog_<table>`, unless
-    a table or a source has that name. Rows of an ingest that was killed are left out.
+    A query can read each derived table and each source's event log by its name, the `ledger`, and `quarantine_<source>` and
+    `changelog_<table>`, unless a table or a source has that name. Rows of an ingest that was killed are left out.
 
     Args:
         lake: a snapshot of the lake; see `Engine.snapshot`.
