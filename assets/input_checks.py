@@ -26,8 +26,8 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
     kind = type(table.operator).__name__
     for name in table.inputs:
         if table.operator.reads.results and (name not in tables or isinstance(tables[name].operator, IntervalJoin)):
-            what = "has no windows" if name in tables else "is a source"
-            legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {what}"
+            problem = "has no windows" if name in tables else "is a source"
+            legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
     for of in derived:
         if of.operator.emits.upserts:
