@@ -143,7 +143,7 @@ def print_recounted(report: dict[str, Any]) -> None:
 
 
 def _print_lake(report: dict[str, Any]) -> None:
-    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False)
+    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False, soft_wrap=True)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [[name, *[s[c] for c in shown], (s["watermark"] or "none yet")[:19]] for name, s in report["sources"].items()]
     headings = ["read" if count == "rows_read" else count for count in shown]
