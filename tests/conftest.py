@@ -1,5 +1,6 @@
 """Shared fixtures: one Spark session, a fake clock, and lakes in temporary folders."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import Settings
 from platform_defs.spark.session import session, spark_config
 from tests.support.clock import Clock
+
+for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
+    os.environ.pop(_size, None)
 
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
 CopyEngine = Callable[[Engine], Engine]

@@ -284,7 +284,11 @@ def _exit_with_usage_error(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         raise SystemExit(error.exit_code)
-    _exit_with_error(error.format_message().replace("\n", " "), error.exit_code)
+    commands = getattr(error.ctx.command, "commands", {}) if error.ctx else {}
+    text = error.format_message().replace("\n", " ")
+    if text == "Missing command." and commands:
+        text = f"`{error.ctx.command_path}` needs a command; legal: {', '.join(sorted(commands))}"
+    _exit_with_error(text, error.exit_code)
 
 
 def _exit_with_error(message: str, code: int = 1) -> NoReturn:

@@ -14,7 +14,7 @@ from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine import QuarantinedFile
 
-app = typer.Typer(no_args_is_help=True, help="List quarantined files and rows, and ingest them again after a repair.")
+app = typer.Typer(help="List quarantined files and rows, and ingest them again after a repair.")
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or by the end of a path; by default all.")]
 

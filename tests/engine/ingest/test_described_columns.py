@@ -22,7 +22,7 @@ def test_descriptions_may_be_added_to_an_existing_lake(make_engine: MakeEngine) 
     described = "k STRING COMMENT 'the key', v INT COMMENT 'the value', ts TIMESTAMP COMMENT 'the time'"
     before = make_engine([source("l"), source("r")], TABLES)
     sources = [source(name, schema=described) for name in ("l", "r")]
-    after = make_engine(sources, [replace(table, columns={"n": "how many rows"}) for table in TABLES])
+    after = make_engine(sources, [replace(table, columns={"k": "the key"}) for table in TABLES])
     for part, engine in enumerate((before, after)):
         for name in engine.sources:
             land(engine, name, f"{part}.jsonl", [Event("a", part, part * 60 * MINUTE).line, "not JSON"])

@@ -333,6 +333,7 @@ def test_a_lake_that_no_demo_made_is_refused_and_unchanged(lake):
         pytest.param(["demo", "--lake", "s3a://b/x"], "`--lake` is 's3a://b/x'; legal: a folder on this machine", id="demo's lake"),
         pytest.param(["publish", "seller_leaderboard", "hdfs:/x"], "`folder` is 'hdfs:/x'; legal: a path", id="published folder"),
         pytest.param(["publish", "seller_leaderboard", "s3a://u:s3cret@b/x"], "`folder` is 's3a://***@b/x'", id="published secret"),
+        pytest.param(["quarantine"], "quarantine` needs a command; legal: list, release, retry", id="no command"),
         pytest.param(["ingest", "--every", "0 s"], "`--every` is '0 s'; legal: a duration of more than zero", id="every"),
         pytest.param(["late", "orders", "--limit", "0"], "--limit", id="limit"),
         pytest.param(["late", "\x1b[31m"], r"`source` is '\x1b[31m'; legal", id="escapes"),

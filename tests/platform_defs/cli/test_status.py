@@ -71,7 +71,7 @@ def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: py
     out, error = _status(monkeypatch, other)
     assert error is None
     assert "never" in out
-    assert max(map(len, out.splitlines())) <= 80
+    assert max(map(len, out.splitlines()[1:])) <= 80, "the first line has the lake's path, which is not broken"
     counted = json.loads(_status(monkeypatch, engine, "--recount", "--json")[0])["assets"]["pairs"]
     found = json.loads(_status(monkeypatch, other, "--json")[0])["assets"]["pairs"]
     account = found.pop("last_account")
