@@ -1,6 +1,7 @@
 """Which kinds of inputs an operator can read: rows of sources, final results, or the changes of an upserted table."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
@@ -32,7 +33,7 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
     for of in derived:
         if of.operator.emits.upserts:
             why = f"the rows of {of.name!r} replace each other and are never final, so no time range of them can be read"
-            raise _illegal(table, of.name, f"sources, and tables of final results; {why}: read {_sources(of, tables)}")
+            raise _illegal(table, of.name, f"sources, and tables of final results; {why}: read {_listed(_sources(of, tables))}")
     if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(derived) < len(table.inputs):
         names = ", ".join(of.name for of in derived)
         way_out = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
@@ -47,7 +48,7 @@ def _check_new_rows(table: DerivedAsset, derived: Sequence[DerivedAsset], tables
         raise _illegal(table, table.inputs, f"sources, or one upserted table alone: {kind} reads its changes; join the inputs first")
     if not of.operator.emits.upserts:
         way_out = f"{kind} reads the rows of new batches, and the rows of {of.name!r} belong to no batch"
-        raise _illegal(table, of.name, f"sources, or an upserted table; {way_out}: read {_sources(of, tables)}")
+        raise _illegal(table, of.name, f"sources, or an upserted table; {way_out}: read {_listed(_sources(of, tables))}")
     if table.operator.reads.change is None:
         reads = (
             f"{kind} with `change`, the name of a column for the change kind,"
@@ -60,10 +61,14 @@ def _check_new_rows(table: DerivedAsset, derived: Sequence[DerivedAsset], tables
         raise _illegal(table, of.name, f"sources: {kind} has a `ttl`, and the rows of the upserted table {of.name!r} have no event time")
 
 
-def _sources(of: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> str:
-    """The sources from which a table is computed, as text."""
-    found = [_sources(tables[name], tables) if name in tables else repr(name) for name in of.inputs]
-    return ", ".join(dict.fromkeys(name for text in found for name in text.split(", ")))
+def _sources(of: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> list[str]:
+    """The names of the sources from which a table is computed."""
+    found = [_sources(tables[name], tables) if name in tables else [name] for name in of.inputs]
+    return [*dict.fromkeys(chain.from_iterable(found))]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _illegal(table: DerivedAsset, value: object, legal: str) -> ContractError:

@@ -55,8 +55,9 @@ def _of_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Se
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
     prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(which, 1)], "")
     own = {column: column.removeprefix(prefix) for column in columns}
-    known = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[which]], [*columns, *own.values()])}
-    return {column: known.get(column) or known[name] for column, name in own.items() if known.get(column) or name in known}
+    candidates = [*dict.fromkeys([*columns, *own.values()])]  # each once: else their number would double with each table of a chain
+    known = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[which]], candidates)}
+    return {column: text for column, name in own.items() if (text := known.get(column) or known.get(name))}
 
 
 def _of_source(engine: EnginePort, derived: DerivedAsset, source: SourceContract, columns: Sequence[str]) -> dict[str, str]:
