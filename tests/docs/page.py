@@ -1,7 +1,6 @@
 """Runs the blocks of a page of the docs, in order, in a folder and a namespace of their own. `CONTRIBUTING.md` has the convention."""
 
 import doctest
-import importlib
 import io
 import os
 import re
@@ -26,6 +25,7 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, FencedCod
 from platform_defs.cli.commands import main
 from platform_defs.settings import PROJECT, settings
 from tests.docs.commands import check_commands
+from tests.support.modules import forget_modules, modules_of
 
 DOCS = PROJECT / "docs"
 INFO = re.compile(r'(\w+)(?: title="([^"]+)")?(?: hl_lines="[^"]+")?')
@@ -62,7 +62,7 @@ class Page:
 
     def run(self, command: str) -> tuple[int, str]:
         """Run a command of a console; returns its exit code and its output."""
-        _forget_modules(self.folder)
+        forget_modules(self.folder)
         settings.cache_clear()
         words = shlex.split(command) if _is_simple(command) else []
         in_process = {"tidemark": _tidemark, "pytest": _pytest, "python": _python}.get(words[0] if words else "")
@@ -128,14 +128,6 @@ def _captured(arguments: list[str], run: Callable[[], object]) -> tuple[int, str
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
     return code, out.getvalue()
-
-
-def _forget_modules(folder: Path) -> None:
-    """Forget the modules of a page's folder: a block may have written another version."""
-    for name, module in [*sys.modules.items()]:
-        if str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}"):
-            del sys.modules[name]
-    importlib.invalidate_caches()
 
 
 def commands_of(text: str) -> list[tuple[str, str]]:
@@ -228,20 +220,19 @@ def needs_spark(page: Path) -> bool:
 @contextmanager
 def _own_process(folder: Path) -> Iterator[None]:
     """Keep the environment, the current folder and the imported modules as they are."""
-    before, path, here = dict(os.environ), [*sys.path], Path.cwd()
+    before, here = dict(os.environ), Path.cwd()
     for name in [name for name in os.environ if name.startswith("TIDEMARK_") and name not in ("TIDEMARK_JARS", "TIDEMARK_JAVA_HOME")]:
         del os.environ[name]
     own = {"LAKE": folder / "lake", "DAGSTER_HOME": folder / "dagster", "SHUFFLE_PARTITIONS": 2}
     os.environ |= {f"TIDEMARK_{name}": str(value) for name, value in own.items()} | {"COLUMNS": "80"}
     _change_to(folder)
     try:
-        yield
+        with modules_of(folder):
+            yield
     finally:
         _change_to(here)
         os.environ.clear()
         os.environ.update(before)
-        sys.path[:] = path
-        _forget_modules(folder)
         settings.cache_clear()
 
 

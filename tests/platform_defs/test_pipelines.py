@@ -1,6 +1,6 @@
 """The setting TIDEMARK_PIPELINE: a pipeline of one's own in place of the shop, with all of its assets, checks, jobs and sensors."""
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -11,6 +11,7 @@ from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
 from platform_defs.settings import Settings
+from tests.support.modules import modules_of
 
 TEXT = """
 from great_expectations import ExpectationSuite
@@ -54,13 +55,11 @@ RIDE = StructType().add("zone", "string", metadata={"comment": "where it began"}
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "rides_pipeline.py").write_text(TEXT)
     (tmp_path / "schemas_of_rides.py").write_text(SCHEMA)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("rides_pipeline", "schemas_of_rides"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return tmp_path / "rides_pipeline.py"
+    with modules_of(tmp_path):
+        yield tmp_path / "rides_pipeline.py"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from platform_defs.definitions import build
 from platform_defs.pipelines import load
 from platform_defs.settings import Settings
 from platform_defs.testing import Sandbox
+from tests.support.modules import modules_of
 
 
 @pytest.fixture(params=["pipeline.py", "pipeline.yaml"])
@@ -24,7 +25,7 @@ def pipeline(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> Path:
+def folder(tmp_path: Path, pipeline: str) -> Iterator[Path]:
     target = tmp_path / "my rides"
     result = CliRunner().invoke(cli.app, ["new", str(target), "--json", *(["--yaml"] if pipeline.endswith(".yaml") else [])])
     assert json.loads(result.output)["files"] == [
@@ -35,9 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> Pa
         pipeline,
         "test_pipeline.py",
     ]
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "pipeline", raising=False)
-    return target
+    with modules_of(tmp_path):
+        yield target
 
 
 def test_a_shell_and_dagster_read_the_settings(folder, pipeline):

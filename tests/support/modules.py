@@ -1,0 +1,27 @@
+"""Modules that a test wrote: imported from a folder of its own."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def forget_modules(folder: Path) -> None:
+    """Forget the imported modules whose file is in a folder, so that the next import of the same name finds another file."""
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@contextmanager
+def modules_of(folder: Path) -> Iterator[None]:
+    """Import modules of a folder, and forget them and the entries of `sys.path` at the end."""
+    path = [*sys.path]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        forget_modules(folder)
