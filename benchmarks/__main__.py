@@ -33,8 +33,6 @@ ALL_CONTENDERS: list[str] = []
 def join(
     sizes: Annotated[list[int], typer.Option(help="Rows per table; the slope is between the smallest and the largest.")] = SIZES,
     slow_sizes: Annotated[list[int], typer.Option(help="The same for slow contenders, which run once.")] = SLOW_SIZES,
-    variant_rows: Annotated[int, typer.Option(help="Rows per table in runs with one part removed or added; 0 skips them.")] = 1_000_000,
-    variant_runs: Runs = 1,
     runs: Runs = 3,
     only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in JOIN)}.")] = ALL_CONTENDERS,
     flink_rocksdb: Annotated[bool, typer.Option(help="Also run Flink with RocksDB, checkpoints and files.")] = False,
@@ -50,7 +48,6 @@ def join(
     if flink_rocksdb and not only:
         selected = [c.name for c in JOIN]
     cells = [*plan.join(sizes, slow_sizes, runs, selected, flink)]
-    cells += plan.variants(variant_rows, variant_runs) if variant_rows and not only else []
     _run(Bench(work=work, flink=flink, cores=cores, timeout_s=timeout, again=again), cells)
 
 

@@ -4,7 +4,6 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, Sourc
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES
 from benchmarks.workload import WATERMARK_BOUND, Workload
-from expectations import shop as suites
 from operators import IntervalJoin
 
 SCHEMAS = {
@@ -16,21 +15,20 @@ RULES = (RowRule("amount_is_positive", "amount > 0"), RowRule("order_is_named", 
 
 
 def sources(job: Job) -> list[SourceContract]:
-    """The sources orders and payments. The option `without` removes a part; `repeated_keys` allows several orders with one key."""
-    return [_source(name, job, job.options.get("without")) for name in TABLES]
+    """The sources orders and payments. The option `repeated_keys` allows several orders with one key."""
+    return [_source(name, job) for name in TABLES]
 
 
-def _source(name: str, job: Job, without: str | None) -> SourceContract:
+def _source(name: str, job: Job) -> SourceContract:
     repeats = name == "orders" and job.options.get("repeated_keys")
-    keyed = without != "duplicates" and not repeats
     return SourceContract(
         name=name,
         schema=SCHEMAS[name],
         event_time="timestamp_millis(ts)",
         watermark=BoundedOutOfOrderness(WATERMARK_BOUND),
-        unique_key=(KEYS[name],) if keyed else (),
+        unique_key=() if repeats else (KEYS[name],),
         future_skew=None,
-        rules=() if without == "rules" else RULES,
+        rules=RULES,
     )
 
 
@@ -44,5 +42,4 @@ WORKLOAD = Workload(
     sources=sources,
     asset=asset,
     outcome=lambda rows: {"found": rows.count()},
-    suites={"orders": suites.orders, "payments": suites.payments},
 )

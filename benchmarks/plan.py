@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
-from benchmarks.contenders import HOT_ITEMS, JOIN, SLIDE_MS, TOP, TOP_BIDS, VARIANTS, WINDOW_MS, WITHIN_MS, Contender, Job
+from benchmarks.contenders import HOT_ITEMS, JOIN, SLIDE_MS, TOP, TOP_BIDS, WINDOW_MS, WITHIN_MS, Contender, Job
 from benchmarks.contenders.flink import is_set_up
 from benchmarks.data import JITTER_MS, LONGEST_DELAY_MS, Shape, prepare, true_hot_items, true_pairs, true_top_bids
 from benchmarks.measure import Measured, RunFailed, contender_command, run
@@ -211,13 +211,6 @@ def hot_items_growth(sizes: Iterable[int], size: int, auctions: Iterable[int], s
         yield Cell(kind="bids_keys", contender=step, shape=Shape(size, keys, data="bids"))
     for slide_ms in slides_ms:
         yield Cell(kind="bids_overlap", contender=step, shape=Shape(size, data="bids"), options={"slide_ms": slide_ms})
-
-
-def variants(rows: int, runs: int) -> Iterator[Cell]:
-    """Ten micro-batches with one part removed or added."""
-    for turn in range(runs):
-        for contender in VARIANTS:
-            yield Cell(kind="variants", contender=contender, shape=Shape(rows), turn=turn)
 
 
 def rows(sizes: Iterable[int]) -> Iterator[Cell]:

@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks import results
-from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, VARIANTS, WINDOW_MS, Contender
+from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, WINDOW_MS, Contender
 from benchmarks.plan import WARM_STEPS
 from benchmarks.results import Record, medians, slope, successful
 from benchmarks.steps import PARTS, SECONDS, curve, step_seconds
@@ -203,29 +203,6 @@ def _target_line(title: str, measured: float | None, limit: float, unit: str) ->
     return [title, f"{_number(limit)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= limit else "**missed**"]
 
 
-def costs(records: Sequence[Record]) -> str:
-    """The cost of each part: ten micro-batches with one part removed or added."""
-    base = _variant(records, "ten")
-    if base is None:
-        return NOT_MEASURED
-    lines: list[list[str]] = []
-    for variant in VARIANTS:
-        outcome = _variant(records, variant.name)
-        if outcome is not None:
-            change = "" if variant.name == "ten" else f"{outcome['seconds'] - base['seconds']:+.1f}"
-            parts = [_number(outcome[f"{part}_s"]) for part in ("ingest", "advance", "law", "checks", "end", "empty", "quiet")]
-            lines.append([variant.title, _number(outcome["seconds"]), change, *parts])
-    cell = successful(records, "variants", contender="ten")[-1]["cell"]
-    titles = ("ingest", "advance", "conservation check", "suites", "drain", "empty step", "quiet step")
-    header = ("", "job, s", "change, s", *(f"{title}, s" for title in titles))
-    return f"{_count(cell['rows'])} rows per table.\n\n{table(header, lines)}"
-
-
-def _variant(records: Sequence[Record], name: str) -> dict[str, float] | None:
-    outcomes = [r["outcome"] for r in successful(records, "variants", contender=name)]
-    return {k: median(t[k] for t in outcomes) for k, v in outcomes[0].items() if isinstance(v, int | float)} if outcomes else None
-
-
 def growth(records: Sequence[Record]) -> str:
     """How the cost of the join grows, as four tables."""
     parts = {
@@ -346,7 +323,6 @@ SECTIONS: Mapping[str, Section] = {
     "machine": machine,
     "join": join,
     "targets": targets,
-    "costs": costs,
     "growth": growth,
     "age": age,
     "backlog": backlog,
@@ -360,7 +336,6 @@ KINDS: Mapping[str, set[str]] = {
     "machine": {"join"},
     "join": {"join"},
     "targets": {"join"},
-    "costs": {"variants"},
     "growth": {"rows", "keys", "bounds", "batch"},
     "age": {"age"},
     "backlog": {"backlog"},

@@ -4,19 +4,17 @@ It wraps the calls of the platform, so that a change of the engine changes few o
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
 from benchmarks.workload import workload_of
-from expectations.validation import validate
-from operators.contract import SEQ, TracesInputs, Upsert
+from operators.contract import TracesInputs, Upsert
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.formats.reader import File
@@ -82,24 +80,6 @@ def accounts_for_steps(engine: Engine) -> bool:
 def ingested_rows(engine: Engine) -> int:
     """The number of ingested rows in the ledger, of all sources."""
     return sum(source.accepted for batch in engine.ledger.entries() for source in batch)
-
-
-def check_batch(engine: Engine, job: Job) -> None:
-    """Run the platform's expectation suites on the rows of the newest batch, limited to columns that the logs have.
-
-    Raises:
-        WrongAnswer: an expectation is not met.
-    """
-    for table, suite in workload_of(job).suites.items():
-        frame = engine.views.table(engine.sources[table].log).where(F.col(SEQ) == engine.ledger.head)
-        fitting = [e for e in suite().expectations if _expectation_columns(e.configuration.kwargs) <= set(frame.columns)]
-        failed = [name for name, result in validate(frame, fitting).items() if not result.passed]
-        if failed:
-            raise WrongAnswer(f"{table} does not meet {failed}")
-
-
-def _expectation_columns(kwargs: Mapping[str, Any]) -> set[str]:
-    return {kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs} | set(kwargs.get("column_list", ()))
 
 
 def raise_watermarks(engine: Engine, ms: int = 1) -> None:

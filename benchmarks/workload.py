@@ -1,11 +1,10 @@
 """A workload for Tidemark: its sources, its derived table, and a summary of the results."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from great_expectations import ExpectationSuite
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset, SourceContract
@@ -23,13 +22,11 @@ class Workload:
         sources: returns the sources for a job.
         asset: returns the derived table for a job.
         outcome: summarizes the rows of the derived table: `found` (their number), and `checksum` if their number alone proves little.
-        suites: expectation suites of the event logs, by source.
     """
 
     sources: Callable[[Job], list[SourceContract]]
     asset: Callable[[Job], DerivedAsset]
     outcome: Callable[[DataFrame], dict[str, Any]]
-    suites: Mapping[str, Callable[[], ExpectationSuite]] = field(default_factory=dict)
 
 
 def workload_of(job: Job) -> Workload:

@@ -147,12 +147,3 @@ TOP_BIDS = tuple(
     for name, (title, module, options) in _TOP_BIDS.items()
 )
 """The contenders of top bids, with and without ranks. Flink SQL counts its output only with a counting sink, which is not its best case."""
-
-VARIANTS = (
-    Contender(name="ten", title="all parts", module="micro_batches"),
-    Contender(name="no_duplicates", title="without the duplicate check", module="micro_batches", options={"without": "duplicates"}),
-    Contender(name="no_rules", title="without rules", module="micro_batches", options={"without": "rules"}),
-    Contender(name="no_law", title="without the conservation check", module="micro_batches", options={"without": "law"}),
-    Contender(name="checks", title="with the suites on each micro-batch", module="micro_batches", options={"checks": True}),
-    Contender(name="stream", title="from landing folders", module="micro_batches", options={"stream": True}),
-)

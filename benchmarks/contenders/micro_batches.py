@@ -11,7 +11,7 @@ from benchmarks.data import micro_batches
 from platform_defs.engine import Engine
 
 EMPTY_STEPS = 7
-PARTS = ("ingest", "advance", "law", "checks")
+PARTS = ("ingest", "advance", "law")
 
 
 @dataclass
@@ -26,7 +26,7 @@ class LiveRun:
     @property
     def checks_conservation(self) -> bool:
         """Whether the conservation law is checked after each step."""
-        return self.job.options.get("without") != "law" and tidemark.accounts_for_steps(self.engine)
+        return tidemark.accounts_for_steps(self.engine)
 
     def advance(self) -> None:
         """Advance the table, and check the conservation law for the finalized rows."""
@@ -36,32 +36,14 @@ class LiveRun:
             with self.watch.time("law"):
                 self.finalized_rows += tidemark.check_conservation(self.engine, steps)
 
-    def finish_batch(self) -> None:
-        """Advance the table and run the expectation suites after a micro-batch."""
-        self.advance()
-        if self.job.options.get("checks"):
-            with self.watch.time("checks"):
-                tidemark.check_batch(self.engine, self.job)
-
     def ingest_files(self, after_batch: Callable[[], None]) -> None:
         """Pass the files of each micro-batch to the engine."""
         for files in micro_batches(self.job.data, self.job.batches, self.job.first):
             self.watch.lap()
             with self.watch.time("ingest"):
                 tidemark.ingest(self.engine, files)
-            self.finish_batch()
+            self.advance()
             after_batch()
-
-    def ingest_folders(self) -> None:
-        """Let the engine ingest the landing folders, one file per table at a time."""
-
-        def finish_batch(_: Any) -> None:
-            self.watch.lap()
-            self.finish_batch()
-
-        batches = self.engine.ingestion.stream.run(on_entry=finish_batch)
-        if len(batches) != self.job.batches:
-            raise tidemark.WrongAnswer(f"{self.job.batches} micro-batches became {len(batches)} batches in the ledger")
 
     def drain(self) -> None:
         """Drain the input, finalize every row, and compare the number of finalized rows with that of ingested rows."""
@@ -94,18 +76,16 @@ def run(job: Job) -> dict[str, Any]:
         if count_every and len(live_run.watch.laps) % count_every == 0:
             files.append({"step": len(live_run.watch.laps), **tidemark.files_by_table(live_run.engine)})
 
-    feed_s = tidemark.seconds_of(live_run.ingest_folders if job.options.get("stream") else lambda: live_run.ingest_files(count_files))
+    feed_s = tidemark.seconds_of(lambda: live_run.ingest_files(count_files))
     laps = [*live_run.watch.laps]
-    quiet_s = live_run.empty_steps()
     end_s = tidemark.seconds_of(live_run.drain)
-    costs = _costs(laps, feed_s, end_s) | {"quiet_s": quiet_s, "empty_s": live_run.empty_steps(), "files": files}
+    costs = _costs(laps, feed_s, end_s) | {"empty_s": live_run.empty_steps(), "files": files}
     summary = tidemark.outcome(live_run.engine, job)
     spark.stop()
     return costs | summary
 
 
 def _costs(laps: list[dict[str, float]], feed_s: float, end_s: float) -> dict[str, Any]:
-    """The costs of the micro-batches. Ingest from landing folders is not timed itself: it is the time that the other parts leave."""
+    """The costs of the micro-batches."""
     parts = {f"{part}_s": round(sum(lap.get(part, 0.0) for lap in laps), 3) for part in PARTS}
-    ingest_s = parts["ingest_s"] or round(feed_s - sum(parts.values()), 3)
-    return {"seconds": round(feed_s + end_s, 3), **parts, "ingest_s": ingest_s, "end_s": end_s, "steps": laps}
+    return {"seconds": round(feed_s + end_s, 3), **parts, "end_s": end_s, "steps": laps}
