@@ -13,16 +13,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import WITHOUT_PARENTHESES, check_columns_exist, check_expression, columns_read
 from assets.names import column_fault, first_twice, folded
+from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _OF_SEVERAL_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
 _GENERATORS = {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
-_RANDOM = {"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "aes_encrypt", "try_aes_encrypt"}
-_OF_FILES = {"input_file_name", "input_file_block_start", "input_file_block_length", "monotonically_increasing_id", "spark_partition_id"}
-_CLOCK = {"now", "getdate", "localtimestamp", "localtime"}
-_OF_THE_PROCESS = {"reflect", "try_reflect", "java_method", "user", "session_user", "version"}
+_NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
     "expressions without random numbers and the clock (also 'now', 'today', 'yesterday' and 'tomorrow', which Spark reads as times): "
     "results are computed again and compared; read a time from a column"
@@ -211,7 +209,7 @@ def _is_nondeterministic(node: exp.Expr) -> bool:
         return node.this is None
     if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _names(node)):
         return True
-    return bool(_names(node) & (_RANDOM | _OF_FILES | _CLOCK | _OF_THE_PROCESS))
+    return bool(_names(node) & _NONDETERMINISTIC)
 
 
 def _names(node: exp.Expr) -> set[str]:

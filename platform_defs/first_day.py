@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import date
 
-from assets.factories.partitions import day_at
+from assets.days import day_of
 from assets.pipeline import EARLIEST_DAY, Pipeline
 from operators.errors import TidemarkError
 from operators.timing import length_ms
@@ -29,7 +29,7 @@ def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wal
         return given
     today = now()
     oldest = _oldest_event(values, pipeline, today)
-    year = day_at(today if oldest is None else min(oldest, today)).year
+    year = day_of(today if oldest is None else min(oldest, today)).year
     return str(max(date(year, 1, 1), EARLIEST_DAY))
 
 

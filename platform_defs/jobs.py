@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import dagster as dg
 from pydantic import Field
 
+from assets.days import day_start
 from assets.factories.event_log import EVENTS
-from assets.factories.partitions import range_of, range_tags, start_of, within
+from assets.factories.partitions import range_of, range_tags, within
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
@@ -128,7 +129,7 @@ def advance_request(
         tags: further tags of the run.
     """
     known = range_of(days) if days else None
-    wanted, upserted = engine.pending.all_days(start_of(known[0]) if known else None), engine.pending.upserted_tables()
+    wanted, upserted = engine.pending.all_days(day_start(known[0]) if known else None), engine.pending.upserted_tables()
     if wanted and days:
         wanted = within(days, *wanted)
     if wanted:

@@ -8,11 +8,12 @@ from typing import Any
 import dagster as dg
 
 from assets.contracts import DerivedAsset
+from assets.days import day_end, day_of, day_start
 from assets.factories.daily_checks import log_days
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
-from assets.factories.partitions import Days, day_at, days_of, end_of, range_of, span, start_of
+from assets.factories.partitions import Days, days_of, range_of, span
 from assets.factories.pool import SPARK
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort
@@ -112,7 +113,7 @@ def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advan
     assert days is not None, "the asset has partitions"
     first, last = days
     finalized = _first_finalized_day(engine, derived, first), last
-    steps = list(engine.steps(derived.name, end_of(last)))
+    steps = list(engine.steps(derived.name, day_end(last)))
     accounts = engine.accounts.days(derived.name, finalized)
     differences = engine.accounts.count_differences(derived.name, finalized)
     engine.accounts.record(derived.name, accounts, differences, finalized)
@@ -124,7 +125,7 @@ def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date)
     """The first day with rows that a run finalizes: it closes every open range, also before its own first day."""
     closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     oldest = closed_to if closed_to is not None else times[0] if times else None
-    start = first if oldest is None else min(first, day_at(oldest + 1))
+    start = first if oldest is None else min(first, day_of(oldest + 1))
     return max(start, date.min + _lookback(derived)) - _lookback(derived)
 
 
@@ -178,7 +179,7 @@ def law_check(advanced: Advanced) -> dg.AssetCheckResult:
 def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
     """Report events outside the partitions, by the ledger's times: they are processed as all others, but belong to no day."""
     known = range_of(days)
-    outside = times is not None and (known is None or times[0] < start_of(known[0]) or times[1] > end_of(known[1]))
+    outside = times is not None and (known is None or times[0] < day_start(known[0]) or times[1] > day_end(known[1]))
     description = (
         "some events are outside the daily partitions: their results are in the table, but in no partition"
         if outside
@@ -202,7 +203,7 @@ def _finalized(context: dg.AssetExecutionContext, closed_to: int | None) -> dg.A
     first, last = days_of(context)
     shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    is_final = {day: closed_to is not None and closed_to >= end_of(day) for day in days}
+    is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days}
     log_days(context, FINALIZED, {str(day): (passed, dict(shown)) for day, passed in is_final.items()}, dg.AssetCheckSeverity.WARN)
     remaining = [day for day, passed in is_final.items() if not passed]
     return dg.AssetCheckResult(

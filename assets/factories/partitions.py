@@ -1,7 +1,7 @@
 """The daily partitions of derived assets: one for each day of `final_at`, UTC."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 import dagster as dg
 
@@ -53,22 +53,6 @@ def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
     """The first and last day of a run."""
     window = context.partition_key_range
     return date.fromisoformat(window.start), date.fromisoformat(window.end)
-
-
-def start_of(day: date) -> int:
-    """The first millisecond of a day, in epoch ms."""
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def end_of(day: date) -> int:
-    """The watermark at which a day is complete, in epoch ms."""
-    return start_of(day) + DAY_MS - 1
-
-
-def day_at(epoch_ms: int) -> date:
-    """The day of an instant; an instant outside the range of Python's dates is clamped to it."""
-    return date(1970, 1, 1) + timedelta(milliseconds=max(start_of(date.min), min(epoch_ms, start_of(date.max))))
 
 
 def span(days: Sequence[date]) -> str:

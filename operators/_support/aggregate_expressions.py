@@ -22,34 +22,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from operators.errors import OperatorError
+from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 """The aggregate that merges the partial results of an aggregate."""
 _FIRST_ROW_READ = ("first", "first_value", "last", "last_value", "any_value")
 _IN_ORDER_READ = ("collect_list", "collect_set", "array_agg", "listagg", "string_agg")
-_CHANCE_OR_CLOCK = (
-    "rand",
-    "random",
-    "randn",
-    "randstr",
-    "uniform",
-    "uuid",
-    "shuffle",
-    "now",
-    "current_timestamp",
-    "current_date",
-    "current_time",
-    "curdate",
-    "getdate",
-    "localtimestamp",
-    "monotonically_increasing_id",
-    "spark_partition_id",
-    "input_file_name",
-    "aes_encrypt",
-)
 _ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
 """Functions whose result does not depend on the order of an array's elements."""
 _ROW_ORDER = "the order in which Spark reads rows"
+_OTHER_THAN_ROWS = "more than the rows (random numbers, files or the session)"
 
 _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
@@ -146,8 +128,10 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
         if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
             return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
-        if word.name in _CHANCE_OR_CLOCK and (word.is_call or word.name.startswith("current_")):
-            return f"random numbers or the clock, as {word.name} does; take a time from a column of the rows"
+        if word.name in CHANCE | FILES | SESSION and word.is_call:
+            return f"{_OTHER_THAN_ROWS}, as {word.name} does"
+        if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
+            return f"the clock, as {word.name} does; take a time from a column of the rows"
         return None
 
     @property

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from assets.days import day_end
 from operators.errors import TidemarkError
 from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
@@ -26,7 +27,6 @@ from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.days import day_end
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order

@@ -14,9 +14,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from assets.days import moment
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.days import moment
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt

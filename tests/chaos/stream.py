@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
+from assets.days import moment
 from operators import EveryStep, IntervalJoin, Session, WindowedAggregate
 from operators.contract import NewRows, Upsert
-from platform_defs.engine.days import moment
 from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
 
 SOURCES: tuple[Source, ...] = ("orders", "payments")

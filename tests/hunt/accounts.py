@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any
 
+from assets.days import day_of
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.counted_rows import input_rows
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, scope_of
@@ -12,7 +13,6 @@ from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
-from platform_defs.engine.days import day_of
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import Span
 from tests.hunt.operators import difference

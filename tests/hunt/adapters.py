@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.contracts import DerivedAsset, SourceContract
+from assets.days import day_of
 from operators.contract import ByTimeRange
 from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.accounts import Accounts
@@ -21,7 +22,6 @@ from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.step_size import SHARES
-from platform_defs.engine.days import day_of
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.ingest.event_time_spread import is_uneven

@@ -7,7 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.factories.partitions import RANGE_END, end_of
+from assets.days import day_end
+from assets.factories.partitions import RANGE_END
 from platform_defs import sensors
 from platform_defs.engine.inputs.progress import ProgressError
 from tests.hunt.process import Fault
@@ -109,7 +110,7 @@ def _ingest(engine: Any) -> None:
 
 
 def _advance(last: str | None) -> Callable[[Any], None]:
-    until = None if last is None else end_of(date.fromisoformat(last))
+    until = None if last is None else day_end(date.fromisoformat(last))
 
     def advance(engine: Any) -> None:
         refused = dict[str, ProgressError]()

@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from platform_defs.engine.days import day_of
+from assets.days import day_of
 from tests.hunt.process import Fault
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, RECIPES, Action, Setup

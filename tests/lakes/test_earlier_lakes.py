@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.days import day_of
 from platform_defs.engine import Engine
-from platform_defs.engine.days import day_of
 from tests.lakes import make
 from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import DAY, START, Event, land, law_violations

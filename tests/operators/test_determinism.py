@@ -16,8 +16,11 @@ from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
         ("to_json(collect_set(v))", "sort the result of collect_set"),
         ("array_join(array_agg(v), ',')", "sort the result of array_agg"),
         ("listagg(v, ',')", "sort the result of listagg"),
-        ("sum(v * rand())", "random numbers or the clock, as rand does"),
-        ("max(current_timestamp)", "as current_timestamp does"),
+        ("sum(v * rand())", r"more than the rows \(random numbers, files or the session\), as rand does"),
+        ("max(current_timestamp)", "the clock, as current_timestamp does"),
+        ("max(LOCALTIME())", "the clock, as localtime does"),
+        ("max(input_file_block_start())", "as input_file_block_start does"),
+        ("count_if(name = session_user())", "as session_user does"),
     ],
 )
 def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(sql: str, match: str) -> None:
@@ -40,6 +43,7 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "count_if(kind = 'first(v)')",
         "sum(v) /* no first(v) */",
         "sum(now)",
+        "max(version)",
         "count(*)",
     ],
 )

@@ -37,7 +37,7 @@ class Event:
 
 def iso(epoch_ms: int) -> str:
     """An instant as ISO text in UTC."""
-    from platform_defs.engine.days import moment
+    from assets.days import moment
 
     return moment(epoch_ms).isoformat(timespec="milliseconds")
 

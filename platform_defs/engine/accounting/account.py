@@ -10,6 +10,7 @@ from datetime import date
 
 import pyarrow as pa
 
+from assets.days import day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, scope_of
@@ -17,7 +18,6 @@ from platform_defs.engine.accounting.results import IS_HELD, compared_results, d
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.days import day_start
 from platform_defs.engine.lake.small_queries import collected, count
 from platform_defs.engine.ledger.columns import pc
 

@@ -8,11 +8,11 @@ from datetime import date
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from assets.days import day_end, day_start
 from assets.ports import TERMS
 from operators.columns import comparable, has_map
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.days import day_end, day_start
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER, Span
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from assets.days import text
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, bag_changes, difference
 from operators.columns import FINAL_AT, same_rows
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.strategy import Strategy
-from platform_defs.engine.days import text
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.lake.small_queries import collected

@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
+from assets.days import day_end, day_start
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, STEP, UPDATE_AFTER, UPDATE_BEFORE
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.days import day_end, day_start
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, readers_of, results_table, stored_progress

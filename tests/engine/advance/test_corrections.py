@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from assets.days import day_of
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.corrections import MAX_RANGES, with_correction
-from platform_defs.engine.days import day_of
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import DAY, MINUTE, START, Event, law_violations, replay, rows_of, source
 

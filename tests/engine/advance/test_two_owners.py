@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
+from assets.days import day_of
 from operators import Session, Tumbling, WindowedAggregate
 from platform_defs import faults
 from platform_defs.engine import Engine, LedgerError
-from platform_defs.engine.days import day_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.tables import Lake

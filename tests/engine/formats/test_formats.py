@@ -13,8 +13,8 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 from assets.contracts import RowRule
+from assets.days import moment
 from platform_defs.engine import Engine
-from platform_defs.engine.days import moment
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import NOON, Clock

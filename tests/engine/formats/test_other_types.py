@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.days import moment
 from platform_defs.engine import Engine
-from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
 from tests.support.small_sources import START, iso, land, rows_of, source
 

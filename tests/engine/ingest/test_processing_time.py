@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset
+from assets.days import day_of
 from operators import Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.days import day_of
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.kills import run_and_die

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule
+from assets.days import moment
 from operators import Aggregate, Deduplicate, Session, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.days import moment
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, land, law_violations, rows_of, source
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
+from assets.days import day_of
 from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.engine.days import day_of
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine

@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
+from assets.days import day_of, day_start, moment, text
 from platform_defs.cli import render
-from platform_defs.engine.days import day_of, day_start, moment, text
 from tests.support.small_sources import DAY
 
 
