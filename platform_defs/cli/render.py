@@ -51,6 +51,16 @@ def instant(epoch_ms: int | None) -> str | None:
     return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
+def seconds(instant_text: str | None) -> str | None:
+    """An instant's text without milliseconds and zone, so that the tables of sources fit 80 columns; JSON has them."""
+    return instant_text and instant_text[:19]
+
+
+def heading(count: str) -> str:
+    """The heading of a count in a table of sources."""
+    return "read" if count == "rows_read" else count
+
+
 def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
     """Print a report: as JSON, or by a function that prints it for a terminal."""
     print(json.dumps(report, default=str, indent=2)) if as_json else table(report)
@@ -120,8 +130,8 @@ def print_entries(report: dict[str, Any]) -> None:
         return
     shown = [c for c in COUNTS if c in USUAL or any(s[c] for _, _, s in found)]
     kinds = ["kind"] if any(e["kind"] != "rows" for e, _, _ in found) else []
-    rows = [[e["seq"], *[e[kind] for kind in kinds], name, *[s[c] for c in shown], s["watermark"]] for e, name, s in found]
-    print_table("Ledger batches", ["seq", *kinds, "source", *shown, "watermark"], rows)
+    rows = [[e["seq"], *[e[kind] for kind in kinds], name, *[s[c] for c in shown], seconds(s["watermark"])] for e, name, s in found]
+    print_table("Ledger batches", ["seq", *kinds, "source", *map(heading, shown), "watermark"], rows)
 
 
 def batch_line(batch: Entry) -> str:

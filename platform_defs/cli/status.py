@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 
 from assets.ports import TERMS
-from platform_defs.cli.render import COUNTS, RARE, instant, out, plain, print_table
+from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
 from platform_defs.engine.operations.in_parallel import compute_in_parallel
@@ -122,7 +122,12 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
     reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] else "nothing yet")
-    return [name, reached[:19], _duration(asset["lag_seconds"]), *(("unknown", "never") if last is None else (law, last["oldest_at"][:16]))]
+    return [
+        name,
+        seconds(reached),
+        _duration(asset["lag_seconds"]),
+        *(("unknown", "never") if last is None else (law, last["oldest_at"][:16])),
+    ]
 
 
 def _duration(seconds: float) -> str:
@@ -145,9 +150,8 @@ def print_recounted(report: dict[str, Any]) -> None:
 def _print_lake(report: dict[str, Any]) -> None:
     out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False, soft_wrap=True)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
-    rows = [[name, *[s[c] for c in shown], (s["watermark"] or "none yet")[:19]] for name, s in report["sources"].items()]
-    headings = ["read" if count == "rows_read" else count for count in shown]
-    print_table("Sources", ["source", *headings, "watermark"], rows)
+    rows = [[name, *[s[c] for c in shown], seconds(s["watermark"]) or "none yet"] for name, s in report["sources"].items()]
+    print_table("Sources", ["source", *map(heading, shown), "watermark"], rows)
     if idle := [name for name, s in report["sources"].items() if s["idle"]]:
         out.print(f"Idle sources: {plain(', '.join(idle))}", highlight=False, soft_wrap=True)
 
