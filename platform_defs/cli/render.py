@@ -28,6 +28,7 @@ USUAL = ("rows_read", "accepted")
 RARE = ("markers", "warned")
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
+_ANY_WIDTH = 10_000
 
 
 class Terminal(Console):
@@ -119,6 +120,7 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
         table.add_column(plain(column.replace("_", " ")), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
     for row in rows:
         table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else plain(v) for v in row])
+    table.collapse_padding = out.measure(table, options=out.options.update_width(_ANY_WIDTH)).maximum > out.width
     return table
 
 

@@ -122,17 +122,13 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
     reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] else "nothing yet")
-    return [
-        name,
-        seconds(reached),
-        _duration(asset["lag_seconds"]),
-        *(("unknown", "never") if last is None else (law, last["oldest_at"][:16])),
-    ]
+    account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
+    return [name, seconds(reached), _duration(asset["lag_seconds"]), *account]
 
 
-def _duration(seconds: float) -> str:
+def _duration(length_s: float) -> str:
     """A length of time in its two largest units."""
-    left, parts = int(seconds), list[str]()
+    left, parts = int(length_s), list[str]()
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         if left >= length or (unit == "s" and not parts):
             parts.append(f"{left // length} {unit}")
