@@ -15,11 +15,22 @@ from platform_defs.setting_values import PROJECT
 from platform_defs.settings import OF_THE_SHOP, PREFIX, Settings
 
 _MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
+_LONG_NAME = re.compile(r"(?<=<code>)[^<>\s]{32,}(?=</code>)")
+"""A name in code, such as the path of a test, that would make a column of a table too wide."""
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace each mark of a page by the part that it names."""
     return _MARK.sub(lambda mark: PARTS[mark[1]](), markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Let the long names in tables break after a slash, a colon, a bracket or before an underscore, and not within a word."""
+    return re.sub(r"<td.*?</td>", lambda cell: _LONG_NAME.sub(lambda name: _breakable(name[0]), cell[0]), html, flags=re.DOTALL)
+
+
+def _breakable(name: str) -> str:
+    return re.sub(r"(?<=[/:(.,])(?=[^/:(.,)])|(?=_)", "<wbr>", name)
 
 
 def settings_table(names: Iterable[str]) -> str:
