@@ -77,7 +77,11 @@ class RowRule:
 
 @dataclass(frozen=True)
 class BoundedOutOfOrderness:
-    """The watermark after a batch is `max(event_time) - bound - 1 ms`; it never decreases."""
+    """The watermark after a batch is `max(event_time) - bound - 1 ms`; it never decreases.
+
+    Args:
+        bound: how far a row may be behind the newest one without being late, zero or more.
+    """
 
     bound: Duration
 
@@ -118,7 +122,8 @@ class SourceContract:
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
         schema: the columns, a `StructType` or DDL text, of which a few forms, such as `a: int`, need a Spark session. Columns that are
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
-            `_`; no two may differ in case alone, and none may be one of `ENGINE_COLUMNS` in any case.
+            `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
+            or `event_time_raw` in any case.
         event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
             bad input stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
             of a batch have the time at which the batch was ingested, so none is ever late.

@@ -30,8 +30,8 @@ class Pipeline:
         suites: by the name of a source or table, the expectations for the rows of its event log or table; or a function without
             parameters that returns them, so that Great Expectations is imported only where checks run.
         completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
-            day and side; a day below it is a warning. One number holds for all tables.
-        first_day: the first daily partition, ISO. None for the first day of the year of the oldest event in the lake.
+            day and side; a day below it is a warning. One number holds for all tables; by default 0.5.
+        first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
 
     Raises:
         ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns

@@ -78,7 +78,16 @@ def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
 
 def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
-    """The table that results from applying a changelog to an empty table; without `change` and the order column."""
+    """The table that results from applying a changelog to an empty table.
+
+    Args:
+        changelog: rows with `change`.
+        key: the key columns.
+        order: the column that orders the steps.
+
+    Returns:
+        The changelog's columns without `change` and the order column; one row for each key whose last change is no delete.
+    """
     last = net(changelog, key=key, order=order)
     return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 

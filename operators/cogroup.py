@@ -48,8 +48,8 @@ class CoGroup(WindowedOperator):
     A null key matches no other: the null keys of each side are a group of their own. A row with a null time is in no window.
 
     A result is added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
-    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its group's
+    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its group's
     result corrects it.
 
     The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. Flink's `CoGroupFunction` is an expression over
@@ -58,7 +58,7 @@ class CoGroup(WindowedOperator):
     Args:
         on: the key columns, with the same names on both sides.
         window: the windows.
-        rows: the result's rows for a group: an SQL expression over `left` and `right`, arrays of structs with each side's columns. Its
+        rows: the result's rows for a group: a SQL expression over `left` and `right`, arrays of structs with each side's columns. Its
             value is an array of structs, one for each row: `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`.
             None for the two arrays themselves.
         left_time: the left event time, a timestamp column.

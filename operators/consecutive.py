@@ -64,7 +64,14 @@ class Consecutive:
         return self.of.late(event_time, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
-        """Run one operator after the other. The second gets the results of the first with `result_time` as `event_time`."""
+        """Run one operator after the other. The second gets the results of the first with `result_time` as `event_time`.
+
+        Args:
+            frames: the rows of each input of the first operator, static.
+
+        Returns:
+            The columns that the second operator returns.
+        """
         results = self.of(*frames)
         return self.then(results.drop(FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME))
 

@@ -211,7 +211,7 @@ class Upsert(Emits):
 
 @runtime_checkable
 class Operator(Protocol):
-    """The operator contract."""
+    """What the engine must know about an operator: what to read, how to write the results, and which rows are late."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -233,7 +233,14 @@ class Operator(Protocol):
         ...
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
-        """The whole result for complete input."""
+        """The whole result for complete input.
+
+        Args:
+            frames: the rows of each input, in the order of `inputs`.
+
+        Returns:
+            The result's columns, with `result_time` and `final_at` if results become final.
+        """
         ...
 
 

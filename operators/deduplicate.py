@@ -39,8 +39,8 @@ class Deduplicate:
 
     Args:
         by: the key columns.
-        keep: which row of a key.
-        order: what orders the rows: their event time, or their arrival.
+        keep: which row of a key, the `first` or the `last`.
+        order: what orders the rows: their `event_time` or their `arrival`.
         window: the windows; None for the whole stream.
         time: the event time, a timestamp column.
         allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.

@@ -43,7 +43,7 @@ class IntervalJoin:
         upper: the upper bound. If it is below `lower`, nothing matches.
         lower_exclusive: whether the lower end is open.
         upper_exclusive: whether the upper end is open.
-        how: the sides whose unmatched rows are kept.
+        how: the sides whose unmatched rows are kept: none (`inner`), `left`, `right` or both (`full`).
         residual: an extra join condition, in SQL over the *result's* names, e.g. `left_amount <= right_amount`.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.

@@ -19,7 +19,7 @@ from operators.timing import Duration, length_ms
 
 @dataclass(frozen=True, kw_only=True)
 class TopN:
-    """Of each partition the rows with `rank_start <= rank <= rank_end`, kept up to date, with a changelog; without windows.
+    """The rows of each partition with `rank_start <= rank <= rank_end`, kept up to date, with a changelog. There are no windows.
 
     The ranks are those of SQL's `ROW_NUMBER() OVER (PARTITION BY by ORDER BY order_by)` over all current rows.
 
@@ -50,7 +50,7 @@ class TopN:
             `unranked` lists those.
         by: the columns of a partition; empty for one ranking of all rows.
         rank_start: the first rank to show.
-        function: how ranks are counted.
+        function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
         with_rank: whether the result has the column `rank`. Without it, a row that only moves to another rank is no change.
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
@@ -59,7 +59,8 @@ class TopN:
         ttl: how long a partition lives after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
-        strategy: how a step computes the result; None for the cheapest strategy that is right for the input (see `explain`).
+        strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the
+            input. `explain()` says which one that is, and why the others are not.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

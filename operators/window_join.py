@@ -42,8 +42,8 @@ class WindowJoin(WindowedOperator):
     as an unmatched row.
 
     A window's results are added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
-    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its window's
+    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its window's
     results corrects them: it adds pairs, and removes rows that were unmatched without it.
 
     The semantics are those of Flink's `DataStream.join().where().equalTo().window()`, with the other kinds of its SQL window join.
@@ -51,7 +51,8 @@ class WindowJoin(WindowedOperator):
     Args:
         on: the key columns, with the same names on both sides.
         window: the windows.
-        how: which rows are kept.
+        how: the rows that are kept: pairs only (`inner`), also unmatched rows of a side (`left`, `right`, `full`), or only left rows,
+            those with a match (`semi`) or without one (`anti`).
         residual: an extra join condition, in SQL over the names that the sides' columns have in the *result* of an inner join, e.g.
             `left_v < right_v`; `window_start`, `window_end`, `result_time` and `final_at` cannot be used.
         left_time: the left event time, a timestamp column.

@@ -26,8 +26,8 @@ class WindowedAggregate(WindowedOperator):
     """For each key and each window with a row of the key: Spark aggregates over the rows with `start <= time < end`.
 
     A window's result is added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row is late or not for each of its windows: it counts in a window that was open when the
-    row's batch arrived, `end - 1 ms + allowed lateness > watermark`, and is late if none was. A row that arrives after its window's
+    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its window's
     result corrects it. A null key is an ordinary key. A row with a null time is in no window.
 
     The semantics are those of Flink's `keyBy().window().aggregate()`, and of the windowing table functions of its SQL. Streaming frames

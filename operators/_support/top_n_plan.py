@@ -40,7 +40,7 @@ class TopNQuery:
         key: the columns by which a row replaces another; empty if rows stay.
         first: the first rank to show.
         last: the last rank to show, or the column that holds it.
-        function: how ranks are counted.
+        function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
         with_rank: whether the result has the rank.
         change: the column with a row's change kind; None if every row is an insert.
         is_monotonic: whether a row that replaces another always comes before it in the order, and none is deleted.
