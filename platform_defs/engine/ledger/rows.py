@@ -45,8 +45,9 @@ class SourceEntry:
 
     Args:
         seq: the batch number: its position in the total order, from 1.
-        kind: the kind of the batch for this source. A source that became idle has `silent` (earlier versions of Tidemark wrote `idle` or
-            `rows`). `retry` requests that files are read again, and does not change whether the source is idle.
+        kind: the kind of the batch for this source: `rows`, `watermark` (a watermark that was set), `drain`, `silent` (the source became
+            idle; earlier versions of Tidemark wrote `idle` or `rows`), or `retry` (a request that files are read again, which does not
+            change whether the source is idle).
         ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.
@@ -62,8 +63,9 @@ class SourceEntry:
         idle: whether the source no longer holds the watermark back.
         offsets: one `path|modified|length` for each file, with the path relative to the source's folder (`./`); with the suffix `|unread`
             or `|unread|n` if no row of it could be read, `|retry|n` if it is to be read again.
-        clock: the wall clock if it had stepped back behind `ingested_at`; None if the two are equal.
-        spread: quantiles of the event times of the batch's rows at `SHARES`; empty if they were not recorded.
+        clock: the wall clock if it had stepped back behind `ingested_at`; null if the two are equal.
+        spread: quantiles of the event times of the batch's rows, at the shares 0, 0.001, 0.01, 0.05, 0.25, 0.5 and so on to 1; empty if
+            they were not recorded.
     """
 
     seq: int
