@@ -35,7 +35,7 @@ def _breakable(name: str) -> str:
 
 def settings_table(names: Iterable[str]) -> str:
     """A table of settings: the variable, the default, and the description."""
-    rows = ["| variable | default | |", "|---|---|---|"]
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name in names:
         of = Settings.model_fields[name]
         variables = getattr(of.validation_alias, "choices", None) or [f"{PREFIX}{name.upper()}"]
@@ -66,7 +66,8 @@ def ledger_columns() -> str:
 
 def engine_columns() -> str:
     """The columns that the engine and the operators add to rows."""
-    return "\n".join(["| column | |", "|---|---|", *[f"| `{name}` | {_cell(text)} |" for name, text in COLUMN_DESCRIPTIONS.items()]])
+    rows = [f"| `{name}` | {_cell(text)} |" for name, text in COLUMN_DESCRIPTIONS.items()]
+    return "\n".join(["| column | content |", "|---|---|", *rows])
 
 
 def _leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
@@ -81,7 +82,7 @@ def _command(path: tuple[str, ...], command: Any) -> str:
     usage = " ".join([*path, *(["[OPTIONS]"] if options else []), *map(_metavar, arguments)])
     rows = [f"| `{_metavar(a)}` | | {_cell(getattr(a, 'help', '') or '')} |" for a in arguments]
     rows += [f"| {', '.join(f'`{name}`' for name in o.opts)} | {_option_default(o)} | {_cell(o.help or '')} |" for o in options]
-    table = ["", "| argument | default | |", "|---|---|---|", *rows] if rows else []
+    table = ["", "| argument | default | meaning |", "|---|---|---|", *rows] if rows else []
     return "\n".join([f"## {' '.join(path[1:])}", "", _cell(command.help or ""), "", "```text", usage, "```", *table])
 
 
@@ -108,7 +109,8 @@ def _cell(text: str) -> str:
 
 
 def _columns(rows: Iterable[tuple[str, str, str]]) -> str:
-    return "\n".join(["| column | type | |", "|---|---|---|", *[f"| `{name}` | {kind} | {_cell(text)} |" for name, kind, text in rows]])
+    cells = [f"| `{name}` | {kind} | {_cell(text)} |" for name, kind, text in rows]
+    return "\n".join(["| column | type | content |", "|---|---|---|", *cells])
 
 
 def _sql_type(kind: pa.DataType) -> str:
