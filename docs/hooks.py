@@ -1,4 +1,4 @@
-"""Generates the parts of pages that the code defines: a page has `<!-- generated: NAME -->` where a part belongs."""
+"""Generates the parts of pages that the code defines, where a page has `<!-- generated: NAME -->`, and lets long names in tables break."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,12 +25,12 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Let the long names in tables break after a slash, a colon, a bracket or before an underscore, and not within a word."""
+    """Let the long names in tables break after punctuation or before an underscore, and not within a word."""
     return re.sub(r"<td.*?</td>", lambda cell: _LONG_NAME.sub(lambda name: _breakable(name[0]), cell[0]), html, flags=re.DOTALL)
 
 
 def _breakable(name: str) -> str:
-    return re.sub(r"(?<=[/:(.,])(?=[^/:(.,)])|(?=_)", "<wbr>", name)
+    return re.sub(r"(?<=[/:.,])(?=[^/:.,)])|(?=_)", "<wbr>", name)
 
 
 def settings_table(names: Iterable[str]) -> str:

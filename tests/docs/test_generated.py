@@ -48,6 +48,22 @@ def test_a_cell_keeps_its_bars(text: str, cell: str) -> None:
     assert hooks._cell(text) == cell
 
 
+@pytest.mark.parametrize(
+    ("html", "shown"),
+    [
+        (
+            "<td><code>tests/engine/test_a.py::test_of_a</code></td>",
+            "<td><code>tests/<wbr>engine/<wbr>test<wbr>_a.<wbr>py::<wbr>test<wbr>_of<wbr>_a</code></td>",
+        ),
+        ("<td><code>TIDEMARK_SHUFFLE_PARTITIONS</code></td>", "<td><code>TIDEMARK_SHUFFLE_PARTITIONS</code></td>"),
+        ("<p><code>tests/engine/test_a.py::test_of_a</code></p>", "<p><code>tests/engine/test_a.py::test_of_a</code></p>"),
+    ],
+    ids=["a path in a cell", "a short name", "not in a table"],
+)
+def test_a_long_name_in_a_table_may_break(html: str, shown: str) -> None:
+    assert hooks.on_page_content(html) == shown
+
+
 def test_each_mark_of_a_page_names_a_part() -> None:
     marks = {mark for page in Path(PROJECT / "docs").rglob("*.md") for mark in hooks._MARK.findall(page.read_text("utf-8"))}
     assert marks == {*hooks.PARTS}
