@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
     shuffle_partitions: int = Field(default=4, ge=1, le=100_000, description="shuffle partitions before adaptive execution merges them")
     spark_ui: bool = Field(default=False, description="whether the Spark UI listens")
+    session_file: LocalFolder = Field(
+        default=str(HOME / "session.json"), description="the file by which `tidemark serve` lets other processes find its Spark session"
+    )
     jars: JarFolder = Field(default=str(HOME / "jars"), description="folder of the pinned JARs; a site without a network fills it by hand")
     maven_mirror: Mirror | None = Field(
         default=None,

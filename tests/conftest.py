@@ -3,7 +3,9 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,13 +15,13 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.settings import Settings
-from platform_defs.spark.session import session, spark_config
 from tests.support.clock import Clock
+from tests.support.shared_jvm import session_of_the_tests, shared_jvm
 
 for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
     os.environ.pop(_size, None)
 
+SHARED = pytest.StashKey[ExitStack]()
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
 CopyEngine = Callable[[Engine], Engine]
 
@@ -44,6 +46,19 @@ INTERPRETED_PLANS = {
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the JVM that pytest's processes share, unless no test needs Spark."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and "not spark" not in config.option.markexpr:
+        stack = config.stash[SHARED] = ExitStack()
+        stack.enter_context(shared_jvm(Path(stack.enter_context(TemporaryDirectory()))))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the JVM that pytest's processes share."""
+    if SHARED in config.stash:
+        config.stash[SHARED].close()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need Spark, so that the others can be run alone; put the longest tests first."""
     for item in items:
@@ -52,23 +67,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST)))
 
 
-FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
-"""Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
-
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-LATE_COMPILATION = " ".join(
-    f"-XX:Tier4{name}Threshold={value}"
-    for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
-)
-"""The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
-
-
 @pytest.fixture(scope="session")
 def _session() -> SparkSession:
-    """The only session of the run, with the product's settings."""
-    values = Settings(driver_memory="3g", shuffle_partitions=2)
-    options = f"{spark_config(values)[JAVA_OPTIONS]} {LATE_COMPILATION}"
-    return session(values, **FEW_CACHED_TABLES, **{JAVA_OPTIONS: options})
+    """The only session of the process."""
+    return session_of_the_tests()
 
 
 @pytest.fixture(scope="module")

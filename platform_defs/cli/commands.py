@@ -18,6 +18,7 @@ from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import query as query_cli
 from platform_defs.cli import render
+from platform_defs.cli import serve as serve_cli
 from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli import watch as watch_cli
@@ -45,6 +46,7 @@ app.add_typer(tables_cli.app)
 app.add_typer(new_cli.app)
 app.add_typer(query_cli.app)
 app.add_typer(watch_cli.app)
+app.add_typer(serve_cli.app)
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)

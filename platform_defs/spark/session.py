@@ -2,9 +2,11 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -12,6 +14,8 @@ from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java
+from platform_defs.spark.java_calls import make_fewer_calls
+from platform_defs.spark.served import attached
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 PINNED = {
@@ -88,20 +92,28 @@ def spark_config(settings: Settings) -> dict[str, str]:
     )
 
 
+def own_session(config: Mapping[str, str]) -> SparkSession:
+    """The session of this process, in a JVM of its own."""
+    from dagster_pyspark.resources import spark_session_from_config  # here, since it imports Dagster, which takes a second
+
+    os.environ["JAVA_HOME"] = find_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return spark_session_from_config(dict(config))
+
+
 def session(settings: Settings, **more: str) -> SparkSession:
-    """The session of this process, which the first call creates.
+    """The session of this process, which the first call creates: in the JVM that `tidemark serve` keeps, or else in a JVM of its own.
 
     Args:
         settings: the platform's settings.
         more: further Spark configuration, by its dotted names, for the first call.
     """
-    from dagster_pyspark.resources import spark_session_from_config  # here, since it imports Dagster, which takes a second
-
-    os.environ["JAVA_HOME"] = find_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     for name in QUOTING:
         PySparkLogger.getLogger(name).disabled = True
-    made = spark_session_from_config(spark_config(settings) | more)
+    config = spark_config(settings) | more
+    is_first = SparkContext._active_spark_context is None
+    made = (attached(Path(settings.session_file), config) if is_first else None) or own_session(config)
+    make_fewer_calls(SparkContext._gateway)
     for name in _CLASSES_BY_NAME:
         known = getattr(made._jvm, name)
         setattr(made._jvm, name, known if isinstance(known, _Members) else _Members(known))

@@ -27,6 +27,7 @@ from platform_defs.engine.inputs.schemas import event_schema, log_schema
 from platform_defs.engine.operations.views import Log
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
+from tests.support.spark_jobs import jobs_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
@@ -217,10 +218,9 @@ def test_good_rows_pass_every_check(case, frame, spark):
 @pytest.mark.parametrize(("case", "suite"), [(ORDER_LOG, suites.orders()), (WIDE_TABLE, suites.payment_order_wide())], ids=["log", "join"])
 def test_a_suite_that_passes_is_one_spark_job(case, suite, frame, one_task):
     table = frame(case, [row for row in case.rows() if row["violates"] == "good"])
-    jobs = one_task._jsc.sc().dagScheduler().numTotalJobs
-    before = jobs()
-    found = findings(FakeEngine(one_task, {case.table: table}), case.table, suite.expectations)
-    assert jobs() == before + 1
+    with jobs_of(one_task) as jobs:
+        found = findings(FakeEngine(one_task, {case.table: table}), case.table, suite.expectations)
+    assert len(jobs) == 1
     assert all(finding.passed for finding in found.by_check.values())
 
 

@@ -23,6 +23,7 @@ from expectations import one_pass
 from expectations import shop as suites
 from expectations.finding import Finding, check_name
 from expectations.validation import batch_of, run, validate
+from tests.support.spark_jobs import jobs_of
 
 NAN, LARGE, NOON = float("nan"), 2**40, datetime(2026, 3, 1, 12, tzinfo=UTC)
 VALUES: dict[str, tuple[str, list[Any]]] = {
@@ -137,9 +138,9 @@ def test_two_keys_are_one_query(one_task: SparkSession) -> None:
         ExpectColumnValuesToNotBeNull(column="a", meta={"check": "a"}),
     ]
     frame = one_task.createDataFrame([(1, 1, 1), (2, 1, 1), (2, 2, 1), (None, 3, 3)], "a int, b int, c int")
-    before = count_jobs(one_task)
-    found = one_pass.evaluate(frame, expectations)
-    assert count_jobs(one_task) == before + 1
+    with jobs_of(one_task) as jobs:
+        found = one_pass.evaluate(frame, expectations)
+    assert len(jobs) == 1
     assert {name: (f.passed, f.evaluated, f.unexpected) for name, f in found.items()} == {
         "pairs": (True, 4, 0),
         "others": (False, 4, 2),
@@ -154,8 +155,3 @@ def test_a_query_that_fails_leaves_the_suite_to_great_expectations(one_task: Spa
     found = validate(frame, [known, unknown])
     assert found["n"] == Finding(passed=True, evaluated=1)
     assert "DIVIDE_BY_ZERO" in str(found["x"].error)
-
-
-def count_jobs(spark: SparkSession) -> int:
-    """The number of jobs that the session has started."""
-    return int(spark._jsc.sc().dagScheduler().numTotalJobs())

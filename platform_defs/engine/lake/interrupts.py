@@ -17,6 +17,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
+from platform_defs.engine.lake.small_queries import own_sessions
+
 T = TypeVar("T")
 _STOPPED: ContextVar[threading.Event | None] = ContextVar("stopped", default=None)
 TERMINATED = 128 + signal.SIGTERM
@@ -88,7 +90,12 @@ def is_stopped() -> bool:
 
 
 def cancel_jobs() -> None:
-    """Cancel all of Spark's jobs, as PySpark does on Ctrl-C; SIGTERM alone cancels none."""
+    """Cancel all of this process's jobs, as PySpark does on Ctrl-C; SIGTERM alone cancels none."""
     context = SparkContext._active_spark_context
-    if context is not None:
+    if context is None:
+        return
+    if cast(Any, context)._gateway.proc is not None:
         context.cancelAllJobs()
+    else:  # the JVM is another process's, and runs jobs of others too
+        for session in own_sessions():
+            session.interruptAll()

@@ -79,6 +79,13 @@ def small_session(spark: SparkSession) -> SparkSession:
         return _SESSIONS[spark]
 
 
+def own_sessions() -> list[SparkSession]:
+    """The sessions of this process, with the copies for small queries."""
+    own = SparkSession._instantiatedSession
+    with _ONE_AT_A_TIME:
+        return [*([] if own is None else [own]), *_SESSIONS.values()]
+
+
 def planned(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; else unchanged."""
     small = _small_frame(_analyzed(frame), frame.sparkSession)

@@ -23,6 +23,7 @@ from platform_defs.engine.lake.small_queries import (
 )
 from platform_defs.engine.lake.tables import Lake
 from tests.support.json_rows import json_rows
+from tests.support.spark_jobs import jobs_of
 
 EVERY_TYPE = {
     "k": "id",
@@ -43,10 +44,6 @@ EVERY_TYPE = {
     "entries": "map('a', id, 'b', null)",
     "nested": "struct(id as n, array(struct(date'1582-10-04' as d)) as list)",
 }
-
-
-def _jobs(spark: SparkSession) -> int:
-    return int(spark._jsc.sc().dagScheduler().numTotalJobs())  # pyright: ignore[reportOptionalMemberAccess, reportOptionalCall]
 
 
 @pytest.fixture
@@ -90,9 +87,9 @@ def test_arrow_creates_the_folder_of_a_new_table(spark: SparkSession, tmp_path: 
 def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFrame) -> None:
     joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
     assert small_queries.is_small(joined)
-    before = _jobs(spark)
-    rows = collected(joined)
-    assert _jobs(spark) - before == 1
+    with jobs_of(spark) as jobs:
+        rows = collected(joined)
+    assert len(jobs) == 1
     assert sorted(tuple(row) for row in rows) == [(7, 3), (8, 3), (9, 4)]
     assert count(files) == 10
 
@@ -168,9 +165,9 @@ def test_rows_are_kept_and_measured_in_one_job(spark: SparkSession, every_type: 
     assert json_rows(found[0]) == json_rows(every_type)
     [wanted] = every_type.agg(*measures).collect()
     assert found[1] == {**wanted.asDict(), "day": str(wanted["day"])}
-    before = _jobs(spark)
-    kept_and_measured(files, [F.sum("id").alias("ids")])
-    assert _jobs(spark) - before == 1
+    with jobs_of(spark) as jobs:
+        kept_and_measured(files, [F.sum("id").alias("ids")])
+    assert len(jobs) == 1
 
 
 def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept(

@@ -1,0 +1,32 @@
+"""The command that keeps a Spark session for other commands."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from platform_defs.cli.render import out
+from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.settings import settings
+from platform_defs.spark.served import check_free, published
+from platform_defs.spark.session import own_session, spark_config
+
+app = typer.Typer()
+
+
+@app.command()
+def serve() -> None:
+    """Keep a Spark session until Ctrl-C. Other commands and Dagster's runs with the same settings use it, and start no JVM."""
+    values = settings()
+    config, file = spark_config(values), Path(values.session_file)
+    check_free(file)
+    session = own_session(config)
+    with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
+        out.print(f"Process {os.getpid()} keeps a Spark session with {values.driver_memory} of memory. Ctrl-C ends it.", highlight=False)
+        while True:
+            signal.pause()
+
+
+__all__ = ["app"]

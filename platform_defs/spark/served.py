@@ -1,0 +1,163 @@
+"""A Spark session that several processes use: `tidemark serve` keeps it, and commands and Dagster's runs attach to its JVM.
+
+A JVM takes seconds to start, and a minute until it is fast. A process that attaches has a session of its own, with its own settings and
+temporary views, in the Spark context of the process that serves. Nothing is executed in the name of a process that has ended, except the
+queries that it had started.
+"""
+
+import atexit
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+from typing import Any, cast
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from operators.errors import TidemarkError
+from platform_defs.engine.lake.interrupts import cancel_jobs
+from platform_defs.spark.java_calls import delete_all
+
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+
+
+class ServeError(TidemarkError, RuntimeError):
+    """A session cannot be served."""
+
+    @classmethod
+    def already_served(cls, file: Path, pid: int) -> "ServeError":
+        """Another process serves a session."""
+        way_out = "end that process first, or set TIDEMARK_SESSION_FILE to another file"
+        return cls(f"process {pid} serves a Spark session already, by {file}; {way_out}")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A session that a process serves, as its file records it. Whoever can read the file can run any code in that JVM.
+
+    Args:
+        pid: the process.
+        port: the port of its JVM, on this machine.
+        secret: the password of that port.
+        version: the version of PySpark.
+        config: the configuration of the session; a process attaches only if its own is the same.
+    """
+
+    pid: int
+    port: int
+    secret: str
+    version: str
+    config: Mapping[str, str]
+
+
+@contextmanager
+def published(session: SparkSession, config: Mapping[str, str], file: Path) -> Iterator[Served]:
+    """Let other processes attach to a session of this process until the block ends.
+
+    Args:
+        session: the session.
+        config: its configuration.
+        file: the file in which they find it; only this user can read it.
+
+    Raises:
+        ServeError: another process serves a session by this file.
+    """
+    check_free(file)
+    java = cast(Any, session.sparkContext)._gateway.java_parameters
+    own = Served(os.getpid(), java.port, java.auth_token, pyspark.__version__, dict(config))
+    _write(file, json.dumps(asdict(own)))
+    try:
+        yield own
+    finally:
+        if served(file) == own:
+            file.unlink(missing_ok=True)
+
+
+def check_free(file: Path) -> None:
+    """Raise if a process serves a session by a file.
+
+    Raises:
+        ServeError: it does.
+    """
+    if (other := served(file)) is not None:
+        raise ServeError.already_served(file, other.pid)
+
+
+def served(file: Path) -> Served | None:
+    """The session that a file records; None if there is none, or if its process has ended."""
+    with suppress(OSError, ValueError, TypeError):
+        found = Served(**json.loads(file.read_text("utf-8")))
+        os.kill(found.pid, 0)
+        return found
+    return None
+
+
+def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
+    """A new session in the JVM that another process serves; None if none is served with this configuration.
+
+    Args:
+        file: the file that records the served session.
+        config: the configuration that this process wants.
+    """
+    if _PORT in os.environ:  # started by spark-submit, with a JVM of its own
+        return None
+    found = served(file)
+    if found is None or (found.version, found.config) != (pyspark.__version__, config):
+        return None
+    try:
+        return _attached(found, config)
+    except (Py4JError, OSError):  # the process has ended, and its number or its port is another's now
+        cast(Any, SparkContext)._gateway = None
+        return None
+
+
+def _attached(found: Served, config: Mapping[str, str]) -> SparkSession:
+    gateway = _gateway(found)
+    jvm: Any = gateway.jvm
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    of_server = sessions.getDefaultSession().get()
+    java_context = jvm.JavaSparkContext(of_server.sparkContext())
+    conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
+    context = SparkContext(jsc=java_context, gateway=gateway, conf=conf)
+    session = SparkSession(context, of_server.newSession(), dict(config))
+    sessions.setDefaultSession(of_server)  # PySpark has made this process's session the default of the JVM
+    atexit.register(delete_all, gateway)  # the JVM keeps them until it is told
+    with suppress(ValueError):  # signals are handled in the main thread only
+        signal.signal(signal.SIGINT, _interrupt)
+    return session
+
+
+def _gateway(found: Served) -> Any:
+    """A connection to a JVM; PySpark takes its address from the environment."""
+    os.environ |= {_PORT: str(found.port), _SECRET: found.secret}
+    try:
+        return launch_gateway()
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    """Cancel the jobs of this process on Ctrl-C; PySpark's own handler cancels those of all processes."""
+    thread = Thread(target=cancel_jobs)  # the connection of this thread may wait for a job
+    thread.start()
+    thread.join()
+    raise KeyboardInterrupt
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file that only this user can read, in one step."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+    part.replace(file)

@@ -1,0 +1,56 @@
+"""Lists arrive in the JVM whole, and objects that Python no longer needs are deleted there, all in few calls."""
+
+import time
+from typing import Any, cast
+
+import pytest
+from py4j.clientserver import ClientServerConnection
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.platform_defs.spark.test_served import objects_of
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls into the JVM since the test began."""
+    made, send = list[str](), ClientServerConnection.send_command
+
+    def record(self: ClientServerConnection, command: str) -> Any:
+        made.append(command)
+        return send(self, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", record)
+    return made
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 9, 10, 11, 20, 21, 100])
+def test_a_list_arrives_whole_and_can_be_changed(spark: SparkSession, size: int) -> None:
+    java: Any = spark._jvm
+    for values in ([f"v{n}" for n in range(size)], [*range(size)], [n / 2 for n in range(size)]):
+        made = java.java.util.LinkedList(values)
+        assert [*made] == values
+    assert [*java.java.util.ArrayList((None, "a"))] == [None, "a"]
+    assert [[*part] for part in java.java.util.ArrayList([["a"], ["b", "c"]])] == [["a"], ["b", "c"]]
+
+
+def test_thirty_columns_are_passed_with_few_calls(spark: SparkSession, calls: list[str]) -> None:
+    columns = [F.lit(n).alias(f"c{n}") for n in range(30)]
+    frame = spark.range(1)
+    calls.clear()
+    selected = frame.select(*columns)
+    assert len(calls) <= 10
+    assert selected.columns == [f"c{n}" for n in range(30)]
+
+
+def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: list[str]) -> None:
+    frames = [spark.range(n) for n in range(1_000)]
+    names = {cast(Any, frame)._jdf._target_id for frame in frames}
+    assert names <= objects_of(spark)
+    calls.clear()
+    frames.clear()
+    deadline = time.monotonic() + 30
+    while len(names & objects_of(spark)) >= 500 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(names & objects_of(spark)) < 500
+    assert sum(command.startswith("m") for command in calls) == 0

@@ -1,0 +1,143 @@
+"""A served session: other processes attach to its JVM, with sessions of their own; without one, a process starts its own JVM."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.java_gateway import JavaObject
+from py4j.protocol import GATEWAY_SERVER_OBJECT_ID
+from pyspark.sql import SparkSession
+
+from platform_defs.settings import Settings
+from platform_defs.spark.served import ServeError, attached, published, served
+from platform_defs.spark.session import spark_config
+
+CONFIG = {"spark.master": "local[2]"}
+
+
+def session_of(port: int = 1, secret: str = "s") -> SparkSession:
+    address = SimpleNamespace(port=port, auth_token=secret)
+    return cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(java_parameters=address))))
+
+
+def test_only_this_user_can_read_the_file_and_it_is_deleted_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "session.json"
+    with published(session_of(), CONFIG, file) as own:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert served(file) == own
+        assert own.pid == os.getpid()
+        with pytest.raises(ServeError, match=rf"process {os.getpid()} serves a Spark session already.*TIDEMARK_SESSION_FILE"):
+            published(session_of(), CONFIG, file).__enter__()
+    assert [*file.parent.iterdir()] == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '"text"', "missing", "ended"])
+def test_a_file_that_records_no_running_process_is_ignored(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "session.json"
+    if text == "ended":
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        process.wait()
+        text = json.dumps({"pid": process.pid, "port": 1, "secret": "s", "version": "4", "config": CONFIG})
+    if text != "missing":
+        file.write_text(text)
+    assert served(file) is None
+    assert attached(file, CONFIG) is None
+    with published(session_of(), CONFIG, file) as own:
+        assert served(file) == own
+
+
+def test_a_process_with_another_configuration_does_not_attach(tmp_path: Path) -> None:
+    with published(session_of(), CONFIG, tmp_path / "session.json"):
+        assert attached(tmp_path / "session.json", CONFIG | {"spark.driver.memory": "9g"}) is None
+
+
+CHILD = """
+import atexit, os, sys, time
+from platform_defs.settings import settings
+from platform_defs.spark.session import session
+
+spark = session(settings())
+assert session(settings()) is spark
+"""
+
+
+def child(script: str, values: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process that attaches and then runs a script."""
+    environment = {**os.environ, **{f"TIDEMARK_{name.upper()}": value for name, value in values.items()}}
+    command = [sys.executable, "-c", CHILD + textwrap.dedent(script)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def served_by_this_process(spark: SparkSession, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The settings of a process that attaches to the JVM of the tests."""
+    values = {"session_file": str(tmp_path / "session.json"), "spark_master": "local[2]", "driver_memory": "1g"}
+    with published(spark, spark_config(Settings(**values)), Path(values["session_file"])):  # pyright: ignore[reportArgumentType]
+        yield values
+
+
+def test_a_process_has_a_session_of_its_own_in_the_served_jvm(spark: SparkSession, served_by_this_process: dict[str, str]) -> None:
+    spark.range(1).createOrReplaceTempView("of_the_server")
+    spark.conf.set("spark.sql.shuffle.partitions", "7")
+    done = child(
+        """
+        assert not spark.catalog.tableExists("of_the_server")
+        spark.range(3).createOrReplaceTempView("of_the_child")
+        spark.conf.set("spark.sql.shuffle.partitions", "3")
+        frames = [spark.range(100).selectExpr(f"id + {n} AS v") for n in range(50)]
+        for _ in range(3):
+            del frames[::2]
+            time.sleep(0.5)
+        print(spark.sparkContext.applicationId, frames[0].where("v > 97").count(), spark.conf.get("spark.sql.ansi.enabled"))
+        print(*[frame._jdf._target_id for frame in frames])
+        """,
+        served_by_this_process,
+    )
+    out, err = done.communicate(timeout=120)
+    first, names = (line.split() for line in out.splitlines())
+    assert (done.returncode, first) == (0, [spark.sparkContext.applicationId, "9", "true"]), err
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert not spark.catalog.tableExists("of_the_child")
+    java: Any = spark._jvm
+    default: Any = java.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    assert default.conf().get("spark.sql.shuffle.partitions") != "3"
+    assert {*names}.isdisjoint(objects_of(spark))  # else a served JVM would run out of memory in time
+
+
+def objects_of(spark: SparkSession) -> set[str]:
+    """The names of the Java objects that the JVM keeps for Python's processes."""
+    client = cast(Any, spark.sparkContext)._gateway._gateway_client
+    server: Any = JavaObject(GATEWAY_SERVER_OBJECT_ID, client)
+    return set(server.getGateway().getBindings().keySet())
+
+
+def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served_by_this_process: dict[str, str]) -> None:
+    done = child(
+        """
+        from threading import Thread
+        Thread(target=lambda: (time.sleep(2), print("running", flush=True)), daemon=True).start()
+        spark.range(0, 10**13, 1, 1).selectExpr("sum(hash(id))").collect()
+        """,
+        served_by_this_process,
+    )
+    own: list[Any] = []
+    assert cast(Any, done.stdout).readline() == "running\n"
+    slow = spark.range(0, 6 * 10**8, 1, 1).selectExpr("sum(hash(id, id))")
+    thread = Thread(target=lambda: own.append(slow.collect()))
+    thread.start()
+    done.send_signal(signal.SIGINT)
+    _, err = done.communicate(timeout=120)
+    assert "KeyboardInterrupt" in err
+    thread.join()
+    assert len(own) == 1
+    assert [*spark.sparkContext.statusTracker().getActiveJobsIds()] == []

@@ -1,0 +1,81 @@
+"""The JVM that the processes of a test run share, so that it is started and compiled once: pytest starts it, its workers attach."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.settings import PROJECT, Settings
+from platform_defs.spark.served import published, served
+from platform_defs.spark.session import own_session, session, spark_config
+
+_FILE = "TESTS_SESSION_FILE"
+_WAIT_S = 180
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LATE_COMPILATION = " ".join(
+    f"-XX:Tier4{name}Threshold={value}"
+    for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
+)
+"""The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
+_FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
+"""Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
+
+
+@contextmanager
+def shared_jvm(folder: Path) -> Iterator[None]:
+    """Start a JVM with a session for the processes that this one starts.
+
+    Args:
+        folder: a folder for the file by which they find it.
+    """
+    file = folder / "session.json"
+    os.environ[_FILE] = str(file)
+    process = subprocess.Popen([sys.executable, "-m", "tests.support.shared_jvm", str(file)], cwd=PROJECT)
+    try:
+        yield
+    finally:
+        del os.environ[_FILE]
+        process.terminate()
+        process.wait(60)
+
+
+def session_of_the_tests() -> SparkSession:
+    """The session of this process: in the JVM that pytest started, or else in a JVM of its own."""
+    file = os.environ.get(_FILE)
+    values, more = _configuration(file)
+    deadline = time.monotonic() + _WAIT_S
+    while file and served(Path(file)) is None:
+        assert time.monotonic() < deadline, f"no process serves a session by {file} after {_WAIT_S} s"
+        time.sleep(0.2)
+    return session(values, **more)
+
+
+def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
+    """The settings of the tests' session, and what tests add to the product's configuration.
+
+    Args:
+        file: the file of the served session; None for a JVM of one's own.
+    """
+    memory, name = ("4g", file) if file else ("3g", "none")
+    values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
+    return values, _FEW_CACHED_TABLES | {_JAVA_OPTIONS: f"{spark_config(values)[_JAVA_OPTIONS]} {_LATE_COMPILATION}"}
+
+
+def _serve(file: str) -> None:
+    """Keep a session until SIGTERM."""
+    values, more = _configuration(file)
+    config = spark_config(values) | more
+    with ends_in_order(), published(own_session(config), config, Path(file)):
+        while True:
+            signal.pause()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
