@@ -121,7 +121,7 @@ class Settings(BaseSettings):
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
     first_day: Day | None = Field(
         default=None,
-        description="the first daily partition; when unset, that of the pipeline, or the first day of the year of the oldest event",
+        description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",
     )
     traceback: bool = Field(
         default=False, description="whether an error of Spark is shown with its traceback and its text, which may quote rows"

@@ -204,7 +204,7 @@ def rebuild(
     engine = _engine()
     names = known_assets(engine.assets, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
-    render.show(as_json, {"steps": steps}, render.print_steps)
+    render.show(as_json, {"steps": steps}, render.print_rebuild)
 
 
 @app.command()

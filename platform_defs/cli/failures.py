@@ -34,8 +34,12 @@ class StatusError(TidemarkError, RuntimeError):
         broken = [name for name, law in laws.items() if law["holds"] is False and name not in refused]
         parts = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
         parts += [f"{', '.join(refused)} cannot be accounted for"] if refused else []
+        days = [law["days_to_rebuild"] for law in laws.values() if "days_to_rebuild" in law]
+        first, last = min((d["first"] for d in days), default=""), max((d["last"] for d in days), default="")
+        way_out = f". `tidemark backfill --from {first} --to {last} --rebuild` repairs the tables" if days else ""
         if parts:
-            raise cls(f"{'; '.join(parts)}. The report above gives the rows or the reason; after a repair, run `tidemark status --recount`")
+            report = "The report above gives the rows or the reason"
+            raise cls(f"{'; '.join(parts)}. {report}{way_out}; after a repair, run `tidemark status --recount`")
 
 
 @dataclass

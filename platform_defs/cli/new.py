@@ -35,8 +35,7 @@ made-up rides and fares. Load the settings of this folder first, in each shell; 
     pytest                       # the tests in test_pipeline.py
     make -C {project} ui         # the same in Dagster
 
-Read the tables with any reader of Delta Lake, for example `deltalake.DeltaTable("lake/ride_fares").to_pandas()`. For pandas, DuckDB and
-Spark see {project}/docs/how-to/read-results.md.
+`tidemark query "SELECT * FROM ride_fares"` needs no Spark. For pandas, DuckDB and Spark see {project}/docs/how-to/read-results.md.
 """
 
 

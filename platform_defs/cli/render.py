@@ -156,6 +156,13 @@ def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
         out.print("Nothing to do: every table is at its watermark.")
 
 
+def print_rebuild(report: dict[str, Any]) -> None:
+    """Steps of rebuilt tables."""
+    print_steps(report, complete=False)
+    if not report["steps"]:
+        out.print("The tables are empty: no result is final yet.")
+
+
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
     """The result of a backfill; for `complete` see `print_steps`."""
     for done in report["rebuilt"]:

@@ -1,6 +1,7 @@
 """The state of a lake, as data and as tables: with the recorded accounts, or with a new account of every row."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import Any
 
@@ -61,7 +62,7 @@ def _recorded(engine: Engine, name: str) -> dict[str, Any]:
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
         law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*one) for one in last.differences]}
-    law |= {} if refused is None else {"holds": False, "refused": refused}
+    law |= _repair(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
 
@@ -86,7 +87,8 @@ def _recounted(engine: Engine, name: str) -> dict[str, Any]:
     )
     differences = engine.accounts.count_differences(name)
     engine.accounts.record(name, accounts, differences)
-    return summary | counted | {**_by_side(accounts), "law": _law(accounts, differences)}
+    law = _law(accounts, differences)
+    return summary | counted | {**_by_side(accounts), "law": law | _repair(engine, name, law["broken"])}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
@@ -98,6 +100,16 @@ def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int]
     broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
     entries = [_difference(source, batch, *counts) for (source, batch), counts in sorted(count_differences.items())]
     return {"holds": not broken and not entries, "broken": broken, _DIFFERS: entries}
+
+
+def _repair(engine: Engine, name: str, broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The days to rebuild if the law is violated: those of the rows concerned, and those on which results of such rows are final."""
+    if not broken:
+        return {}
+    days, reads = [date.fromisoformat(str(one["day"])) for one in broken], engine.assets[name].operator.reads
+    wait = timedelta(milliseconds=reads.longest_lookback + reads.watermark_delay)
+    last = (datetime.combine(max(days), time.max) + wait).date()
+    return {"days_to_rebuild": {"first": str(min(days)), "last": str(last)}}
 
 
 def _difference(source: str, batch: int, in_ledger: int, in_log: int) -> dict[str, Any]:
@@ -121,7 +133,7 @@ def print_recorded(report: dict[str, Any]) -> None:
 def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
-    reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] else "nothing yet")
+    reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
     return [name, seconds(reached), _duration(asset["lag_seconds"]), *account]
 

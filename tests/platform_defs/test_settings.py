@@ -18,6 +18,7 @@ LEGAL = {
     "spark_ui": ("true", True),
     "traceback": ("1", True),
     "jars": ("/data/jars", "/data/jars"),
+    "session_file": ("/run/tidemark/session.json", "/run/tidemark/session.json"),
     "lease": ("5 s", "5 s"),
     "maven_mirror": ("https://mirror.invalid/maven2", "https://mirror.invalid/maven2"),
     "java_home": ("/opt/java", "/opt/java"),

@@ -51,6 +51,15 @@ class ProgressError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def renamed_source(cls, asset: str, former: Sequence[str], empty: Sequence[str]) -> "ProgressError":
+        """A table is to be rebuilt from sources of which no row was ingested, in place of those from which it was computed."""
+        return cls(
+            f"{asset} was computed from {', '.join(former)}, and would be empty now: no row of {', '.join(empty)} was ingested. Nothing "
+            f"was changed. If a source was renamed, give it its former name, since its rows are stored under that name; or ingest files of "
+            f"{', '.join(empty)} first"
+        )
+
+    @classmethod
     def other_columns(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
         """A step's rows have other columns than the table."""
         return cls(

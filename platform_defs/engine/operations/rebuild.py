@@ -92,7 +92,8 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
         The assets that are empty now, in the order in which to advance them.
 
     Raises:
-        ProgressError: a downstream table of an emptied table would not be emptied.
+        ProgressError: a downstream table of an emptied table would not be emptied, or a table would stay empty, because one of its
+            sources was renamed.
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
@@ -100,8 +101,19 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
         raise ProgressError.read_by(names, made)
     again = [name for name in advances if name in names or name in readers]
     for name in again:
+        _check_sources(advances[name])
+    for name in again:
         empty(advances[name])
     return again
+
+
+def _check_sources(advance: Advance) -> None:
+    """Raise if a table reads a source without rows in place of one from which it was computed."""
+    reading, asset = advance.reading, advance.asset
+    former = [name for name in _stored(advance).inputs if name not in asset.inputs]
+    without_rows = [of.name for of in reading.inputs_of(asset) if of.is_source and of.identity(reading.lake) is None]
+    if former and without_rows:
+        raise ProgressError.renamed_source(asset.name, former, without_rows)
 
 
 def empty(advance: Advance) -> None:

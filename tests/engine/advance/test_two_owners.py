@@ -140,13 +140,10 @@ def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> 
 
 
 CASES = [
-    ("ingest", "ingest", "ingest.before_append"),
     ("ingest", "ingest and advance", "ingest.before_ledger"),
-    ("advance", "advance", "advance.before_commit"),
     ("advance", "ingest and advance", "advance.before_changelog"),
     ("advance", "remake", "advance.before_fold"),
     ("rebuild", "ingest and advance", "advance.before_commit"),
-    ("remake", "advance", "rebuild.before_empty"),
 ]
 
 

@@ -186,5 +186,22 @@ def test_swapped_inputs_are_refused_and_an_added_column_until_a_rebuild(make_eng
     assert law_violations(changed) == set()
 
 
+def test_a_table_is_not_emptied_because_a_source_was_renamed(engine: Engine, make_engine: MakeEngine) -> None:
+    before = tables(engine)
+    named = {"l": "left", "counts": "counts", "sums": "sums"}
+    renamed = [replace(asset, inputs=tuple(named[name] for name in asset.inputs)) for asset in chain()]
+    other = make_engine([source("left")], renamed)
+    with pytest.raises(ProgressError, match=r'counts was made with other settings .*inputs was \["l"\], and is \["left"\]'):
+        other.advance("counts")
+    way_out = "was computed from l, and would be empty now: no row of left was ingested. Nothing was changed.*former name"
+    for name in ("counts", "visits", "sums"):
+        with pytest.raises(ProgressError, match=f"{name} {way_out}"):
+            list(other.remake([name], downstream=True))
+    assert tables(engine) == before
+    replay(other, [{"left": [Event("c", 1, 0), Event("c", 1, DAY)]}])
+    list(other.remake(["counts"], downstream=True))
+    assert rows_of(other.views.table("counts"), "k", "n") == [("c", 1)]
+
+
 def _copied(contract: SourceContract) -> SourceContract:
     return replace(contract, schema=type(contract.struct).fromJson(contract.struct.jsonValue()))

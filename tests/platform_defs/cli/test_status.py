@@ -90,6 +90,7 @@ def test_the_status_fails_while_the_last_account_is_violated(monkeypatch: pytest
     assert isinstance(_status(monkeypatch, engine, "--recount")[1], StatusError)
     out, error = _status(monkeypatch, _without_session(engine))
     assert isinstance(error, StatusError)
+    assert "`tidemark backfill --from 2026-03-01 --to 2026-03-02 --rebuild` repairs the tables; after a repair, run" in str(error)
     assert "pairs: the law is violated for l on 2026-03-01: accepted 2, " in out
     assert "missing 1, extra 0" in out
     engine.rebuild("pairs")  # repairs the rows, so the account is one of other rows

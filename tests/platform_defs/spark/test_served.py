@@ -125,6 +125,7 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
     done = child(
         """
         from threading import Thread
+        spark.sparkContext.setJobGroup(str(os.getpid()), "")
         Thread(target=lambda: (time.sleep(2), print("running", flush=True)), daemon=True).start()
         spark.range(0, 10**13, 1, 1).selectExpr("sum(hash(id))").collect()
         """,
@@ -140,4 +141,5 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
     assert "KeyboardInterrupt" in err
     thread.join()
     assert len(own) == 1
-    assert [*spark.sparkContext.statusTracker().getActiveJobsIds()] == []
+    tracker = spark.sparkContext.statusTracker()
+    assert [getattr(tracker.getJobInfo(job), "status", None) for job in tracker.getJobIdsForGroup(str(done.pid))] == ["FAILED"]
