@@ -7,7 +7,7 @@ from pyspark.sql.types import StructField, StructType
 
 from assets.names import MOST_COLUMNS, column_fault, first_twice, folded, is_key, is_stored, name_fault, nested_fields
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
-from operators.errors import OperatorError
+from operators.errors import OperatorError, did_you_mean
 from operators.timing import DAY_MS, Duration, length_ms
 
 EVENT_TIME_RAW = "event_time_raw"
@@ -106,14 +106,21 @@ def _check_type(column: StructField) -> None:
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
 
 
-def check_key(key: Sequence[str], schema: StructType) -> None:
-    """Raise `ContractError` unless the key's columns exist and Spark can compare them."""
+def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
+    """Raise `ContractError` unless the key's columns exist and Spark can compare them.
+
+    Args:
+        key: the key's columns.
+        schema: the source's columns.
+        of: whose columns these are, for the error.
+    """
     if isinstance(key, str):
         raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
     columns = schema.fieldNames()
     for column in key:
         if column not in columns:
-            raise ContractError.bad_value("unique_key", column, f"columns of the schema: {', '.join(columns)}")
+            legal = f"the columns of {of} are {', '.join(columns)}{did_you_mean(column, columns)}"
+            raise ContractError.bad_value("unique_key", column, legal)
         if not is_key(schema[column].dataType):
             raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain none")
     if len({*key}) < len(key):

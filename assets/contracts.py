@@ -165,7 +165,7 @@ class SourceContract:
         if self.new_columns not in get_args(NewColumns):
             raise ContractError.bad_value("new_columns", self.new_columns, ", ".join(get_args(NewColumns)))
         check_columns([f for f in self.struct.fields if not self.is_added(f)], self.struct.fieldNames())
-        check_key(self.unique_key, self.struct)
+        check_key(self.unique_key, self.struct, f"source {self.name!r}")
         check_sql("event_time", self.event_time)
         self._check_expressions()
         if not isinstance(self.watermark, BoundedOutOfOrderness | Punctuated):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -279,8 +279,6 @@ class DerivedAsset:
 
     def _check_preparations(self) -> None:
         for name, preparation in self.prepare.items():
-            if name not in self.inputs:
-                raise ContractError.bad_value("prepare", name, f"names of the table's inputs: {', '.join(self.inputs)}")
             if not isinstance(preparation, Preparation):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ContractError.bad_value("prepare", preparation, "Preparation(where=..., select=...)")
             if preparation.where is not None and self.operator.reads.change is not None:

@@ -1,6 +1,5 @@
 """Checks of SQL expressions against the columns that they can read, before any row is read and without a Spark session."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -10,6 +9,7 @@ from sqlglot.errors import SqlglotError
 
 from assets.contract_checks import ContractError
 from assets.names import folded
+from operators.errors import did_you_mean
 
 WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
 """Functions that Spark calls without parentheses if no column has their name."""
@@ -39,10 +39,10 @@ def check_columns_exist(parameter: str, names: Iterable[str], columns: Sequence[
 
 def _no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], of: str) -> ContractError:
     """The error for a column that does not exist."""
-    nearest = difflib.get_close_matches(unknown, columns, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     missing = "" if value == unknown else f"{unknown!r} is no column of {of}; "
-    return ContractError.bad_value(parameter, value, f"{missing}the columns of {of} are {', '.join(columns)}{hint}")
+    return ContractError.bad_value(
+        parameter, value, f"{missing}the columns of {of} are {', '.join(columns)}{did_you_mean(unknown, columns)}"
+    )
 
 
 def unknown_column(expression: str, columns: Sequence[str]) -> str | None:

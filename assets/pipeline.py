@@ -9,6 +9,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
 from assets.pipeline_checks import checked_tables
+from operators.errors import did_you_mean
 from operators.timing import length_ms
 
 if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
@@ -71,7 +72,8 @@ class Pipeline:
     def _check_completeness(self) -> None:
         given = self.completeness if isinstance(self.completeness, Mapping) else {}
         if (unknown := next((name for name in given if name not in self.tables_by_name), None)) is not None:
-            raise ContractError.bad_value("completeness", unknown, f"names of tables: {', '.join(self.tables_by_name)}")
+            legal = f"names of tables: {', '.join(self.tables_by_name)}{did_you_mean(unknown, self.tables_by_name)}"
+            raise ContractError.bad_value("completeness", unknown, legal)
         for least in given.values() if isinstance(self.completeness, Mapping) else [self.completeness]:
             if not isinstance(least, int | float) or not 0 <= least <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ContractError.bad_value("completeness", least, "a share from 0 to 1")

@@ -1,6 +1,7 @@
 """Checks of a pipeline's sources and tables against each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from assets.contract_checks import ContractError
@@ -11,7 +12,7 @@ from assets.names import first_twice, folded
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
-from operators.errors import OperatorError
+from operators.errors import OperatorError, did_you_mean
 
 
 def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, DerivedAsset]) -> dict[str, DerivedAsset]:
@@ -22,9 +23,9 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         tables: the tables, by name, in any order.
 
     Raises:
-        ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, an operator cannot
-            read the kind of one of its inputs, does not accept their columns or reads one that they do not have, a table describes a
-            column that it does not have, or a result has a column that its changelog adds.
+        ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, a table prepares
+            what is none of its inputs, an operator cannot read the kind of one of its inputs, does not accept their columns or reads one
+            that they do not have, a table describes a column that it does not have, or a result has a column that its changelog adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
@@ -35,10 +36,12 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
     known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     for name, table in ordered.items():
         check_inputs(table, tables)
-        _check_preparations(table, ordered, known)
+        with _naming(table):
+            _check_preparations(table, ordered, known)
         _check_kind_column(table, ordered, known)
         columns = _columns(table, ordered, known)
-        _check_expressions(table, ordered, known)
+        with _naming(table):
+            _check_expressions(table, ordered, known)
         if columns is None:
             continue
         _check_described(table, columns)
@@ -66,8 +69,9 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
         if name in ordered or name in sources:
             return
         if name not in assets:
+            others = [known for known in (*sources, *assets) if known not in readers]
             legal = f"names of sources and tables: {', '.join([*sources, *assets])}"
-            raise ContractError.bad_value("inputs", name, f"{legal}; {readers[-1]!r} reads it")
+            raise ContractError.bad_value("inputs", name, f"{legal}; {readers[-1]!r} reads it{did_you_mean(name, others)}")
         for of in assets[name].inputs:
             put(of, [*readers, name])
         ordered[name] = assets[name]
@@ -77,9 +81,24 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
     return ordered
 
 
+@contextmanager
+def _naming(table: DerivedAsset) -> Iterator[None]:
+    """Put the name of the table before a contract error: a pipeline can have the same parameter and value in several tables."""
+    try:
+        yield
+    except ContractError as error:
+        raise ContractError(f"table {table.name!r}: {error}") from error
+
+
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a table prepares an upserted table (a deleted or updated row could remain in the result), or reads an unknown column."""
+    """Raise if a table prepares what is none of its inputs, or an upserted table (a deleted or updated row could remain in the result).
+
+    Also raise if a preparation reads an unknown column.
+    """
     for name, preparation in table.prepare.items():
+        if name not in table.inputs:
+            legal = f"names of the table's inputs: {', '.join(table.inputs)}{did_you_mean(name, table.inputs)}"
+            raise ContractError.bad_value("prepare", name, legal)
         if name in tables and tables[name].operator.emits.upserts:
             legal = f"sources and tables of final results; rows of the upserted table {name!r} are replaced: prepare its own inputs"
             raise ContractError.bad_value("prepare", name, legal)

@@ -1,5 +1,7 @@
 """The errors of the operators. Each says what is wrong, what is legal and how to fix it; class methods contain the wording."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -14,6 +16,17 @@ class OperatorError(TidemarkError, ValueError):
     def bad_value(cls, parameter: str, value: object, legal: str) -> Self:
         """`parameter` has a value that is not legal."""
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of an error for an unknown name: the most similar of the known names, ignoring case; empty if none is similar.
+
+    >>> did_you_mean("paymentz", ["orders", "Payments"])
+    "; did you mean 'Payments'?"
+    """
+    by_lower_case = {one.lower(): one for one in known}
+    nearest = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
+    return f"; did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
 
 
 def is_count(value: object) -> bool:
@@ -57,7 +70,8 @@ class ColumnError(OperatorError):
     @classmethod
     def missing(cls, parameter: str, column: str, present: list[str]) -> Self:
         """The frame does not have the named column."""
-        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(present)}")
+        hint = did_you_mean(column, present)
+        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(present)}{hint}")
 
     @classmethod
     def not_a_time(cls, parameter: str, column: str, found: str) -> Self:

@@ -70,7 +70,7 @@ ILLEGAL = [
     Illegal("fields in case alone", {"schema": StructType().add("a", ArrayType(schema_of("b", "B")))}, "'a.B'.*differ in more than case"),
     Illegal("an interval", {"schema": StructType().add("a", DayTimeIntervalType())}, "types that a Delta table stores"),
     Illegal("void", {"schema": StructType().add("a", ArrayType(NullType()))}, "types that a Delta table stores"),
-    Illegal("a key that is no column", {"unique_key": ("x",)}, "`unique_key` is 'x'; legal: columns of the schema: k"),
+    Illegal("a key that is no column", {"unique_key": ("x",)}, "`unique_key` is 'x'; legal: the columns of source 's' are k"),
     Illegal("a key that is text", {"unique_key": "k"}, r"`unique_key` is 'k'; legal: a tuple of column names, such as \('k',\)"),
     Illegal("a key twice", {"unique_key": ("k", "k")}, "each column once"),
     Illegal(

@@ -7,7 +7,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, Punctuated, RowRule, SourceContract
 from assets.expressions import unknown_column
 from assets.pipeline import Pipeline
-from operators import Aggregate, Consecutive, Deduplicate, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, Consecutive, Deduplicate, IntervalJoin, TopK, TopN, Tumbling, WindowedAggregate
 
 COLUMNS = (
     "a INT, b STRING, ts STRING, t TIMESTAMP, arr ARRAY<STRUCT<price: INT>>, m MAP<STRING, INT>, s STRUCT<x: STRUCT<y: INT>>, `b-c` STRING"
@@ -94,6 +94,10 @@ RIDES = {"name": "rides", "schema": "zone STRING, started_at TIMESTAMP, fare INT
             {"rules": (RowRule("fare_not_negative", "fair >= 0"),)},
             r"`condition` is 'fair >= 0'; legal: 'fair' is no column of source 'rides'; .*; did you mean 'fare'\?",
         ),
+        (
+            {"unique_key": ("zones",)},
+            r"`unique_key` is 'zones'; legal: the columns of source 'rides' are zone, started_at, fare; did you mean 'zone'\?",
+        ),
         ({"watermark": Punctuated("mark")}, r"`watermark` is 'mark'; legal: the columns of source 'rides' are"),
         ({"watermark": Punctuated("started_at", marker="is_mark")}, r"`marker` is 'is_mark'; legal: the columns of source 'rides' are"),
     ],
@@ -108,11 +112,11 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
     [
         (
             WindowedAggregate(by="zones", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
-            r"`by` is 'zones'; legal: the columns of 'rides' are zone, started_at, fare; did you mean 'zone'\?",
+            r"^table 'made': `by` is 'zones'; legal: the columns of 'rides' are zone, started_at, fare; did you mean 'zone'\?",
         ),
         (
             WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"total": "sum(fair)"}),
-            r"`aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'; ",
+            r"^table 'made': `aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'; .*; did you mean 'fare'\?$",
         ),
         (Aggregate(by="zone", aggregates={"total": "sum(fair)"}), r"`aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'"),
         (TopN(by="area", order_by="fare DESC", rank_end=3), r"`by` is 'area'; legal: the columns of 'rides' are"),
@@ -123,6 +127,13 @@ def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
     table = DerivedAsset(name="made", inputs=("rides",), operator=operator)
     with pytest.raises(ContractError, match=message):
         Pipeline(sources=[SourceContract(**RIDES)], tables=[table])
+
+
+def test_a_join_names_the_table_and_the_most_similar_column():
+    fares = SourceContract(name="fares", schema="zone STRING, at TIMESTAMP", event_time="at")
+    table = DerivedAsset(name="made", inputs=("rides", "fares"), operator=IntervalJoin(on="zones", lower=0, upper="1 hour"))
+    with pytest.raises(ContractError, match=r"the operator of 'made' accepts: `on` names the column 'zones', .*; did you mean 'zone'\?$"):
+        Pipeline(sources=[SourceContract(**RIDES), fares], tables=[table])
 
 
 @pytest.mark.parametrize(

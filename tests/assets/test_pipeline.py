@@ -43,7 +43,7 @@ def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_n
         ({"sources": [WIDE]}, r"`sources` is .*; legal: a list of SourceContract values"),
         ({"tables": [WIDE, WIDE]}, r"`tables` is 'wide'; legal: names that differ"),
         ({"tables": [COUNTS]}, r"`inputs` is 'wide'; legal: names of sources and tables: rides, fares, counts; 'counts' reads it"),
-        ({"completeness": {"wides": 0.5}}, r"`completeness` is 'wides'; legal: names of tables: wide"),
+        ({"completeness": {"wides": 0.5}}, r"`completeness` is 'wides'; legal: names of tables: wide; did you mean 'wide'\?"),
         ({"completeness": 1.5}, r"`completeness` is 1.5; legal: a share from 0 to 1"),
         ({"first_day": "soon"}, r"`first_day` is 'soon'; legal: a day, YYYY-MM-DD"),
         ({"first_day": 20200101}, r"`first_day` is 20200101; legal: a day, YYYY-MM-DD"),

@@ -100,7 +100,7 @@ def test_rows_of_a_table_have_no_batch() -> None:
         Pipeline(sources=[L], tables=[table(operator=seconds), best])
 
 
-L, R = (SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r"))
+L, R, PAYMENTS = (SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r", "payments"))
 COUNT = Aggregate(by="k", aggregates={"n": "count(*)"})
 JOIN = IntervalJoin(on="id", lower=0, upper="1 hour")
 
@@ -110,16 +110,22 @@ def table(**changes: object) -> DerivedAsset:
     return DerivedAsset(**{"name": "count", "inputs": ("l",), "operator": COUNT, **changes})  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        ({"m": Preparation()}, r"`prepare` is 'm'; legal: names of the table's inputs: l"),
-        ({"l": "v > 0"}, r"`prepare` is 'v > 0'; legal: Preparation\(where=..., select=...\)"),
-    ],
-)
-def test_a_preparation_is_of_an_input(prepare: dict[str, Preparation], message: str) -> None:
+def test_a_preparation_is_of_an_input() -> None:
+    with pytest.raises(ContractError, match=r"`prepare` is 'v > 0'; legal: Preparation\(where=..., select=...\)"):
+        table(prepare={"l": "v > 0"})
+    with pytest.raises(ContractError, match=r"^table 'count': `prepare` is 'm'; legal: names of the table's inputs: l$"):
+        Pipeline(sources=[L], tables=[table(prepare={"m": Preparation()})])
+    with pytest.raises(ContractError, match=r"^table 'count': `prepare` is 'payment'; legal: .*: payments; did you mean 'payments'\?$"):
+        Pipeline(sources=[PAYMENTS], tables=[table(inputs=("payments",), prepare={"payment": Preparation()})])
+
+
+def test_an_unknown_input_is_reported_before_the_preparation_of_the_right_name() -> None:
+    pairs = DerivedAsset(name="pairs", inputs=("l", "paymentz"), operator=JOIN, prepare={"payments": Preparation()})
+    message = (
+        r"^`inputs` is 'paymentz'; legal: names of sources and tables: l, payments, pairs; 'pairs' reads it; did you mean 'payments'\?$"
+    )
     with pytest.raises(ContractError, match=message):
-        table(prepare=prepare)
+        Pipeline(sources=[L, PAYMENTS], tables=[pairs])
 
 
 @pytest.mark.parametrize(
