@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pyspark.sql.types import StructType
 
 from operators import Aggregate, CoGroup, Deduplicate, IntervalJoin, Operator, TopK, TopN, WindowedAggregate, WindowJoin
+from operators.errors import did_you_mean
+from platform_defs.safe_text import shortened
 
 OPERATORS = (IntervalJoin, WindowJoin, CoGroup, WindowedAggregate, Aggregate, TopK, TopN, Deduplicate)
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
@@ -61,6 +63,10 @@ class OneOf(Declared):
     def _require_one(cls, values: Any) -> Any:
         if not isinstance(values, dict) or len(values) != 1:
             raise ValueError(f"legal: a mapping with one key, of {', '.join(cls.model_fields)}")
+        [name] = values
+        if isinstance(name, str) and name not in cls.model_fields:
+            legal = f"a mapping with one key, of {', '.join(cls.model_fields)}{did_you_mean(name, cls.model_fields)}"
+            raise ValueError(f"{shortened(name)!r} is unknown; legal: {legal}")
         return {name: {} if value is None else value for name, value in values.items()}
 
     def specification(self) -> Any:

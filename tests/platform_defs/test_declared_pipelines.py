@@ -156,7 +156,13 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
         ("suites:", "first_day: 2026-02-30\nsuites:", r"`first_day` is '2026-02-30'; legal: a day"),
         ("suites:", "completeness: true\nsuites:", r"^completeness: legal: a valid number, or legal: a mapping$"),
         ("rides: count(*)", "true: count(*)", r"\.aggregates: legal: keys that are text; YAML may read on"),
-        ("top_k:", "top_kk:", r"^tables\[2\]\.operator\.top_kk: there is no such parameter$"),
+        (
+            "interval_join:",
+            "intervall_join:",
+            r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of interval_join, window_join, co_group, "
+            r"windowed_aggregate, aggregate, top_k, top_n, deduplicate; did you mean 'interval_join'\?$",
+        ),
+        ("tumbling:", "hopping:", r"\.window: 'hopping' is unknown; legal: a mapping with one key, of tumbling, sliding, cumulative"),
         ("event_time: paid_at", "event_tim: paid_at", r"^sources\[1\]\.event_time: is missing; sources\[1\]\.event_tim: there is no such"),
         ("upper: 2 hours", "upper: 2 hourz", r"^table 'ride_fares': `upper` is '2 hourz'; legal: whole milliseconds"),
         (
