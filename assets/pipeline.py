@@ -1,6 +1,6 @@
 """A pipeline: the sources, the tables that are computed from them, and the expectations that their rows must meet."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
-from assets.pipeline_checks import checked_tables
+from assets.pipeline_checks import checked_tables, columns_of_tables
 from operators.errors import did_you_mean
 from operators.timing import length_ms
 
@@ -29,7 +29,8 @@ class Pipeline:
         sources: the sources.
         tables: the tables, in any order.
         suites: by the name of a source or table, the expectations for the rows of its event log or table; or a function without
-            parameters that returns them, so that Great Expectations is imported only where checks run.
+            parameters that returns them, so that Great Expectations is imported only where checks run. The names that a function returns
+            are checked there too.
         completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
             day and side; a day below it is a warning. One number holds for all tables; by default 0.5.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
@@ -66,6 +67,8 @@ class Pipeline:
         object.__setattr__(self, "tables", _values("tables", self.tables, DerivedAsset))
         object.__setattr__(self, "tables", tuple(checked_tables(self.sources_by_name, self.tables_by_name).values()))
         self._check_completeness()
+        if not callable(self.suites):
+            self.check_suites(self.suites)
         if self.first_day is not None:
             _check_day(self.first_day)
 
@@ -95,11 +98,20 @@ class Pipeline:
             ContractError: there is no source or table with a name.
         """
         found = self.suites() if callable(self.suites) else self.suites
-        known = [*self.sources_by_name, *self.tables_by_name]
-        for name in found:
-            if name not in known:
-                raise ContractError.bad_value("suites", name, f"names of sources and tables: {', '.join(known)}")
+        self.check_suites(found)
         return found
+
+    def check_suites(self, names: Iterable[str]) -> None:
+        """Raise `ContractError` if there is no source or table with one of the names."""
+        known = [*self.sources_by_name, *self.tables_by_name]
+        for name in names:
+            if name not in known:
+                legal = f"names of sources and tables: {', '.join(known)}{did_you_mean(name, known)}"
+                raise ContractError.bad_value("suites", name, legal)
+
+    def columns_of_tables(self) -> dict[str, Sequence[str]]:
+        """The columns of each table whose columns are known without its rows, by the table's name."""
+        return columns_of_tables(self.sources_by_name, self.tables_by_name)
 
     def completeness_of(self, table: str) -> float:
         """The least share of matched rows of a table."""

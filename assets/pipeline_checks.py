@@ -45,11 +45,31 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         if columns is None:
             continue
         _check_described(table, columns)
-        upserts = table.operator.emits.upserts
-        known[name] = columns if upserts else [c for c in columns if c not in (EVENT_TIME, RESULT_TIME, FINAL_AT)]
-        if upserts:
+        known[name] = _readable(table, columns)
+        if table.operator.emits.upserts:
             _check_changelog(table, columns)
     return ordered
+
+
+def columns_of_tables(sources: Mapping[str, SourceContract], ordered: Mapping[str, DerivedAsset]) -> dict[str, Sequence[str]]:
+    """The columns of each table whose columns are known without its rows, by the table's name.
+
+    Args:
+        sources: the sources, by name.
+        ordered: the tables as `checked_tables` returns them.
+    """
+    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
+    found: dict[str, Sequence[str]] = {}
+    for name, table in ordered.items():
+        columns = _columns(table, ordered, known)
+        if columns is not None:
+            found[name], known[name] = columns, _readable(table, columns)
+    return found
+
+
+def _readable(table: DerivedAsset, columns: Sequence[str]) -> Sequence[str]:
+    """The columns of a table that its readers can use, except those that the engine adds."""
+    return columns if table.operator.emits.upserts else [c for c in columns if c not in (EVENT_TIME, RESULT_TIME, FINAL_AT)]
 
 
 def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> dict[str, DerivedAsset]:

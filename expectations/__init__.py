@@ -9,6 +9,7 @@ from assets.factories.keys import event_key
 from assets.pipeline import Pipeline
 from expectations.checks import suite_checks
 from expectations.leaderboards import leaderboard_checks
+from expectations.suite_columns import check_suite_columns
 from operators.columns import FINAL_AT
 
 __all__ = ["TableSuite", "all_checks", "leaderboard_checks", "suite_checks", "table_suites"]
@@ -39,8 +40,13 @@ class TableSuite:
 
 
 def table_suites(pipeline: Pipeline) -> list[TableSuite]:
-    """The suites of a pipeline: of event logs, then of tables, in the pipeline's order."""
+    """The suites of a pipeline: of event logs, then of tables, in the pipeline's order.
+
+    Raises:
+        ContractError: a suite is of no source or table, or an expectation names a column that its source or table does not have.
+    """
     suites = pipeline.suites_by_name()
+    check_suite_columns(pipeline, suites)
     logs = [TableSuite(event_key(s.name), s.log, suites[s.name], source=s.name) for s in pipeline.sources if s.name in suites]
     tables = [
         TableSuite(dg.AssetKey(t.name), t.name, suites[t.name], FINAL_AT if t.operator.reads.closes_ranges else None)

@@ -86,16 +86,18 @@ class Document(Strict):
 
         Raises:
             DeclaredError: a source or a table is not legal.
-            ContractError: sources and tables do not fit together.
+            ContractError: sources and tables do not fit together, or a suite is of neither.
         """
         parts = cast(Any, self)  # of `document_model`
-        return Pipeline(
+        made = Pipeline(
             sources=_specifications("source", parts.sources),
             tables=_specifications("table", parts.tables),
             suites=self._suites,
             completeness=self.completeness,
             first_day=self.first_day,
         )
+        made.check_suites(self.suites)
+        return made
 
     def _suites(self) -> "dict[str, ExpectationSuite]":
         from great_expectations import ExpectationSuite

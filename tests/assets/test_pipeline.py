@@ -44,6 +44,10 @@ def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_n
         ({"tables": [WIDE, WIDE]}, r"`tables` is 'wide'; legal: names that differ"),
         ({"tables": [COUNTS]}, r"`inputs` is 'wide'; legal: names of sources and tables: rides, fares, counts; 'counts' reads it"),
         ({"completeness": {"wides": 0.5}}, r"`completeness` is 'wides'; legal: names of tables: wide; did you mean 'wide'\?"),
+        (
+            {"suites": {"rids": None}},
+            r"`suites` is 'rids'; legal: names of sources and tables: rides, fares, wide; did you mean 'rides'\?$",
+        ),
         ({"completeness": 1.5}, r"`completeness` is 1.5; legal: a share from 0 to 1"),
         ({"first_day": "soon"}, r"`first_day` is 'soon'; legal: a day, YYYY-MM-DD"),
         ({"first_day": 20200101}, r"`first_day` is 20200101; legal: a day, YYYY-MM-DD"),
@@ -59,5 +63,5 @@ def test_an_illegal_pipeline_is_refused_with_the_parameter_and_what_is_legal(cha
 
 def test_a_suite_of_an_unknown_table_is_refused_when_the_suites_are_made():
     pipeline = Pipeline(sources=[RIDES], suites=lambda: {"ridez": None})
-    with pytest.raises(ContractError, match=r"`suites` is 'ridez'; legal: names of sources and tables: rides"):
+    with pytest.raises(ContractError, match=r"`suites` is 'ridez'; legal: names of sources and tables: rides; did you mean 'rides'\?$"):
         pipeline.suites_by_name()

@@ -1,10 +1,18 @@
+from dataclasses import replace
 from itertools import chain
 
 import pytest
+from great_expectations import ExpectationSuite
+from great_expectations import expectations as gxe
+from great_expectations.expectations.expectation import Expectation
 
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset, SourceContract
+from assets.pipeline import Pipeline
 from expectations import shop as suites
 from expectations import table_suites
 from expectations.finding import check_name
+from operators import Aggregate
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from platform_defs.simulator import trade
@@ -51,3 +59,52 @@ def test_an_expectation_without_a_name_is_named_by_type_and_columns():
     assert {"expect_column_values_to_not_be_null_order_id", "expect_compound_columns_to_be_unique_seq_arrival"} <= {
         check_name(e) for e in unnamed
     }
+
+
+FARES = SourceContract(name="fares", schema="zone STRING, fee INT, paid STRUCT<at: TIMESTAMP>", event_time="paid.at")
+TOTALS = DerivedAsset(name="totals", inputs=("fares",), operator=Aggregate(by="zone", aggregates={"total": "sum(fee)"}))
+
+
+def _suites_of(name: str, expectation: Expectation, source: SourceContract = FARES) -> list[str]:
+    suite = ExpectationSuite(name=name, expectations=[expectation])
+    return [found.table for found in table_suites(Pipeline(sources=[source], tables=[TOTALS], suites={name: suite}))]
+
+
+@pytest.mark.parametrize(
+    ("name", "expectation", "message"),
+    [
+        (
+            "fares",
+            gxe.ExpectColumnValuesToNotBeNull(column="feee", meta={"check": "fee_is_known"}),
+            r"^check 'fee_is_known': `column` is 'feee'; legal: the columns of source 'fares' are zone, fee, paid; did you mean 'fee'\?$",
+        ),
+        (
+            "totals",
+            gxe.ExpectColumnValuesToNotBeNull(column="fee"),
+            r"^check 'expect_.*_fee': `column` is 'fee'; legal: the columns of table 'totals' are zone, total, seq, arrival$",
+        ),
+        ("fares", gxe.ExpectColumnPairValuesToBeEqual(column_A="fee", column_B="total"), r"`column` is 'total'; legal: the columns of"),
+        ("fares", gxe.ExpectCompoundColumnsToBeUnique(column_list=["fee", "zones"]), r"`column` is 'zones'; .*; did you mean 'zone'\?$"),
+    ],
+)
+def test_a_column_that_the_source_or_table_does_not_have_is_refused(name: str, expectation: Expectation, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        _suites_of(name, expectation)
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        gxe.ExpectColumnValuesToNotBeNull(column="FEE"),
+        gxe.ExpectColumnValuesToNotBeNull(column="paid.at"),
+        gxe.ExpectColumnValuesToNotBeNull(column="event_time_raw"),
+        gxe.ExpectColumnToExist(column="tip"),
+        gxe.ExpectTableRowCountToBeBetween(min_value=1),
+    ],
+)
+def test_columns_that_may_exist_are_accepted(expectation: Expectation) -> None:
+    assert _suites_of("fares", expectation) == ["events/fares"]
+
+
+def test_a_column_that_files_may_add_is_accepted() -> None:
+    assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="tip"), replace(FARES, new_columns="add")) == ["events/fares"]

@@ -171,6 +171,11 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
             r"\.window: legal: a mapping with one key, of tumbling, sliding,",
         ),
         ("schema: ride_id STRING NOT NULL, amount", "schema: ride_id TEXTUAL, amount", r"^source 'fares': .*TEXTUAL"),
+        (
+            "suites:\n  fares:",
+            "suites:\n  farez:",
+            r"^`suites` is 'farez'; legal: names of sources and tables: .*; did you mean 'fares'\?$",
+        ),
         ("suites:", "suite:", r"^suite: there is no such parameter$"),
         ("sources:", "others:", r"^sources: is missing; others: there is no such parameter$"),
     ],
