@@ -14,6 +14,7 @@ from platform_defs.safe_text import shortened
 from platform_defs.setting_values import YAML_ENDINGS
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
+from platform_defs.user_code import located
 
 DEFAULT_NAME = "pipeline"
 _VARIABLE = "TIDEMARK_PIPELINE"
@@ -37,6 +38,7 @@ def configured_pipeline(values: Settings) -> Pipeline:
 
     Raises:
         PipelineError: the module or the name does not exist, or is no pipeline.
+        UserCodeError: the module's code raises an error.
         OperatorError: the pipeline is not valid; its message names the parameter.
     """
     return shop(values) if values.pipeline is None else load(values.pipeline)
@@ -45,9 +47,8 @@ def configured_pipeline(values: Settings) -> Pipeline:
 def load(target: str) -> Pipeline:
     """The pipeline of a module or a YAML file: `MODULE:NAME`, `FILE.py`, `FILE.py:NAME` or `FILE.yaml`.
 
-    An error that the module itself raises is raised as it is, with its traceback.
-
     Raises:
+        UserCodeError: the module has a syntax error or raises an error, which is the cause. Errors of Tidemark are raised as they are.
         PipelineError: the module, the file or the name does not exist, or is no pipeline.
         DeclaredError: the YAML has other parts or values than its schema.
     """
@@ -58,7 +59,8 @@ def load(target: str) -> Pipeline:
     found: Any = getattr(module, name or DEFAULT_NAME, None)
     if found is None:
         raise PipelineError.of(target, f"{where} has no {name or DEFAULT_NAME!r}")
-    made = found() if callable(found) else found
+    with located(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
+        made = found() if callable(found) else found
     if not isinstance(made, Pipeline):
         raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(made).__name__}, not a Pipeline")
     return made
@@ -67,12 +69,13 @@ def load(target: str) -> Pipeline:
 def _of_name(target: str, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise PipelineError.of(target, f"{name!r} is not the name of a module")
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # a module that this one imports
-            raise
-        raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
+    with located(_VARIABLE, target, None):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # a module that this one imports
+                raise
+            raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
 
 
 def _of_yaml(target: str, file: Path) -> Pipeline:
@@ -98,5 +101,6 @@ def _of_file(target: str, file: Path) -> ModuleType:
         raise PipelineError.of(target, f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)
-    spec.loader.exec_module(module)
+    with located(_VARIABLE, target, file):
+        spec.loader.exec_module(module)
     return module

@@ -124,7 +124,9 @@ class Settings(BaseSettings):
         description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",
     )
     traceback: bool = Field(
-        default=False, description="whether an error of Spark is shown with its traceback and its text, which may quote rows"
+        default=False,
+        description="whether an error of your pipeline's code is shown with its traceback, and an error of Spark with its traceback and "
+        "its text, which may quote rows",
     )
     completeness: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False, description="join completeness below this is a warning")
 

@@ -37,6 +37,7 @@ from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
+from platform_defs.user_code import UserCodeError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
@@ -263,17 +264,20 @@ def _without_rows(error: PySparkException | Py4JJavaError) -> str:
 
 
 def main() -> None:
-    """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line without a traceback."""
+    """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
+
+    `TIDEMARK_TRACEBACK=1` shows errors of Spark, and of the code of the user's pipeline, with the traceback.
+    """
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except _UsageError as error:
         _exit_with_usage_error(cast(Any, error))
     except typer.Abort:
         _exit_with_error("interrupted")
-    except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
+    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: some of PySpark's are a ValueError too
         if settings().traceback:
             raise
-        _exit_with_error(_without_rows(error))
+        _exit_with_error(str(error) if isinstance(error, UserCodeError) else _without_rows(error))
     except TidemarkError as error:
         _exit_with_error(str(error))
     else:

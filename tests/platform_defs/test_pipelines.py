@@ -1,5 +1,6 @@
 """The setting TIDEMARK_PIPELINE: a pipeline of one's own in place of the shop, with all of its assets, checks, jobs and sensors."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
 from platform_defs.settings import Settings
+from platform_defs.user_code import UserCodeError
 from tests.support.modules import modules_of
 
 TEXT = """
@@ -97,14 +99,34 @@ def test_what_is_no_pipeline_is_refused_with_the_legal_forms(file, target, messa
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [("import no_such_library", ModuleNotFoundError, "no_such_library"), ("raise ContractError('too late')", ContractError, "^too late$")],
+    ("text", "message"),
+    [
+        ("import no_such_library", "line 2: ModuleNotFoundError: No module named 'no_such_library'"),
+        ("x = 1\npipeline = y", "line 3: NameError: name 'y' is not defined"),
+        ("pipeline = Pipeline(", "line 2: SyntaxError: '(' was never closed"),
+        ("import of_bad_syntax", r"line 2: SyntaxError: invalid syntax (of_bad_syntax.py, line 2)"),
+        ("import of_bad_name", "line 2: NameError: name 'z' is not defined"),
+        ("def pipeline():\n    import json\n    return json.loads('{')", "line 4: JSONDecodeError: Expecting property name"),
+        ("raise ValueError('two\\n\\n lines')", "line 2: ValueError: two lines"),
+    ],
 )
 @pytest.mark.parametrize("form", ["file", "module"])
-def test_an_error_of_the_users_module_is_raised_as_it_is(file, monkeypatch, form, text, error, message):
+def test_an_error_of_the_users_code_names_the_line_in_the_users_file(file, monkeypatch, form, text, message):
     monkeypatch.syspath_prepend(file.parent)
-    file.write_text(f"from assets.contract_checks import ContractError\n{text}\n")
-    with pytest.raises(error, match=message):
+    (file.parent / "of_bad_syntax.py").write_text("x = 1\nx = =\n")
+    (file.parent / "of_bad_name.py").write_text("\n\n\nz\n")
+    file.write_text(f"from assets.pipeline import Pipeline\n{text}\n")
+    target = str(file) if form == "file" else "rides_pipeline:pipeline"
+    with pytest.raises(UserCodeError, match=rf"^TIDEMARK_PIPELINE is '{target}': {file}, {re.escape(message)}") as raised:
+        load(target)
+    assert type(raised.value.__cause__).__name__ in message
+
+
+@pytest.mark.parametrize("form", ["file", "module"])
+def test_an_error_of_tidemark_in_the_users_module_is_raised_as_it_is(file, monkeypatch, form):
+    monkeypatch.syspath_prepend(file.parent)
+    file.write_text("from assets.contract_checks import ContractError\nraise ContractError('too late')\n")
+    with pytest.raises(ContractError, match=r"^too late$"):
         load(str(file) if form == "file" else "rides_pipeline:pipeline")
 
 

@@ -1,0 +1,67 @@
+"""Errors that the code of a user's pipeline raises, described in one line with the place in the user's file."""
+
+import importlib
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from operators.errors import TidemarkError
+from platform_defs.safe_text import shortened
+
+
+class UserCodeError(TidemarkError):
+    """The code of a pipeline raised an error, which is the cause of this one."""
+
+    @classmethod
+    def of(cls, variable: str, target: str, file: Path | None, error: Exception) -> "UserCodeError":
+        """An error, with the last line of the user's file that led to it.
+
+        Args:
+            variable: the setting that names the file or module.
+            target: its value.
+            file: the user's file; None for the first one that the error's traceback has.
+            error: the error.
+        """
+        lines = [
+            (Path(frame.f_code.co_filename), line)
+            for frame, line in traceback.walk_tb(error.__traceback__)
+            if _is_users(frame.f_code.co_filename)
+        ]
+        text = str(error)
+        if isinstance(error, SyntaxError) and error.filename and (not lines or _is_same(Path(error.filename), file)):
+            lines, text = [(Path(error.filename), error.lineno or 1)], error.msg
+        file = file or next((of for of, _ in lines), None)
+        line = next((f", line {line}" for of, line in reversed(lines) if _is_same(of, file)), "")
+        where = f"{file}{line}: " if file else ""
+        return cls(f"{variable} is {shortened(target)!r}: {where}{type(error).__name__}: {shortened(' '.join(text.split()))}")
+
+
+@contextmanager
+def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
+    """Raise an error of the user's code as a `UserCodeError` with it as the cause; see `UserCodeError.of` for the arguments.
+
+    Errors of Tidemark are raised as they are, as they name a parameter, and so are those of Spark, whose text may quote rows.
+    """
+    try:
+        yield
+    except (TidemarkError, PySparkException, Py4JJavaError):
+        raise
+    except Exception as error:
+        raise UserCodeError.of(variable, target, file, error) from error
+
+
+def _is_users(file: str) -> bool:
+    """Whether a frame's file is neither part of Python's import nor of the module that imports the user's."""
+    return not file.startswith("<") and Path(file) not in (
+        Path(importlib.__file__),
+        Path(__file__),
+        Path(__file__).with_name("pipelines.py"),
+    )
+
+
+def _is_same(file: Path, other: Path | None) -> bool:
+    return other is not None and file.resolve() == other.resolve()

@@ -1,0 +1,39 @@
+"""The command line shows an error of the code in the user's pipeline in one line, and its traceback on request."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from platform_defs.cli.commands import main
+from platform_defs.settings import settings
+from platform_defs.user_code import UserCodeError
+from tests.support.modules import modules_of
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    file = tmp_path / "of_unknown_name.py"
+    file.write_text("a = 1\npipeline = b\n")
+    monkeypatch.setattr("sys.argv", ["tidemark", "status"])
+    monkeypatch.setenv("TIDEMARK_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("TIDEMARK_PIPELINE", str(file))
+    settings.cache_clear()
+    with modules_of(tmp_path):
+        yield file
+    settings.cache_clear()
+
+
+def test_an_error_is_one_line_with_the_line_in_the_users_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"error: TIDEMARK_PIPELINE is '{file}': {file}, line 2: NameError: name 'b' is not defined\n"
+
+
+def test_the_error_is_raised_with_its_cause_on_request(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")
+    with pytest.raises(UserCodeError, match="line 2: NameError") as raised:
+        main()
+    assert isinstance(raised.value.__cause__, NameError)
