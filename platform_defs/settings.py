@@ -209,6 +209,11 @@ def settings() -> Settings:
         raise SettingsError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
 
 
+def is_set(field: str) -> bool:
+    """Whether the environment has the variable of a setting. Unlike `settings()`, it raises no error."""
+    return any(name.upper() == f"{PREFIX}{field.upper()}" for name in os.environ)
+
+
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """The variables `TIDEMARK_...` that are no settings, each with the setting of the most similar name, if there is one."""
     legal = [field.upper() for field in Settings.model_fields]

@@ -1,5 +1,6 @@
 """The command line: `tidemark`."""
 
+import sys
 from collections.abc import Generator, Iterable, Sequence
 from datetime import date
 from functools import partial
@@ -25,6 +26,7 @@ from platform_defs.cli import watch as watch_cli
 from platform_defs.cli.arguments import ArgumentError, AssetNames, Json, canonical_folder, interval, known_assets
 from platform_defs.cli.failures import Failures, StatusError
 from platform_defs.cli.stream_output import StreamOutput
+from platform_defs.cli.unloaded_settings import warn_of_unloaded_settings
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
@@ -133,7 +135,10 @@ def _report_failed(asset: str, failed: Failed) -> None:
     error = failed.error
     reason = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
     tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    text = f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue"
+    _print_warning(f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue")
+
+
+def _print_warning(text: str) -> None:
     errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
@@ -268,6 +273,7 @@ def main() -> None:
 
     `TIDEMARK_TRACEBACK=1` shows errors of Spark, and of the code of the user's pipeline, with the traceback.
     """
+    warn_of_unloaded_settings(sys.argv[1:], _print_warning)
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except _UsageError as error:
