@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, create_model
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import DEFAULT_COMPLETENESS, Pipeline
-from operators.errors import TidemarkError
+from operators.errors import TidemarkError, did_you_mean
 from platform_defs.declared.models import KEYS, Declared, Strict, model_of
 from platform_defs.declared.text import parse
 
@@ -46,7 +46,7 @@ class DeclaredError(TidemarkError, ValueError):
         return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in found.items()))
 
     @classmethod
-    def of_entry(cls, kind: str, name: object, error: Exception) -> "DeclaredError":
+    def of_entry(cls, kind: str, name: object, error: object) -> "DeclaredError":
         """A source, a table or an expectation is not legal."""
         return cls(f"{kind} {name!r}: {' '.join(str(error).split())}")
 
@@ -160,11 +160,14 @@ def _specifications(kind: str, declared: Sequence[Declared]) -> list[Any]:
 def _expectation(table: str, one: Expectation) -> Any:
     from great_expectations.exceptions.exceptions import GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
 
     try:
         return ExpectationConfiguration(**one.model_dump()).to_domain_obj()  # pyright: ignore[reportArgumentType]
     except (GreatExpectationsError, ValueError) as error:
-        raise DeclaredError.of_entry(f"expectation {one.type} of", table, error) from error
+        known = list_registered_expectation_implementations()
+        hint = "" if one.type in known else did_you_mean(one.type, known)
+        raise DeclaredError.of_entry(f"expectation {one.type} of", table, f"{error}{hint}") from error
 
 
 def _document_path(location: Sequence[object], kind: str, document: object) -> str:

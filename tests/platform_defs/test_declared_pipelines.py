@@ -199,6 +199,11 @@ def test_what_is_no_mapping_is_refused(text: str) -> None:
     ("old", "new", "message"),
     [
         ("expect_column_values_to_be_between", "expect_magic", r"^expectation expect_magic of 'fares': expect_magic not found"),
+        (
+            "expect_column_values_to_be_between",
+            "expect_column_value_to_be_between",
+            r"not found; did you mean 'expect_column_values_to_be_between'\?$",
+        ),
         ("column: amount, max", "colum: amount, max", r"^expectation expect_column_values_to_be_between of 'fares': .*colum extra fields"),
     ],
 )
