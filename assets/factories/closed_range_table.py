@@ -94,8 +94,9 @@ def event_time_asset(
         done = worker.do(context, engine, derived.name, selected)
         accounts = done.accounts
         _add_days(context, derived.name, accounts, first, last)
-        _log(context, LAW, accounts, {a.day for a in accounts if not a.holds}, dg.AssetCheckSeverity.ERROR)
-        checks = [law_check(done), _in_days(engine.pending.event_times(derived.name), days)]
+        law = law_check(done)
+        _log(context, law, accounts, {a.day for a in accounts if not a.holds})
+        checks = [law, _in_days(engine.pending.event_times(derived.name), days)]
         checks.append(_finalized(context, engine.pending.described(derived.name)["closed_to"]))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
@@ -204,22 +205,22 @@ def _finalized(context: dg.AssetExecutionContext, closed_to: int | None) -> dg.A
     shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days}
-    log_days(context, FINALIZED, {str(day): (passed, dict(shown)) for day, passed in is_final.items()}, dg.AssetCheckSeverity.WARN)
     remaining = [day for day, passed in is_final.items() if not passed]
-    return dg.AssetCheckResult(
+    result = dg.AssetCheckResult(
         check_name=FINALIZED,
         passed=not remaining,
         severity=dg.AssetCheckSeverity.WARN,
         description=f"{span([remaining[0], remaining[-1]])} not finalized" if remaining else "all days are finalized",
         metadata=shown,
     )
+    log_days(context, result, {str(day): (passed, dict(shown)) for day, passed in is_final.items()})
+    return result
 
 
 def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], least: float) -> dg.AssetCheckResult:
     poor = [a for a in accounts if a.completeness < least]
-    _log(context, COMPLETENESS, accounts, {a.day for a in poor}, dg.AssetCheckSeverity.WARN)
     worst = min(accounts, key=lambda a: a.completeness, default=None)
-    return dg.AssetCheckResult(
+    result = dg.AssetCheckResult(
         check_name=COMPLETENESS,
         passed=not poor,
         severity=dg.AssetCheckSeverity.WARN,
@@ -229,15 +230,16 @@ def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountP
             "poor": [_row(a) for a in poor[:10]],
         },
     )
+    _log(context, result, accounts, {a.day for a in poor})
+    return result
 
 
-def _log(
-    context: dg.AssetExecutionContext, check: str, accounts: Sequence[AccountPort], failed: set[date], severity: dg.AssetCheckSeverity
-) -> None:
+def _log(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], failed: set[date]) -> None:
+    """Log a check's result for each day of the run, and for each other day that failed: a run also accounts for earlier days."""
     first, last = days_of(context)
-    days = sorted({a.day for a in accounts if first <= a.day <= last})
+    days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in failed})
     by_day = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}
-    log_days(context, check, by_day, severity)
+    log_days(context, result, by_day)
 
 
 def _row(account: AccountPort) -> dict[str, Any]:

@@ -9,20 +9,27 @@ from dagster import AssetCheckEvaluation
 _MOST_DAYS = 31
 
 
-def log_days(
-    context: dg.AssetExecutionContext, check: str, days: Mapping[str, tuple[bool, dict[str, Any]]], severity: dg.AssetCheckSeverity
-) -> None:
+def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, days: Mapping[str, tuple[bool, dict[str, Any]]]) -> None:
     """Log one evaluation a day, so that the UI shows which day failed.
 
-    A run over more than a month logs only the failing days; the summary covers the others.
+    The UI shows the newest record of a check. The record of the whole run is older than those of the days if Dagster plans the check
+    without partitions, as it does in a run whose last asset has none. So the failing days are logged last; and if the run fails, but
+    no day does, no day is logged.
+
+    A run over more than a month logs only the failing days; the result of the run covers the others.
 
     Args:
         context: the step.
-        check: the check's name.
+        result: the check's result for the whole run.
         days: by partition key, whether the check passed, and the metadata to show.
-        severity: the severity of a failure.
     """
-    shown = {day: evaluation for day, evaluation in days.items() if len(days) <= _MOST_DAYS or not evaluation[0]}
-    for day, (passed, metadata) in sorted(shown.items())[-_MOST_DAYS:]:
-        evaluation = AssetCheckEvaluation(context.asset_key, check, passed, metadata, severity=severity, partition=day)
+    assert result.check_name is not None, "a step has several checks"
+    if not result.passed and all(passed for passed, _ in days.values()):
+        return
+    shown = [(passed, day, metadata) for day, (passed, metadata) in days.items() if len(days) <= _MOST_DAYS or not passed]
+    for passed, day, metadata in sorted(shown, key=lambda one: (not one[0], one[1]))[-_MOST_DAYS:]:
+        words = None if passed else result.description
+        evaluation = AssetCheckEvaluation(
+            context.asset_key, result.check_name, passed, metadata, severity=result.severity, description=words, partition=day
+        )
         context.log_event(evaluation)  # pyright: ignore[reportArgumentType]  # Dagster accepts it, but its type does not allow it

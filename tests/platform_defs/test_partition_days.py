@@ -1,14 +1,14 @@
 """Runs over days, if rows are outside the partitions: in 1970, in the year 1, in the far future. The engine is fake."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from assets.factories.closed_range_table import FINALIZED, IN_DAYS, event_time_asset
+from assets.factories.closed_range_table import COMPLETENESS, FINALIZED, IN_DAYS, LAW, event_time_asset
 from assets.factories.partitions import daily, range_tags, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.parallel_work import ParallelWork
@@ -16,6 +16,7 @@ from tests.support.small_sources import DAY, HOUR, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-27", end_date="2026-03-05")
+_DAYS_WITH_ROWS = (date.min, date(1970, 1, 1), date(2026, 3, 1), date.max)
 
 
 @dataclass
@@ -24,6 +25,8 @@ class Engine:
 
     times: tuple[int, int]
     closed_to: int | None = 0
+    rows: Sequence[DayAccount] = tuple(DayAccount("l", day, accepted=1, matched=1) for day in _DAYS_WITH_ROWS)
+    differences: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
 
     @property
@@ -39,10 +42,10 @@ class Engine:
         return []
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
-        return [DayAccount("l", day, accepted=1, matched=1) for day in (date.min, date(1970, 1, 1), date(2026, 3, 1), date.max)]
+        return [*self.rows]
 
     def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
-        return {}
+        return self.differences
 
     def record(self, *_: object) -> None:
         """The fake keeps no accounts."""
@@ -112,3 +115,98 @@ def test_a_range_of_days_is_limited_to_existing_partitions() -> None:
     assert within(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "earlier days belong to the first partition"
     assert within(DAYS, date.max, date.max) is None
     assert within(daily("9000-01-01", 0), first, last) is None
+
+
+MANY_DAYS = dg.DailyPartitionsDefinition(start_date="2026-01-01", end_date="2026-03-05")
+MARCH = [date(2026, 3, 1), date(2026, 3, 2), date(2026, 3, 3)]
+
+
+@dg.asset(deps=["pairs"])
+def an_upserted_table() -> None:
+    """The plan's steps are sorted by name, so the run's last asset is `pairs`: Dagster plans its checks by day."""
+
+
+@dg.asset(deps=["pairs"])
+def upserted_table() -> None:
+    """The run's last asset has no partitions: Dagster plans the checks of `pairs` without partitions."""
+
+
+def _accounts(days: Iterable[date], *, violated: Iterable[date] = (), unmatched: Iterable[date] = ()) -> list[DayAccount]:
+    """The accounts of days with two rows each: one row of a violated day is missing, and no row of an unmatched day is matched."""
+    lost, alone = {*violated}, {*unmatched}
+    return [
+        DayAccount("l", day, accepted=2, matched=0 if day in alone else 2 - (day in lost), unmatched=2 * (day in alone)) for day in days
+    ]
+
+
+def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: Mapping[str, str]) -> dg.ExecuteInProcessResult:
+    table = event_time_asset(join("pairs"), sources=["l", "r"], days=MANY_DAYS, worker=ParallelWork(), completeness=0.5)
+    run = {"tags": tags, "resources": {"engine": engine}, "instance": instance, "raise_on_error": False}
+    return dg.materialize([table, last_asset], **run)
+
+
+def _materialized(run: dg.ExecuteInProcessResult) -> set[str]:
+    return {e.asset_key.to_user_string() for e in run.get_asset_materialization_events() if e.asset_key}
+
+
+def _newest(instance: dg.DagsterInstance, check: str) -> tuple[str, str | None]:
+    """The status that the UI shows for a check, and the partition of its record."""
+    key = dg.AssetCheckKey(dg.AssetKey("pairs"), check)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    return record.status.value, record.partition
+
+
+def _by_day(instance: dg.DagsterInstance, check: str) -> dict[str | None, str]:
+    """The newest status of a check by partition."""
+    key = dg.AssetCheckKey(dg.AssetKey("pairs"), check)
+    return {i.partition_key: i.latest_execution_status.value for i in instance.event_log_storage.get_asset_check_partition_info([key])}
+
+
+in_any_plan = pytest.mark.parametrize("last_asset", [an_upserted_table, upserted_table], ids=["planned by day", "planned without days"])
+
+
+@in_any_plan
+def test_the_law_of_an_early_day_fails_the_newest_result_until_that_day_passes(last_asset: Any) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        engine = Engine((START, START + DAY), YEAR_9999, _accounts(MARCH, violated=MARCH[:1]))
+        done = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[-1]))
+        assert not done.success
+        assert _materialized(done) == {"pairs"}, "the law blocks downstream tables"
+        assert _newest(instance, LAW)[0] == "FAILED"
+        assert _by_day(instance, LAW) == {None: "FAILED", "2026-03-01": "FAILED", "2026-03-02": "SUCCEEDED", "2026-03-03": "SUCCEEDED"}
+        engine.rows = _accounts(MARCH)
+        done = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[0]))
+        assert done.success
+        assert _materialized(done) == {"pairs", last_asset.key.to_user_string()}
+        assert _newest(instance, LAW)[0] == "SUCCEEDED"
+        assert {*_by_day(instance, LAW).values()} == {"SUCCEEDED"}
+
+
+@in_any_plan
+@pytest.mark.parametrize(
+    ("check", "engine", "failed"),
+    [
+        (LAW, {"rows": _accounts(MARCH, violated=MARCH[1:2])}, ["2026-03-02"]),
+        (LAW, {"rows": _accounts([date(2026, 2, 28), *MARCH], violated=[date(2026, 2, 28)])}, ["2026-02-28"]),
+        (LAW, {"rows": _accounts(MARCH), "differences": {("l", 1): (1, 2)}}, []),
+        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:2])}, ["2026-03-01", "2026-03-02"]),
+        (FINALIZED, {"rows": _accounts(MARCH), "closed_to": START + DAY}, ["2026-03-02", "2026-03-03"]),
+    ],
+    ids=["law", "law before the first day", "law of no day", "completeness", "finalized in part"],
+)
+def test_the_newest_result_of_a_check_fails_if_a_day_fails(check: str, engine: dict[str, Any], failed: list[str], last_asset: Any) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        _advance(instance, Engine(**{"times": (START, START + DAY), **engine}), last_asset, range_tags(MARCH[0], MARCH[-1]))
+        assert _newest(instance, check)[0] == "FAILED"
+        assert sorted(day for day, status in _by_day(instance, check).items() if day and status == "FAILED") == failed
+
+
+@in_any_plan
+@pytest.mark.parametrize("violated", [0, 33], ids=lambda n: f"{n} violated days")
+def test_the_newest_result_of_more_than_a_month_fails_if_a_day_fails(violated: int, last_asset: Any) -> None:
+    days = [date(2026, 1, 1) + timedelta(days=n) for n in range(33)]
+    engine = Engine((START, START + DAY), YEAR_9999, _accounts(days, violated=days[:violated]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        _advance(instance, engine, last_asset, range_tags(days[0], days[-1]))
+        assert _newest(instance, LAW)[0] == ("FAILED" if violated else "SUCCEEDED")
+        assert list(_by_day(instance, LAW).values()).count("FAILED") == min(violated, 31) + bool(violated)
