@@ -1,16 +1,14 @@
 """The command that keeps a Spark session for other commands."""
 
 import os
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import typer
 
 from platform_defs.cli.render import out
-from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.settings import settings
-from platform_defs.spark.served import check_free, published
+from platform_defs.spark.served import check_free
+from platform_defs.spark.served import serve as keep
 from platform_defs.spark.session import own_session, spark_config
 
 app = typer.Typer()
@@ -22,11 +20,8 @@ def serve() -> None:
     values = settings()
     config, file = spark_config(values), Path(values.session_file)
     check_free(file)
-    session = own_session(config)
-    with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
-        out.print(f"Process {os.getpid()} keeps a Spark session with {values.driver_memory} of memory. Ctrl-C ends it.", highlight=False)
-        while True:
-            signal.pause()
+    text = f"Process {os.getpid()} keeps a Spark session with {values.driver_memory} of memory. Ctrl-C ends it."
+    keep(own_session(config), config, file, lambda: out.print(text, highlight=False))
 
 
 __all__ = ["app"]

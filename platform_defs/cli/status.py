@@ -1,15 +1,17 @@
 """The state of a lake, as data and as tables: with the recorded accounts, or with a new account of every row."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date
 from functools import partial
 from typing import Any
 
 from rich.markup import escape
 
+from assets.days import day_end, day_of
 from assets.ports import TERMS
 from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
 from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
@@ -106,9 +108,8 @@ def _repair(engine: Engine, name: str, broken: Sequence[Mapping[str, Any]]) -> d
     """The days to rebuild if the law is violated: those of the rows concerned, and those on which results of such rows are final."""
     if not broken:
         return {}
-    days, reads = [date.fromisoformat(str(one["day"])) for one in broken], engine.assets[name].operator.reads
-    wait = timedelta(milliseconds=reads.longest_lookback + reads.watermark_delay)
-    last = (datetime.combine(max(days), time.max) + wait).date()
+    days = [date.fromisoformat(str(one["day"])) for one in broken]
+    last = day_of(day_end(max(days)) + longest_wait(engine.assets[name]))
     return {"days_to_rebuild": {"first": str(min(days)), "last": str(last)}}
 
 

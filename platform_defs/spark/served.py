@@ -1,15 +1,14 @@
 """A Spark session that several processes use: `tidemark serve` keeps it, and commands and Dagster's runs attach to its JVM.
 
 A JVM takes seconds to start, and a minute until it is fast. A process that attaches has a session of its own, with its own settings and
-temporary views, in the Spark context of the process that serves. Nothing is executed in the name of a process that has ended, except the
-queries that it had started.
+temporary views, in the Spark context of the process that serves. A query of a process that was killed runs to its end.
 """
 
 import atexit
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
-from platform_defs.engine.lake.interrupts import cancel_jobs
+from platform_defs.engine.lake.interrupts import cancel_jobs, ends_in_order
 from platform_defs.spark.java_calls import delete_all
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -82,6 +81,24 @@ def published(session: SparkSession, config: Mapping[str, str], file: Path) -> I
             file.unlink(missing_ok=True)
 
 
+def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: Callable[[], object]) -> None:
+    """Let other processes attach to a session of this process until Ctrl-C or SIGTERM.
+
+    Args:
+        session: the session.
+        config: its configuration.
+        file: the file in which they find it.
+        ready: called when they can attach.
+
+    Raises:
+        ServeError: another process serves a session by this file.
+    """
+    with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
+        ready()
+        while True:
+            signal.pause()
+
+
 def check_free(file: Path) -> None:
     """Raise if a process serves a session by a file.
 
@@ -130,7 +147,7 @@ def _attached(found: Served, config: Mapping[str, str]) -> SparkSession:
     context = SparkContext(jsc=java_context, gateway=gateway, conf=conf)
     session = SparkSession(context, of_server.newSession(), dict(config))
     sessions.setDefaultSession(of_server)  # PySpark has made this process's session the default of the JVM
-    atexit.register(delete_all, gateway)  # the JVM keeps them until it is told
+    atexit.register(delete_all, gateway)  # the JVM keeps the objects of this process until then
     with suppress(ValueError):  # signals are handled in the main thread only
         signal.signal(signal.SIGINT, _interrupt)
     return session

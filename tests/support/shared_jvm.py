@@ -1,7 +1,6 @@
 """The JVM that the processes of a test run share, so that it is started and compiled once: pytest starts it, its workers attach."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.settings import PROJECT, Settings
-from platform_defs.spark.served import published, served
+from platform_defs.spark.served import serve, served
 from platform_defs.spark.session import own_session, session, spark_config
 
 _FILE = "TESTS_SESSION_FILE"
@@ -72,9 +70,7 @@ def _serve(file: str) -> None:
     """Keep a session until SIGTERM."""
     values, more = _configuration(file)
     config = spark_config(values) | more
-    with ends_in_order(), published(own_session(config), config, Path(file)):
-        while True:
-            signal.pause()
+    serve(own_session(config), config, Path(file), ready=lambda: None)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def counted_terms(advance: Advance, scope: Scope) -> DataFrame:
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
     """Each input's rows with `LATE` and `FILTERED`, including rows outside the days that may share a window with rows of the days."""
     reading, asset, span = advance.reading, advance.asset, scope.span
-    wait = longest_wait(advance)
+    wait = longest_wait(advance.asset)
     wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
     return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
 

@@ -8,6 +8,7 @@ from datetime import date
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
 from assets.ports import TERMS
 from operators.columns import comparable, has_map
@@ -81,15 +82,15 @@ def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
     if days is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
     first, last = day_start(days[0]), day_end(days[1])
-    final = last + longest_wait(advance)
+    final = last + longest_wait(advance.asset)
     upto = min(final, closed_to or 0)
     recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)
     return Scope(Span(first, last), Span(first, final), recount, closed_to)
 
 
-def longest_wait(advance: Advance, which: int | None = None) -> int:
+def longest_wait(asset: DerivedAsset, which: int | None = None) -> int:
     """The longest time for which a row of an input (None: of any input) may be pending, in ms of the watermark."""
-    reads = advance.asset.operator.reads
+    reads = asset.operator.reads
     return reads.watermark_delay + (reads.longest_lookback if which is None else reads.lookback_of(which))
 
 

@@ -79,7 +79,7 @@ def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Spa
     if closing.after is None:
         return Span(None, closing.upto)
     batches = advance.reading.ledger.source(advance.asset.inputs[which]).batches_with_rows(step.before.seq, step.after.seq)
-    return Span(min([closing.after - longest_wait(advance, which), *batches["first_event_time"].to_pylist()]), closing.upto)
+    return Span(min([closing.after - longest_wait(advance.asset, which), *batches["first_event_time"].to_pylist()]), closing.upto)
 
 
 def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:

@@ -8,7 +8,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.platform_defs.spark.test_served import objects_of
+from tests.support.java_objects import objects_of
 
 
 @pytest.fixture

@@ -14,13 +14,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from py4j.java_gateway import JavaObject
-from py4j.protocol import GATEWAY_SERVER_OBJECT_ID
 from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
 from platform_defs.spark.served import ServeError, attached, published, served
 from platform_defs.spark.session import spark_config
+from tests.support.java_objects import objects_of
 
 CONFIG = {"spark.master": "local[2]"}
 
@@ -62,7 +61,7 @@ def test_a_process_with_another_configuration_does_not_attach(tmp_path: Path) ->
 
 
 CHILD = """
-import atexit, os, sys, time
+import os, time
 from platform_defs.settings import settings
 from platform_defs.spark.session import session
 
@@ -112,13 +111,6 @@ def test_a_process_has_a_session_of_its_own_in_the_served_jvm(spark: SparkSessio
     default: Any = java.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
     assert default.conf().get("spark.sql.shuffle.partitions") != "3"
     assert {*names}.isdisjoint(objects_of(spark))  # else a served JVM would run out of memory in time
-
-
-def objects_of(spark: SparkSession) -> set[str]:
-    """The names of the Java objects that the JVM keeps for Python's processes."""
-    client = cast(Any, spark.sparkContext)._gateway._gateway_client
-    server: Any = JavaObject(GATEWAY_SERVER_OBJECT_ID, client)
-    return set(server.getGateway().getBindings().keySet())
 
 
 def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served_by_this_process: dict[str, str]) -> None:
