@@ -87,6 +87,15 @@ class LakeError(TidemarkError, RuntimeError):
             "will be done again. Free some space, or enlarge the disk or the quota, and run again"
         )
 
+    @classmethod
+    def query_ended(cls) -> "LakeError":
+        """The JVM's thread of a query has ended with an error that it reports nowhere but in its output."""
+        return cls(
+            "Spark ended a query without an answer: its thread in the JVM was interrupted, or failed with an error such as "
+            "StackOverflowError or OutOfMemoryError, which is in the JVM's output. Nothing was written. Run it again; if it fails "
+            "again, give the JVM more memory (TIDEMARK_DRIVER_MEMORY)"
+        )
+
 
 class UnreadableLogError(LakeError):
     """A table's Delta log cannot be read.

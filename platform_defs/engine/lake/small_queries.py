@@ -17,7 +17,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -32,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from platform_defs.engine.formats.values import nullable
+from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -112,7 +111,7 @@ def _limited(frame: DataFrame) -> DataFrame | None:
 def _fetched(small: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if they are too many."""
     try:
-        found = _to_arrow(small)
+        found = arrow_rows(small)
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -160,7 +159,7 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
 
 def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     """Fetched rows of a frame as a frame again."""
-    return frame.sparkSession.createDataFrame(rows, _nullable(frame)) if rows.num_rows else frame.limit(0)
+    return frame.sparkSession.createDataFrame(rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
 
 
 def copied(frame: DataFrame) -> DataFrame:
@@ -184,17 +183,6 @@ def is_arrow_type(kind: DataType) -> bool:
     if isinstance(kind, MapType):
         return is_arrow_type(kind.keyType) and is_arrow_type(kind.valueType)
     return isinstance(kind, NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType)
-
-
-def _to_arrow(frame: DataFrame) -> pa.Table:
-    """A frame's rows with all fields nullable; `toArrow` fails on a null struct or array with a field or element that is never null."""
-    batches = cast(Any, frame)._collect_as_arrow(empty_list_if_zero_records=False)
-    return pa.Table.from_batches(batches).cast(to_arrow_schema(_nullable(frame)))
-
-
-def _nullable(frame: DataFrame) -> StructType:
-    """The schema of a frame with nulls allowed in each of its parts."""
-    return cast(StructType, nullable(frame.schema))
 
 
 def _number_in_partition() -> Column:

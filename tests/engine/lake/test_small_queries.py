@@ -133,7 +133,7 @@ def test_too_many_bytes_are_left_to_spark_and_other_errors_raised(
     def failing(*_: object) -> DataFrame:
         raise PySparkException(text)
 
-    monkeypatch.setattr(small_queries, "_to_arrow", failing)
+    monkeypatch.setattr(small_queries, "arrow_rows", failing)
     if is_raised:
         with pytest.raises(PySparkException, match=text):
             fetched(files)

@@ -1,0 +1,63 @@
+"""The rows of a query as Arrow. A query whose thread in the JVM ends with a fatal error raises an error here, too."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.util import _load_from_socket
+
+from platform_defs.engine.formats.values import nullable
+from platform_defs.engine.lake.errors import LakeError
+
+_END_S = 30
+"""How long the JVM's thread may take to end after its last byte was read."""
+
+
+def arrow_rows(frame: DataFrame) -> pa.Table:
+    """A frame's rows with all fields nullable.
+
+    PySpark's own `toArrow` fails on a null struct or array with a field or element that is never null. It also waits forever if the JVM's
+    thread that executes the query ends with an interrupt, or with an error such as StackOverflowError, which that thread reports to nobody.
+
+    Raises:
+        LakeError: the thread ended so.
+    """
+    port, secret, server = cast(Any, frame)._jdf.collectAsArrowToPython()
+    with _result_of(server, frame):
+        *batches, order = _load_from_socket(cast(Any, (port, secret)), ArrowCollectSerializer())
+    schema = to_arrow_schema(all_nullable(frame))
+    return pa.Table.from_batches([batches[n] for n in order]).cast(schema) if batches else schema.empty_table()
+
+
+def all_nullable(frame: DataFrame) -> StructType:
+    """The schema of a frame with nulls allowed in each of its parts."""
+    return cast(StructType, nullable(frame.schema))
+
+
+@contextmanager
+def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
+    """Read what a thread of the JVM serves; an error of that thread is raised instead of one of the reader."""
+    failed: Exception | None = None
+    try:
+        yield
+    except Exception as error:  # the thread's own error says more
+        failed = error
+    try:
+        with unwrap_spark_exception():
+            server.getResult(cast(Any, frame.sparkSession)._jvm.scala.concurrent.duration.Duration.create(_END_S, "s"))
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "TimeoutException":
+            raise LakeError.query_ended() from failed
+        raise
+    if failed:
+        raise failed
+
+
+__all__ = ["all_nullable", "arrow_rows"]
