@@ -156,6 +156,12 @@ def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.Monkey
     assert engine.accounts.recorded("pairs").holds
 
 
+def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    engine.accounts.record("pairs", _accounts(date.max, matched=0), {})
+    error = _status(monkeypatch, _without_session(engine))[1]
+    assert "`tidemark backfill --from 9999-12-31 --to 9999-12-31 --rebuild`" in str(error)
+
+
 def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: Engine) -> None:
     snapshot = engine.snapshot()
     assert [*engine.remake(["pairs"])]
