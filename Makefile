@@ -7,8 +7,8 @@ STAMP := .tidemark/setup.stamp
 DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
 LONG := oracle_all or chaos or soak or bench
-# Two processes, each with one Spark session: planning and compiling a small step uses one core only.
-SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
+# Three processes for two cores, each with a session in one JVM: planning a small step uses one core only, and commits wait for the disk.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
 
 # uv uses this folder's .venv, whatever environment is active, and downloads no Python.
 export UV_PROJECT_ENVIRONMENT := .venv

@@ -27,7 +27,7 @@ CopyEngine = Callable[[Engine], Engine]
 
 
 LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
-"""Folders with long tests, the longest first, so that two processes that run file by file end at about the same time."""
+"""Folders with long tests, the longest first, so that processes that run file by file end at about the same time."""
 
 
 INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs"}
